@@ -1,4 +1,4 @@
-//! A client of the public API, as the benches use it.
+//! A client of the public API for the benchmarks.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use folio_proto::v1::document_service_client::DocumentServiceClient;
 use tonic::Request;
 use tonic::transport::Channel;
 
-/// A channel to `http://HOST:PORT` or `HOST:PORT`.
+/// Connects to `http://HOST:PORT` or `HOST:PORT`.
 pub(crate) async fn connect(address: &str) -> Result<Channel> {
     let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
     Ok(tonic::transport::Endpoint::from_shared(url)?.connect().await?)
 }
 
-/// A turn that was completed.
+/// A completed turn.
 pub(crate) struct Turn {
     pub(crate) thread: String,
-    /// The texts of its messages.
+    /// Size of the text of its messages.
     pub(crate) message_bytes: u64,
 }
 
 const QUESTION: &str = "go on";
 
-/// One turn to its end.
+/// Runs one turn to its end.
 pub(crate) async fn chat(
     client: &mut ConversationServiceClient<Channel>,
     token: Option<&str>,
@@ -56,7 +56,7 @@ pub(crate) async fn chat(
     Ok(Turn { thread, message_bytes: (QUESTION.len() + answer_bytes) as u64 })
 }
 
-/// A request that shows the token, where there is one.
+/// Returns a request with the token, if there is one.
 pub(crate) fn authorized<T>(token: Option<&str>, message: T) -> Result<Request<T>> {
     let mut request = Request::new(message);
     if let Some(token) = token {
@@ -65,7 +65,7 @@ pub(crate) fn authorized<T>(token: Option<&str>, message: T) -> Result<Request<T
     Ok(request)
 }
 
-/// Uploads a short text and waits until it is read; gives its id.
+/// Uploads a short text and waits until it is ingested. Returns its id.
 pub(crate) async fn upload(address: &str, token: &str) -> Result<String> {
     let mut client = DocumentServiceClient::new(connect(address).await?);
     let description = v1::DocumentDescription { name: "bench.txt".to_owned(), ..v1::DocumentDescription::default() };

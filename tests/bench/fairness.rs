@@ -1,5 +1,5 @@
-//! What a flooding tenant costs a quiet one: the quiet one's model calls through the real client to an endpoint with a latency, alone
-//! and beside a tenant that always wants more places than there are, at equal weights.
+//! Effect of a flooding tenant on a quiet one: latency of the quiet tenant's model calls through the real client, alone
+//! and concurrently with a tenant that always requests more permits than there are, at equal weights.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ use llm_sim::{Latency, LlmSim, Script};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::figures::percentile;
+use crate::format::percentile;
 
-/// Calls of the quiet tenant that are measured.
+/// Number of measured calls of the quiet tenant.
 pub(crate) const CALLS: usize = 800;
-/// Calls that the quiet tenant has under way at once.
+/// Concurrent calls of the quiet tenant.
 const QUIET: usize = 4;
-/// Calls that the flooding tenant has under way or waiting, in those that may be under way.
+/// Active and waiting calls of the flooding tenant, as a multiple of the permits.
 const FLOOD: usize = 4;
-/// Half of the answers come within this time; the 99th percentile is 3.2 times that.
+/// Median latency of the model. The 99th percentile is 3.2 times as long.
 const MEDIAN_MS: f64 = 200.0;
 const SIGMA: f64 = 0.5;
-/// The aim of what is added, in hundredths.
+/// Maximum increase of the 99th percentile, in percent.
 const AIM: f64 = 10.0;
 
-/// Measures so many calls of the quiet tenant alone, beside the flood, and as a part of it.
+/// Measures this number of calls of the quiet tenant alone, during the flood, and as part of it.
 pub(crate) async fn measure(calls: usize) -> Result<()> {
     let latency = Latency::Lognormal { median_ms: MEDIAN_MS, sigma: SIGMA };
     let sim = LlmSim::builder().script(Script::always("yes")).latency(latency).seed(1).start().await?;
@@ -34,7 +34,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     let mut places = 0;
     for provider in options.providers.values_mut() {
         places = provider.max_concurrent_calls;
-        // Nobody is put out: what is measured is the order.
+        // The queue is long enough that no call is refused; only the order is measured.
         provider.max_waiting_calls = 2 * FLOOD * places;
     }
     let models = OpenAiModels::new(options, Arc::new(System))?;
@@ -46,21 +46,21 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
         let (models, loud) = (models.clone(), loud.clone());
         flood.spawn(async move { while call(&models, &loud).await.is_ok() {} });
     }
-    // The flood stands once as many wait as it has beyond the places.
+    // The flood is complete when all calls beyond the permits are waiting.
     while models.endpoints().iter().map(|endpoint| endpoint.waiting).sum::<usize>() + places < FLOOD * places {
-        ensure!(flood.try_join_next().is_none(), "a call of the flood failed");
+        ensure!(flood.try_join_next().is_none(), "a flooding call failed");
         tokio::task::yield_now().await;
     }
-    let beside = times(&models, &quiet, calls).await?;
+    let flooded = times(&models, &quiet, calls).await?;
     let within = times(&models, &loud, calls.min(100)).await?;
     flood.shutdown().await;
 
     let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
     let p99 = |sorted: &[Duration]| millis(percentile(sorted, 0.99));
-    let added = (p99(&beside) / p99(&alone) - 1.0) * 100.0;
+    let added = (p99(&flooded) / p99(&alone) - 1.0) * 100.0;
     eprintln!("{places} places, {} calls of the flood at once, answers of {MEDIAN_MS} ms (median)", FLOOD * places);
     eprintln!("{:<44}{:>10}{:>10}", "quiet tenant", "p50", "p99");
-    for (what, sorted) in [("alone", &alone), ("beside the flood", &beside), ("in the flood's own queue", &within)] {
+    for (what, sorted) in [("alone", &alone), ("during the flood", &flooded), ("in the flood's own queue", &within)] {
         eprintln!("{what:<44}{:>7.0} ms{:>7.0} ms", millis(percentile(sorted, 0.5)), p99(sorted));
     }
     eprintln!("added to the 99th percentile: {added:.1} % (aim: under {AIM} %)");
@@ -70,7 +70,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
             "places": places,
             "calls": calls,
             "alone_p99_ms": p99(&alone),
-            "beside_p99_ms": p99(&beside),
+            "flooded_p99_ms": p99(&flooded),
             "within_p99_ms": p99(&within),
             "added_percent": added,
             "aim_percent": AIM,
@@ -79,7 +79,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     Ok(())
 }
 
-/// How long each of so many calls took, sorted.
+/// Returns the sorted latencies of this number of calls.
 async fn times(models: &OpenAiModels, org: &OrgId, calls: usize) -> Result<Vec<Duration>> {
     let mut callers = JoinSet::new();
     for _ in 0..QUIET {

@@ -1,5 +1,5 @@
-//! How long lists and searches take over many documents of one organization in CQL: on the server that `FOLIO_TEST_CQL` names,
-//! or on one of its own.
+//! Latency of lists and searches over many documents of one organization in CQL, on the server in `FOLIO_TEST_CQL` or
+//! on a new one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use folio_types::{CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Time
 use futures::stream::TryStreamExt as _;
 use serde_json::{Map, Value, json};
 
-use crate::figures::percentile;
+use crate::format::percentile;
 
-/// Documents of the aim.
+/// Number of documents in the goal.
 pub(crate) const DOCUMENTS: usize = 100_000;
-/// Documents that are written at once.
+/// Concurrent writes.
 const WRITES: usize = 48;
-/// How often each page is asked for.
+/// Number of reads of each page.
 const TIMES: usize = 300;
-/// The aim of the 99th percentile.
+/// Maximum 99th percentile in the goal.
 const AIM: Duration = Duration::from_millis(50);
-/// Every so many documents have the tag, and every so many are from the rare city.
+/// One in `TAGGED` documents has the tag, and one in `RARE` has the rare city.
 const TAGGED: usize = 50;
 const RARE: usize = 97;
 
@@ -34,7 +34,7 @@ struct World {
     org: OrgId,
 }
 
-/// Writes this many documents, and asks for a page of each kind again and again.
+/// Writes this number of documents, and reads a page of each kind repeatedly.
 pub(crate) async fn measure(count: usize) -> Result<()> {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await??;
     let contact_points = servers.split(',').map(str::to_owned).collect();
@@ -50,8 +50,11 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
         .await?;
     let written = begun.elapsed();
     eprintln!("\n{count} documents written in {written:.1?} ({:.0}/s)", per_second(count, written));
-    let figures = world.measure(count, &tag).await?;
-    println!("{}", json!({ "documents": count, "written_per_second": per_second(count, written), "lists": figures }));
+    let measurements = world.measure(count, &tag).await?;
+    println!(
+        "{}",
+        json!({ "documents": count, "written_per_second": per_second(count, written), "lists": measurements })
+    );
     Ok(())
 }
 
@@ -96,7 +99,7 @@ impl World {
         loop {
             match self.stores.of::<Document>().decide(&id, write.clone()).await {
                 Ok(Decided::Row(_)) => return Ok(()),
-                // Many take the tag at once, or the server is slow.
+                // The tag is contended, or the server is slow.
                 Err(error) if matches!(error.code, Code::Aborted | Code::Unavailable) => {}
                 other => anyhow::bail!("document {number}: {other:?}"),
             }
@@ -109,13 +112,13 @@ impl World {
         let placed = |city: &str| DocumentFilter { metadata: [("city".into(), city.into())].into(), ..all() };
         let tagged = DocumentFilter { all_tags: vec![tag.clone()], ..all() };
         let one = format!("{:06}", count / 2);
-        let mut figures = Map::new();
+        let mut measurements = Map::new();
         eprintln!("{:<44}{:>10}{:>10}{:>10}{:>10}", "page of 50", "first", "p50", "p99", "total");
         for (what, filter, expected) in [
             ("newest", all(), Some(count)),
             ("a tag", tagged.clone(), Some(count.div_ceil(TAGGED))),
-            ("a piece of one name", named(&one), Some(1)),
-            ("a piece of every name", named("VOICE-"), None),
+            ("a part of one name", named(&one), Some(1)),
+            ("a part of every name", named("VOICE-"), None),
             ("a metadata value of some", placed("castrop"), None),
             ("a metadata value of most", placed("Berlin"), None),
             ("a tag and a metadata value", DocumentFilter { all_tags: tagged.all_tags, ..placed("castrop") }, None),
@@ -137,9 +140,9 @@ impl World {
             let micros = |time: Duration| time.as_micros() as u64;
             let row =
                 json!({ "first_us": micros(first), "p50_us": micros(p50), "p99_us": micros(p99), "total": total });
-            figures.insert(what.to_owned(), row);
+            measurements.insert(what.to_owned(), row);
         }
-        Ok(figures)
+        Ok(measurements)
     }
 }
 

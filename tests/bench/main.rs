@@ -1,12 +1,12 @@
-//! What Folio costs: `cargo xtask bench WHAT` builds this in release and runs it.
+//! Benchmarks of Folio: `cargo xtask bench WHAT` builds this binary with the profile `dist` and runs it.
 //!
-//! Everything runs on loopback in processes that this program starts and ends. A table goes to stderr, one JSON object to
-//! stdout.
+//! All processes run on loopback, and this program starts and ends them. It prints a table to stderr and one JSON
+//! object to stdout.
 
 mod client;
 mod cluster;
 mod fairness;
-mod figures;
+mod format;
 mod lists;
 mod process;
 mod turn;
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
             ["turn"] => turn::measure(true).await,
             ["turn", "--cpu"] => turn::measure(false).await,
             ["proxy", upstream] => turn::proxy((*upstream).to_owned()).await,
-            ["cluster"] => cluster::measure(&cluster::Sizes::whole()).await,
+            ["cluster"] => cluster::measure(&cluster::Sizes::full()).await,
             ["cluster", "--quick"] => cluster::measure(&cluster::Sizes::quick()).await,
             ["lists"] => lists::measure(lists::DOCUMENTS).await,
             ["lists", documents] => lists::measure(documents.parse()?).await,

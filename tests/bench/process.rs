@@ -1,4 +1,4 @@
-//! Processes under measurement: started here, ended here, read from `/proc`.
+//! Processes under measurement, whose usage is read from `/proc`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// A process that says `listening on ADDRESS` on stdout. Dropped, it is ended.
+/// A process that prints `listening on ADDRESS` on stdout. Dropping it kills the process.
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens.
+    /// Listening address.
     pub(crate) address: String,
     said: Vec<String>,
 }
 
-/// A binary that stands beside this one, with its arguments and variables.
+/// Returns a command for a binary in the folder of this one.
 pub(crate) fn command(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?.with_file_name(name));
     command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
@@ -22,7 +22,7 @@ pub(crate) fn command(name: &str, arguments: &[&str], variables: &[(&str, &str)]
 }
 
 impl Process {
-    /// Starts a binary that stands beside this one.
+    /// Starts a binary in the folder of this one.
     pub(crate) fn start(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
         let mut child = command(name, arguments, variables)?
             .stdout(Stdio::piped())
@@ -39,34 +39,34 @@ impl Process {
                 None => process.said.push(line),
             }
         }
-        // Whatever else it says must find a reader.
+        // The rest of stdout is read, so that the process does not block.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(process)
     }
 
-    /// The rest of a line that it said before it listened.
-    pub(crate) fn said(&self, prefix: &str) -> Result<String> {
-        let rest = self.said.iter().find_map(|line| line.strip_prefix(prefix));
-        rest.map(str::to_owned).with_context(|| format!("no line begins with {prefix:?}"))
+    /// Returns the rest of a line that the process printed before it listened.
+    pub(crate) fn printed(&self, prefix: &str) -> Result<String> {
+        let idle = self.said.iter().find_map(|line| line.strip_prefix(prefix));
+        idle.map(str::to_owned).with_context(|| format!("no line starts with {prefix:?}"))
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills the process (SIGKILL).
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// CPU time so far, user and system.
+    /// Returns the CPU time since the start, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
         let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-        // Linux counts in hundredths of a second for every program (USER_HZ).
+        // Linux reports hundredths of a second to every program (USER_HZ).
         Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
     }
 
-    /// Bytes of memory that are resident.
+    /// Returns the resident memory in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
@@ -81,17 +81,16 @@ impl Drop for Process {
     }
 }
 
-/// A `folio serve` on a folder of its own that talks to one model endpoint.
+/// A `folio serve` with a temporary folder and one model endpoint.
 pub(crate) struct Folio {
-    /// The process.
     pub(crate) process: Process,
-    /// The admin's token.
+    /// Token of the administrator.
     pub(crate) token: String,
     _folder: tempfile::TempDir,
 }
 
 impl Folio {
-    /// Starts it with further settings.
+    /// Starts the server with further settings.
     pub(crate) fn start(model_endpoint: &str, settings: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data").to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! Nodes that are told to end hand back what they have, and a rolling restart loses nothing.
+//! A terminated node releases its threads, and a rolling restart loses no turn.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use folio_tests::harness::client::Client;
 use tokio::sync::watch;
 
 use crate::routing::WRITES;
-use crate::stage::{GONE_AFTER, Stage, on_stage};
+use crate::stage::{DEAD_AFTER, Stage, on_stage};
 
 #[test]
-fn what_a_drained_node_owned_is_taken_over_at_once() {
+fn the_threads_of_a_drained_node_are_taken_over_at_once() {
     on_stage(WRITES, async |stage| {
         let waiting = stage.chat(0, "write").await.pause().await;
         let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
         let process = stage.node(owner).take().unwrap();
-        assert!(process.stop().await, "it ends in order");
+        assert!(process.stop().await, "it ends gracefully");
         let begun = Instant::now();
         stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
         let took = begun.elapsed();
-        assert!(took < GONE_AFTER, "{took:?}");
+        assert!(took < DEAD_AFTER, "{took:?}");
         stage.assert_clean().await;
     });
 }
@@ -36,7 +36,7 @@ fn a_rolling_restart_loses_no_turn() {
         }
         for number in 0..3 {
             let process = stage.node(number).take().unwrap();
-            assert!(process.stop().await, "node {number} ends in order");
+            assert!(process.stop().await, "node {number} ends gracefully");
             stage.node(number).start(&[]).await;
         }
         stop.send_replace(true);
@@ -50,7 +50,7 @@ fn a_rolling_restart_loses_no_turn() {
     });
 }
 
-/// Turn after turn, on threads old and new; each of them completes.
+/// Runs turns sequentially on old and new threads, all of which must complete. Returns their number.
 async fn chat_on(client: Client, document: String, person: usize, stopped: watch::Receiver<bool>) -> usize {
     let (mut turns, mut thread) = (0, String::new());
     while !*stopped.borrow() {

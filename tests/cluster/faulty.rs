@@ -15,7 +15,7 @@ use folio_types::{Environment, System, Timestamp};
 
 use crate::stage::{Stage, on_stage};
 use crate::steps::cancel_amid;
-use crate::stopped::{go_on, late_end};
+use crate::stopped::{late_end, resume};
 
 const SCRIPT: &str = "
 rules:
@@ -55,7 +55,7 @@ type Variables<'a> = &'a [(&'a str, &'a str)];
 const TRIES: usize = 3;
 
 /// Plays a scenario without a fault, and with each of these faults, whose violation the checker must find.
-fn seen(faults: &[(Fault, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
+fn detects(faults: &[(Fault, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
     on_stage(SCRIPT, async |stage| {
         scenario(stage, &[]).await;
         stage.assert_clean().await;
@@ -77,9 +77,9 @@ fn seen(faults: &[(Fault, Broken)], scenario: impl AsyncFn(&mut Stage, Variables
 }
 
 #[test]
-fn an_approval_without_its_records_is_seen() {
+fn an_approval_without_its_records_is_detected() {
     let faults = [(Fault::OpRowMissing, Broken::EffectsOnce), (Fault::DecisionsNotRecorded, Broken::Permission)];
-    seen(&faults, async |stage, variables| {
+    detects(&faults, async |stage, variables| {
         stage.alone(0, variables).await;
         let mut waiting = stage.chat(0, "twice").await.pause().await;
         for _ in 0..2 {
@@ -92,13 +92,13 @@ fn an_approval_without_its_records_is_seen() {
 }
 
 #[test]
-fn a_second_writer_is_seen() {
-    seen(&[(Fault::FenceOff, Broken::VisibleEnd)], late_end);
+fn a_second_writer_is_detected() {
+    detects(&[(Fault::FenceOff, Broken::VisibleEnd)], late_end);
 }
 
 #[test]
-fn an_effect_is_carried_to_its_outcome_after_a_crash() {
-    seen(&[], async |stage, variables| {
+fn an_effect_is_completed_after_a_crash() {
+    detects(&[], async |stage, variables| {
         let own = [variables, &[("FOLIO_FAILPOINT", "write:after")]].concat();
         let waiting = stage.paused_at(0, "write", &own, variables).await;
         stage.approve_until_dead(&Stage::all_of(&waiting), 0).await;
@@ -107,22 +107,22 @@ fn an_effect_is_carried_to_its_outcome_after_a_crash() {
 }
 
 #[test]
-fn a_cancelled_call_that_is_not_closed_is_seen() {
-    seen(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
+fn a_cancelled_call_that_is_not_closed_is_detected() {
+    detects(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:before=hang").await;
     });
 }
 
 #[test]
-fn a_closing_that_ignores_an_effect_is_seen() {
-    seen(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
+fn a_closing_that_ignores_an_effect_is_detected() {
+    detects(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:after=hang").await;
     });
 }
 
 #[test]
-fn a_cancel_that_dies_half_way_is_finished() {
-    seen(&[], async |stage, variables| {
+fn an_interrupted_cancel_is_completed() {
+    detects(&[], async |stage, variables| {
         let turn = cancel_amid(stage, variables, "write:before=hang,close:after").await;
         if turn.status() == v1::TurnStatus::Failed {
             let _ = stage.client(1).await.resume(&turn.turn_id).await.unwrap().end().await;
@@ -131,22 +131,22 @@ fn a_cancel_that_dies_half_way_is_finished() {
 }
 
 #[test]
-fn an_edit_that_is_written_over_is_seen() {
+fn an_overwritten_edit_is_detected() {
     let faults = [(Fault::ExpectedIgnored, Broken::EffectsOnce), (Fault::OpRowNoCondition, Broken::EffectsOnce)];
-    seen(&faults, async |stage, variables| {
+    detects(&faults, async |stage, variables| {
         let schema = stage.schema("total").await;
         let own = [variables, &[("FOLIO_LATE_WRITE", "decision")]].concat();
         let waiting = stage.paused_at(0, &schema.schema_id, &own, variables).await;
         stage.approve_until_stopped(&Stage::all_of(&waiting), 0).await;
         stage.revise(&schema, "edited").await;
         stage.until_not_busy(&waiting.turn_id).await;
-        go_on(stage, 0).await;
+        resume(stage, 0).await;
     });
 }
 
 #[test]
 fn a_recorded_decision_is_answered_after_the_expiry() {
-    seen(&[], async |stage, variables| {
+    detects(&[], async |stage, variables| {
         let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "2")]].concat();
         stage.alone(0, &own).await;
         let waiting = stage.chat(0, "write").await.pause().await;
@@ -158,9 +158,10 @@ fn a_recorded_decision_is_answered_after_the_expiry() {
 }
 
 #[test]
-fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
-    // Left out, the rule is hard to see here: whatever wakes the thread writes the end. The model check sees it.
-    seen(&[], async |stage, variables| {
+fn a_reported_expiry_is_stored_and_a_late_decision_is_refused() {
+    // A fault is hardly visible here, because everything that wakes the thread writes the end. The model check detects
+    // it.
+    detects(&[], async |stage, variables| {
         let slow = [
             ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "12"),
             ("FOLIO_CONVERSATION__SWEEP_INTERVAL_SECONDS", "3600"),
@@ -172,9 +173,9 @@ fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
         stage.approve_until_stopped(&request, 0).await;
         until_over(&waiting).await;
         let _ = stage.approve_until_answered(1, &request).await;
-        go_on(stage, 0).await;
+        resume(stage, 0).await;
         let _ = stage.approve_until_answered(1, &request).await;
-        // From here on nodes sweep, as they do: the index still has the row of the epoch before.
+        // The sweeps of the nodes are enabled. The index still contains the row of the previous epoch.
         for node in &mut stage.cluster.nodes {
             node.kill();
         }
@@ -183,8 +184,8 @@ fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
 }
 
 #[test]
-fn a_turn_that_no_sweep_finds_is_seen() {
-    seen(&[(Fault::OpenTurnRowMissing, Broken::Busy)], async |stage, variables| {
+fn a_turn_that_no_sweep_finds_is_detected() {
+    detects(&[(Fault::OpenTurnRowMissing, Broken::Busy)], async |stage, variables| {
         stage.alone(0, variables).await;
         let stream = stage.chat(0, "slow").await;
         stage.cluster.sim.until_held().await;
@@ -194,7 +195,7 @@ fn a_turn_that_no_sweep_finds_is_seen() {
     });
 }
 
-/// Waits until the time of a pause is over.
+/// Waits until a pause has expired.
 async fn until_over(waiting: &v1::AwaitingApproval) {
     let end = waiting.expire_time.expect("an expiry").seconds + 1;
     let now = || folio_types::Timestamp::now().as_second();
@@ -202,13 +203,13 @@ async fn until_over(waiting: &v1::AwaitingApproval) {
     folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;
 }
 
-/// What a call costs at worst is more than what it costs.
+/// Prices for which the reservation of a call exceeds its cost.
 const PRICES: Variables<'_> = &[
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__INPUT_PRICE", "1000"),
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),
 ];
 
-/// The clock of a machine that is a minute ahead.
+/// A clock that is a minute ahead.
 #[derive(Debug)]
 struct Ahead;
 
@@ -222,7 +223,8 @@ impl Environment for Ahead {
     }
 }
 
-/// Takes what processes hold, as one does that has too little: closes blocks whose calls have ended, or should have by its clock.
+/// Reclaims credit as a process with too little credit does: closes blocks whose calls have ended, or should have ended
+/// by its clock.
 async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
     let (stores, org) = (stage.stores(), &stage.cluster.tenants[0].org);
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), clock);
@@ -234,8 +236,8 @@ async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
 }
 
 #[test]
-fn invariant_5_credit_that_is_drawn_twice_is_seen() {
-    seen(&[(Fault::AccountVersionIgnored, Broken::Spend)], async |stage, variables| {
+fn invariant_5_credit_that_is_acquired_twice_is_detected() {
+    detects(&[(Fault::AccountVersionIgnored, Broken::Spend)], async |stage, variables| {
         let small = [
             ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "60"),
             ("FOLIO_CREDIT__BLOCK_CREDITS", "2"),
@@ -254,8 +256,8 @@ fn invariant_5_credit_that_is_drawn_twice_is_seen() {
 }
 
 #[test]
-fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
-    seen(&[(Fault::SealIgnored, Broken::Spend)], async |stage, variables| {
+fn invariant_5_a_call_in_a_closed_block_is_detected() {
+    detects(&[(Fault::SealIgnored, Broken::Spend)], async |stage, variables| {
         stage.alone(0, variables).await;
         stage.chat(0, "hello").await.completed().await;
         reclaim(stage, Arc::new(System)).await;
@@ -264,8 +266,8 @@ fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
 }
 
 #[test]
-fn invariant_5_a_call_that_is_charged_again_is_seen() {
-    seen(&[(Fault::SettledAgain, Broken::Spend)], async |stage, variables| {
+fn invariant_5_a_call_that_is_charged_twice_is_detected() {
+    detects(&[(Fault::SettledAgain, Broken::Spend)], async |stage, variables| {
         // Longer than a call may take, and shorter than the other clock is ahead.
         let short = [
             ("FOLIO_CREDIT__RESERVATION_SECONDS", "45"),

@@ -1,7 +1,7 @@
-//! Many processes on real stores: two gateways and three nodes, Redis, a CQL server.
+//! Tests of two gateways and three nodes on Redis and a CQL server.
 //!
-//! The tests take turns at one cluster ([`stage::on_stage`]), each with an organization of its own; at its end the checker
-//! of the random faults judges what the test left. The binaries must be built beside this one, see `wire`.
+//! The tests share one cluster sequentially ([`stage::on_stage`]), each with its own organization. After each test the
+//! checker of the random faults checks its data. The binaries must be built first, see `wire`.
 
 mod credit;
 mod drain;

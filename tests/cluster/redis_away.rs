@@ -40,7 +40,7 @@ const MADE: usize = 40;
 #[test]
 fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
     on_stage(SCRIPT, async |stage| {
-        // While the model is called, with somebody who watches elsewhere.
+        // During the model call, with a watcher at another gateway.
         let stream = stage.chat(0, "write").await;
         let turn = stream.turn();
         stage.cluster.sim.until_held().await;
@@ -49,11 +49,11 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
         stage.cluster.sim.open("begin").await;
         let waiting = stream.pause().await;
         drop(watcher.end().await);
-        // While it waits.
+        // During the wait for approval.
         flush(stage);
         let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
         let Some(Outcome::AwaitingApproval(waiting)) = answer.outcome else { panic!("{answer:?}") };
-        // While decided calls were carried out and the model is called again.
+        // After the decided calls ran, during the next model call.
         let request = Stage::all_of(&waiting);
         let answer = {
             let approving = stage.approve(0, &request);
@@ -67,7 +67,7 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
             approving.await.unwrap()
         };
         assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-        // After its end, and just before the next.
+        // After the end of the turn, before the next turn.
         flush(stage);
         assert_eq!(stage.approve_until_taken(1, &request).await, answer, "the recorded answer");
         let client = stage.client(1).await;
@@ -85,7 +85,7 @@ fn redis_emptied_while_an_owner_is_dead_does_not_bring_it_back() {
         let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
         stage.node(owner).kill();
         flush(stage);
-        // Redis declares the owner dead once the emptied data is old enough.
+        // Redis declares the owner dead once the data after the flush is old enough.
         let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
         assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
         stage.assert_clean().await;

@@ -1,4 +1,4 @@
-//! Requests find the owner of their thread, from any gateway.
+//! Requests reach the owner of their thread from every gateway.
 
 use std::collections::BTreeSet;
 
@@ -73,14 +73,14 @@ rules:
         assert!(access.change_organization(limited).await.unwrap());
         let running = stage.chat(0, "wait").await.next().await.unwrap();
         let owner = stage.cluster.owner(running.turn_id.split('.').next().unwrap()).await;
-        // Every other node would begin it, as far as its own turns go: new threads go to who has least.
+        // New threads go to the node with the fewest turns, so every other node would accept the turn by its own count.
         for number in 0..4 {
             let client = stage.client(number % 2).await;
             let status = client.send(ask(&stage.document, "hello")).await.map(drop).unwrap_err();
             let error = folio_proto::status::to_error(&status);
             assert_eq!((error.reason, error.details["quota"].as_str()), (Reason::QuotaExceeded, "concurrent_turns"));
         }
-        // Whoever takes it over when its node dies counts it, until it has ended.
+        // The node that takes the turn over counts it until it ends.
         stage.node(owner).kill();
         stage.until_not_busy(&running.turn_id).await;
         stage.chat(1, "hello").await.completed().await;

@@ -1,4 +1,4 @@
-//! The cluster at which the tests take turns.
+//! The cluster that the tests share.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -10,7 +10,7 @@ use folio_storage::Stores;
 use folio_test_servers::Redis;
 use folio_testkit::proxy::Mode;
 use folio_tests::faults::checker::{Broken, Violation, check};
-use folio_tests::faults::log::{Decisions, Log, What};
+use folio_tests::faults::log::{ClientEvent, Decisions, Log};
 use folio_tests::faults::reading::Tables;
 use folio_tests::faults::rest::{Patience, gather};
 use folio_tests::harness::client::{Client, approved, decide};
@@ -21,22 +21,22 @@ use futures::FutureExt as _;
 use tokio::runtime::Runtime;
 use tonic::Status;
 
-/// Proxies and connections live as long as the process.
+/// The runtime. Proxies and connections live as long as the process.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// The cluster, while somebody plays or waits.
+/// The cluster, while a test uses or awaits it.
 static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
 
 /// Silence after which a node counts as dead.
-pub(crate) const GONE_AFTER: Duration = Pace::QUICK.gone_after;
+pub(crate) const DEAD_AFTER: Duration = Pace::QUICK.gone_after;
 /// Time until another node has taken over the turns of a dead one.
-pub(crate) const TAKEN_OVER: Duration = GONE_AFTER.saturating_add(Duration::from_secs(1));
+pub(crate) const TAKEN_OVER: Duration = DEAD_AFTER.saturating_add(Duration::from_secs(1));
 /// Time that a busy machine may add to a bound; `cargo xtask bench cluster` measures the bound itself.
 pub(crate) const BUSY: Duration = Duration::from_secs(8);
 
-/// Lines of each process that are told of when a test fails.
-const LINES_TOLD: usize = 15;
+/// Lines per process that are printed when a test fails.
+const LINES_PRINTED: usize = 15;
 
-/// The cluster with its stores, and the organization of this test.
+/// The cluster with its stores, and the organization of the current test.
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) redis: Redis,
@@ -45,7 +45,7 @@ pub(crate) struct Stage {
     pub(crate) document: String,
 }
 
-/// Plays a test on the cluster, with this script for the models.
+/// Runs a test on the cluster with this script for the models.
 pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
     let shared = {
         let mut stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,12 +63,12 @@ pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
         stage.prepare(script).await;
         let played = AssertUnwindSafe(play(&mut stage)).catch_unwind().await;
         if let Err(panic) = played {
-            stage.tell();
+            stage.print_logs();
             drop(stage);
             resume_unwind(panic);
         }
     });
-    // The last one ends the processes, outside the runtime.
+    // The last test ends the processes outside of the runtime.
     drop(shared);
 }
 
@@ -84,7 +84,7 @@ impl Stage {
         Self { cluster, redis, tables, log: Log::default(), document: String::new() }
     }
 
-    /// Everything runs and is reached, whatever the test before did.
+    /// Restores all processes and connections after the previous test.
     async fn prepare(&mut self, script: &str) {
         if self.redis.ask("PING").is_err() {
             let _ = self.redis.resume();
@@ -107,24 +107,24 @@ impl Stage {
         self.document = self.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     }
 
-    /// Removes what tests before left open: nobody is to take that over instead of what a test is about.
+    /// Deletes threads with open turns of earlier tests, so that nodes do not take them over during this test.
     async fn forget(&self) {
         for thread in self.tables.threads().await.expect("the tables are read") {
             if thread.header.open_turn.is_some() {
-                let gone = self.stores().threads.delete(&thread.org, &thread.id, None).await;
-                gone.expect("the thread is removed");
+                let deleted = self.stores().threads.delete(&thread.org, &thread.id, None).await;
+                deleted.expect("the thread is removed");
             }
         }
     }
 
-    /// What every process wrote last, for whoever reads of a test that failed.
-    fn tell(&self) {
+    /// Prints the last lines of every process for a failed test.
+    fn print_logs(&self) {
         for member in self.cluster.gateways.iter().chain(&self.cluster.nodes) {
-            // Not that a store is away, which is said again and again.
+            // Repeated lines about an unavailable store are omitted.
             let errors = member.errors();
             let lines = errors.lines().filter(|line| !line.contains("membership: ") && !line.contains("::redis::"));
             let lines: Vec<&str> = lines.collect();
-            let last = lines.get(lines.len().saturating_sub(LINES_TOLD)..).unwrap_or_default().join("\n");
+            let last = lines.get(lines.len().saturating_sub(LINES_PRINTED)..).unwrap_or_default().join("\n");
             eprintln!("--- {:?} {} ---\n{last}", member.role, member.number);
         }
     }
@@ -141,8 +141,8 @@ impl Stage {
         &mut self.cluster.nodes[number]
     }
 
-    /// Restarts one node with these variables and stops the others, so that every thread begins there; then starts the
-    /// others.
+    /// Restarts one node with these environment variables while the others are stopped, so that it owns every new
+    /// thread. Then starts the others.
     pub(crate) async fn alone(&mut self, number: usize, variables: &[(&str, &str)]) {
         for node in &mut self.cluster.nodes {
             node.kill();
@@ -150,7 +150,8 @@ impl Stage {
         self.node(number).start(variables).await;
     }
 
-    /// A chat at the only node that runs, up to its pause; then the other nodes start, with these variables.
+    /// Chats at the only running node until the pause, and then starts the other nodes with these environment
+    /// variables.
     pub(crate) async fn paused_at(
         &mut self,
         number: usize,
@@ -169,7 +170,7 @@ impl Stage {
         futures::future::join_all(down.map(|node| node.start(variables))).await;
     }
 
-    /// A chat about the test's document.
+    /// Chats about the test's document.
     pub(crate) async fn chat(&self, gateway: usize, text: &str) -> folio_tests::harness::client::Events {
         let client = self.client(gateway).await;
         folio_testkit::wait_for("an accepted chat", folio_tests::harness::LIMIT, || async {
@@ -178,7 +179,7 @@ impl Stage {
         .await
     }
 
-    /// Sends decisions once, and logs them.
+    /// Sends decisions once and logs them.
     pub(crate) async fn approve(
         &self,
         gateway: usize,
@@ -188,7 +189,7 @@ impl Stage {
         approve(&client, &self.log, &self.cluster.tenants[0], request).await
     }
 
-    /// Sends decisions until they are taken.
+    /// Sends decisions until they are accepted.
     pub(crate) async fn approve_until_taken(
         &self,
         gateway: usize,
@@ -200,7 +201,7 @@ impl Stage {
         .await
     }
 
-    /// Sends decisions until they are taken, or refused for good.
+    /// Sends decisions until they are accepted or permanently refused.
     pub(crate) async fn approve_until_answered(
         &self,
         gateway: usize,
@@ -214,7 +215,7 @@ impl Stage {
         .await
     }
 
-    /// Sends decisions to a node that stops at them, and walks away.
+    /// Sends decisions to a node that stops at a failpoint, and disconnects.
     pub(crate) async fn approve_until_stopped(&self, request: &v1::ApproveRequest, node: usize) {
         tokio::select! {
             answer = self.approve(0, request) => panic!("{answer:?}"),
@@ -222,7 +223,7 @@ impl Stage {
         }
     }
 
-    /// Sends decisions to a node that dies of them, and walks away.
+    /// Sends decisions to a node that dies at a failpoint, and disconnects.
     pub(crate) async fn approve_until_dead(&mut self, request: &v1::ApproveRequest, node: usize) {
         let mut member = self.cluster.nodes.remove(node);
         tokio::select! {
@@ -232,7 +233,7 @@ impl Stage {
         self.cluster.nodes.insert(node, member);
     }
 
-    /// A schema with one field, made outside turns.
+    /// Creates a schema with one field, outside turns.
     pub(crate) async fn schema(&self, field: &str) -> v1::Schema {
         let request = v1::CreateSchemaRequest {
             schema: Some(v1::Schema {
@@ -246,7 +247,7 @@ impl Stage {
         made.into_inner().schema.expect("a schema")
     }
 
-    /// Another revision of it, made outside turns.
+    /// Creates another revision of the schema, outside turns.
     pub(crate) async fn revise(&self, schema: &v1::Schema, field: &str) {
         let request = v1::UpdateSchemaRequest {
             schema: Some(v1::Schema {
@@ -259,34 +260,34 @@ impl Stage {
         self.client(0).await.schemas.update_schema(request).await.expect("a schema is changed");
     }
 
-    /// A turn that nobody runs, as soon as a node tells of it.
+    /// Returns a turn that no node runs, as soon as a node returns it.
     pub(crate) async fn turn(&self, turn: &str) -> v1::Turn {
         let client = self.client(1).await;
-        let told =
+        let found =
             || async { client.try_turn(turn).await.ok().filter(|turn| turn.status() != v1::TurnStatus::Running) };
-        folio_testkit::wait_for("a turn that does not run", folio_tests::harness::LIMIT, told).await
+        folio_testkit::wait_for("a turn that does not run", folio_tests::harness::LIMIT, found).await
     }
 
-    /// Goes on with a turn that failed, as soon as a node takes that.
+    /// Resumes a failed turn, as soon as a node accepts that.
     pub(crate) async fn resume(&self, turn: &str) {
         let client = self.client(1).await;
         let resumed = || async { client.resume(turn).await.ok() };
         folio_testkit::wait_for("a resumed turn", folio_tests::harness::LIMIT, resumed).await.completed().await;
     }
 
-    /// Approves all that waits.
+    /// Returns approvals of all pending calls.
     pub(crate) fn all_of(waiting: &v1::AwaitingApproval) -> v1::ApproveRequest {
         decide(waiting, approved)
     }
 
-    /// The header of a turn's thread, as the store has it.
+    /// Returns the stored header of a turn's thread.
     pub(crate) async fn header(&self, turn: &str) -> ThreadHeader {
         let thread = turn.split('.').next().unwrap().parse().unwrap();
         let header = self.stores().threads.header(&self.cluster.tenants[0].org, &thread).await;
         header.expect("the store answers").expect("the thread is there")
     }
 
-    /// Waits until nobody runs the turn, asking the store only; how long that took.
+    /// Waits until no node runs the turn, by the store only. Returns the duration.
     pub(crate) async fn until_not_busy(&self, turn: &str) -> Duration {
         let begun = Instant::now();
         folio_testkit::wait_for("a turn that is not busy", folio_tests::harness::LIMIT, || async {
@@ -297,16 +298,16 @@ impl Stage {
         begun.elapsed()
     }
 
-    /// What the checker finds of this test's organization once all is at rest.
+    /// Returns the violations in this test's organization once no turn is running.
     pub(crate) async fn violations(&self) -> Vec<Violation> {
-        let patience = Patience { stuck: TAKEN_OVER + Duration::from_secs(3), whole: Duration::from_secs(20) };
+        let patience = Patience { stuck: TAKEN_OVER + Duration::from_secs(3), total: Duration::from_secs(20) };
         let org = self.cluster.tenants[0].org.clone();
         let evidence =
             gather(&self.tables, &self.cluster.tenants, &self.log, patience).await.expect("the tables are read");
         check(&evidence.only(&org))
     }
 
-    /// Nothing was broken.
+    /// Asserts that there are no violations.
     pub(crate) async fn assert_clean(&self) {
         let found = self.violations().await;
         if !found.is_empty() {
@@ -326,14 +327,14 @@ impl Stage {
         }
     }
 
-    /// Whether something of the kind was broken; what was there instead is printed.
+    /// Returns true if this invariant is violated. Otherwise prints the violations.
     pub(crate) async fn is_broken(&self, what: Broken) -> bool {
         let found = self.violations().await;
         let is_so = found.iter().any(|one| one.broken == what);
         if !is_so {
             println!("not found, but {found:?}");
             self.show().await;
-            self.log.lines().iter().for_each(|line| println!("{:?}", line.what));
+            self.log.lines().iter().for_each(|line| println!("{:?}", line.event));
         }
         is_so
     }
@@ -347,7 +348,7 @@ fn format_of(field: &str) -> String {
         .to_string()
 }
 
-/// Sends decisions once, and logs them.
+/// Sends decisions once and logs them.
 pub(crate) async fn approve(
     client: &Client,
     log: &Log,
@@ -355,12 +356,12 @@ pub(crate) async fn approve(
     request: &v1::ApproveRequest,
 ) -> Result<v1::ApproveResponse, Status> {
     let decisions = Decisions::of(request);
-    log.add(&tenant.org, What::Deciding(decisions.clone()));
+    log.add(&tenant.org, ClientEvent::Deciding(decisions.clone()));
     let answer = client.approve(request.clone()).await;
-    let what = match &answer {
-        Ok(answer) => What::Answered(decisions, Box::new(answer.clone())),
-        Err(status) => What::Refused(decisions, folio_proto::status::to_error(status).reason),
+    let event = match &answer {
+        Ok(answer) => ClientEvent::Answered(decisions, Box::new(answer.clone())),
+        Err(status) => ClientEvent::Refused(decisions, folio_proto::status::to_error(status).reason),
     };
-    log.add(&tenant.org, what);
+    log.add(&tenant.org, event);
     answer
 }

@@ -1,4 +1,4 @@
-//! A node dies exactly at each step of the protocol's tables, before and after what it writes there.
+//! A node dies at each step in the tables of the protocol, before and after its write.
 
 use std::time::Duration;
 
@@ -28,13 +28,13 @@ rules:
     answer: {calls: [{name: create_tag, arguments: {name: '{{user}}'}}]}
 ";
 
-/// Steps that any turn comes to.
+/// Steps that every turn reaches.
 const STEPS: [&str; 11] =
     ["accept", "model", "read", "round", "pause", "decide", "plan", "intent", "write", "outcome", "end"];
 
-/// People who work while nodes die.
+/// Concurrent clients while nodes die.
 const PEOPLE: usize = 4;
-/// How long it may take until somebody comes to a step.
+/// Timeout until a node reaches a step.
 const REACHED_WITHIN: Duration = Duration::from_secs(20);
 
 #[test]
@@ -65,12 +65,12 @@ fn a_node_may_die_before_and_after_each_step_of_a_turn() {
     });
 }
 
-/// Lets a node die at one step after the other; gives those that it did not come to.
+/// Makes a node die at each of these steps. Returns the steps that it did not reach.
 async fn die_at(node: &mut folio_tests::harness::cluster::Member, steps: Vec<String>) -> Vec<String> {
     let mut missed = Vec::new();
     for step in steps {
         node.kill();
-        // It may come to the step before it listens.
+        // The node may reach the step before it listens.
         let _ = node.try_start(&[("FOLIO_FAILPOINT", &step)]).await;
         let end = tokio::time::Instant::now() + REACHED_WITHIN;
         while node.is_up() {
@@ -78,7 +78,7 @@ async fn die_at(node: &mut folio_tests::harness::cluster::Member, steps: Vec<Str
                 missed.push(step);
                 break;
             }
-            // Others work meanwhile.
+            // Clients work meanwhile.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -88,13 +88,13 @@ async fn die_at(node: &mut folio_tests::harness::cluster::Member, steps: Vec<Str
 }
 
 #[test]
-fn a_node_may_die_while_it_recovers_what_another_left() {
+fn a_node_may_die_while_it_recovers_the_turns_of_another() {
     for point in ["resume:before", "resume:after", "recover:before", "recover:after"] {
         on_stage(SCRIPT, async |stage| {
             let own = [("FOLIO_FAILPOINT", "intent:after")];
             let next = [("FOLIO_FAILPOINT", point)];
             let waiting = stage.paused_at(0, "write", &own, &[]).await;
-            // The nodes that take over die, too: one at least, then the last of them comes back as it should.
+            // The nodes that take over die too: at least one, and the last one returns without a failpoint.
             for number in [1, 2] {
                 stage.node(number).kill();
             }
@@ -111,14 +111,14 @@ fn a_node_may_die_while_it_recovers_what_another_left() {
 }
 
 #[test]
-fn a_node_may_die_while_it_closes_what_was_cancelled() {
+fn a_node_may_die_while_it_closes_cancelled_calls() {
     for point in ["closing:before", "closing:after", "close:before", "close:after"] {
         on_stage(SCRIPT, async |stage| {
             let cancelled = cancel_amid(stage, &[], &format!("write:before=hang,{point}")).await;
             if cancelled.status() == v1::TurnStatus::Cancelled {
                 assert!(stage.client(1).await.tag_names().await.is_empty());
             } else {
-                // The cancel died before it was recorded: the call that was approved is carried to its outcome.
+                // The cancel failed before it was recorded, so the approved call is completed.
                 assert_eq!((point, cancelled.status()), ("closing:before", v1::TurnStatus::Failed));
             }
             stage.assert_clean().await;
@@ -126,7 +126,7 @@ fn a_node_may_die_while_it_closes_what_was_cancelled() {
     }
 }
 
-/// Cancels a turn whose write hangs at node 0, which may die of it; what became of the turn.
+/// Cancels a turn whose write hangs at node 0, which may die. Returns the turn.
 pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], points: &str) -> v1::Turn {
     let own = [variables, &[("FOLIO_FAILPOINT", points)]].concat();
     let waiting = stage.paused_at(0, "write", &own, variables).await;
@@ -147,7 +147,7 @@ pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], p
     let _ = client.cancel(&turn).await;
     stage.until_not_busy(&turn).await;
     let client = stage.client(1).await;
-    // What nodes tell each other of a turn comes a little later than what they write.
+    // Published state is visible a little later than the stored state.
     folio_testkit::wait_for("the turn's end", folio_tests::harness::LIMIT, || async {
         let found = client.try_turn(&turn).await.ok()?;
         (found.status() != v1::TurnStatus::Running).then_some(found)
@@ -156,7 +156,7 @@ pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], p
 }
 
 #[test]
-fn a_reply_that_was_lost_with_its_node_is_given_again() {
+fn a_response_that_was_lost_with_its_node_is_repeated() {
     on_stage(SCRIPT, async |stage| {
         let waiting = stage.paused_at(0, "write", &[("FOLIO_FAILPOINT", "end:after")], &[]).await;
         let request = Stage::all_of(&waiting);

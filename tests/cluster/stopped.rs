@@ -1,4 +1,4 @@
-//! An owner that stood still (SIGSTOP) while it was replaced writes nothing when it goes on.
+//! An owner that was stopped (SIGSTOP) while it was replaced writes nothing after it continues.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use folio_testkit::proxy::Mode;
 use crate::routing::WRITES;
 use crate::stage::{Stage, on_stage};
 
-/// How long a node that goes on hears nothing of Redis: it may send what it was about to send, and send it again.
-const DEAF: Duration = Duration::from_millis(1_500);
+/// Time without Redis for a continued node, in which it may send and repeat the pending write.
+const WITHOUT_REDIS: Duration = Duration::from_millis(1_500);
 
-/// Lets a stopped node go on, which is told only later that it counts as gone, and waits until it has begun anew.
-pub(crate) async fn go_on(stage: &mut Stage, number: usize) {
+/// Continues a stopped node, which only later learns that it was declared dead, and waits for its new incarnation.
+pub(crate) async fn resume(stage: &mut Stage, number: usize) {
     stage.node(number).redis.set(Mode::Stall);
     stage.node(number).process().resume();
-    // What it does meanwhile must change nothing.
-    tokio::time::sleep(DEAF).await;
+    // Writes of the node in this time must have no effect.
+    tokio::time::sleep(WITHOUT_REDIS).await;
     stage.node(number).redis.set(Mode::Pass);
     let node = &stage.cluster.nodes[number];
-    let anew = || std::future::ready((node.incarnations().len() > 1).then_some(()));
-    folio_testkit::wait_for("a node that begins anew", folio_tests::harness::LIMIT, anew).await;
+    let restarted = || std::future::ready((node.incarnations().len() > 1).then_some(()));
+    folio_testkit::wait_for("a new incarnation of the node", folio_tests::harness::LIMIT, restarted).await;
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn invariant_1_a_stopped_owner_that_was_replaced_cannot_write_to_the_thread() {
     });
 }
 
-/// A turn whose owner stops just before it writes the end, which another node writes first.
+/// Runs a turn whose owner stops before it writes the end, which another node writes first.
 pub(crate) async fn late_end(stage: &mut Stage, variables: &[(&str, &str)]) {
     stage.alone(0, &[variables, &[("FOLIO_LATE_WRITE", "append")]].concat()).await;
     let stream = stage.chat(0, "hello").await;
@@ -40,7 +40,7 @@ pub(crate) async fn late_end(stage: &mut Stage, variables: &[(&str, &str)]) {
     stage.start_others(variables).await;
     stage.until_not_busy(&turn).await;
     stage.resume(&turn).await;
-    go_on(stage, 0).await;
+    resume(stage, 0).await;
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn invariant_3_a_stopped_owner_that_was_replaced_cannot_write_by_a_tool() {
         stage.until_not_busy(&waiting.turn_id).await;
         let client = stage.client(1).await;
         stage.resume(&waiting.turn_id).await;
-        go_on(stage, 0).await;
+        resume(stage, 0).await;
         let mut names = client.tag_names().await;
         names.sort();
         assert_eq!(names, ["write a", "write b"]);

@@ -1,4 +1,4 @@
-//! What a killed owner left is gone on with at another node, within the heartbeat time and a second.
+//! Turns of a killed owner continue on another node within the heartbeat timeout plus one second.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use folio_tests::harness::client::{Events, outline};
 
 use crate::stage::{BUSY, Stage, TAKEN_OVER, on_stage};
 
-/// Requests before the gate `g` is opened are held.
+/// Requests wait until the gate `g` is opened.
 const HELD: &str = "
 rules:
   - when: {user: {prefix: slow}}
@@ -27,7 +27,7 @@ async fn kill_owner(stage: &mut Stage, turn: &str) {
 }
 
 #[test]
-fn a_paused_turn_is_approved_elsewhere_after_its_owner_was_killed() {
+fn a_paused_turn_is_approved_at_another_node_after_its_owner_was_killed() {
     on_stage(HELD, async |stage| {
         stage.cluster.sim.open("g").await;
         let waiting = stage.chat(0, "write").await.pause().await;
@@ -69,7 +69,7 @@ fn invariant_8_a_running_turn_whose_owner_was_killed_is_found_in_time_with_its_e
 }
 
 #[test]
-fn invariant_9_a_watched_stream_goes_on_with_a_snapshot_at_the_next_owner() {
+fn invariant_9_a_watched_stream_continues_with_a_snapshot_at_the_next_owner() {
     on_stage(HELD, async |stage| {
         let stream = stage.chat(0, "slow").await;
         let turn = stream.turn();
@@ -77,7 +77,7 @@ fn invariant_9_a_watched_stream_goes_on_with_a_snapshot_at_the_next_owner() {
         let watcher = stage.client(1).await.watch(&turn, 0).await.unwrap();
         kill_owner(stage, &turn).await;
         let begun = Instant::now();
-        // Both streams end, in whatever way; nobody waits for ever.
+        // Both streams must end in some way.
         let (one, two) = tokio::join!(stream.drain(), watcher.drain());
         drop((one, two));
         stage.until_not_busy(&turn).await;

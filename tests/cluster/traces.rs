@@ -1,4 +1,4 @@
-//! What a collector is told of a call that goes through several processes, and what their figures are called.
+//! Traces of a call across processes, and the names of exported metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ rules:
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// One gateway and one node from now on, which tell this collector.
-async fn told_to(stage: &mut Stage, collector: &Collector) {
+/// Restarts one gateway and one node with this collector.
+async fn export_to(stage: &mut Stage, collector: &Collector) {
     let telling = [
         ("FOLIO_TELEMETRY__ENDPOINT", collector.url()),
         ("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", "1"),
@@ -37,7 +37,7 @@ async fn told_to(stage: &mut Stage, collector: &Collector) {
     stage.cluster.gateways[0].start(&telling).await;
 }
 
-/// A chat with a tool that writes, of a caller who has a trace.
+/// Chats with a tool that writes, with the trace context of a caller.
 async fn chat(stage: &Stage) {
     let chat = v1::ChatRequest { auto_approve: true, ..ask(&stage.document, "trace me") };
     let client = stage.client(0).await;
@@ -53,7 +53,7 @@ async fn chat(stage: &Stage) {
     folio_testkit::wait_for("a chat that is answered", LIMIT, taken).await;
 }
 
-/// The one span of the trace that this holds of.
+/// Returns the only span of the trace that satisfies a condition.
 fn the<'a>(spans: &'a [Seen], what: &str, holds: impl Fn(&Seen) -> bool) -> Option<&'a Seen> {
     let found: Vec<_> = spans.iter().filter(|span| span.trace == TRACE && holds(span)).collect();
     assert!(found.len() <= 1, "{what}: {found:#?}");
@@ -64,25 +64,25 @@ fn the<'a>(spans: &'a [Seen], what: &str, holds: impl Fn(&Seen) -> bool) -> Opti
 fn a_chat_is_one_trace_from_its_caller_to_the_stores() {
     on_stage(SCRIPT, async |stage| {
         let collector = Collector::start().await;
-        told_to(stage, &collector).await;
+        export_to(stage, &collector).await;
         chat(stage).await;
 
         let found = || async { chain(&collector.spans()) };
         folio_testkit::wait_for("the whole trace", LIMIT, found).await;
-        let figures = || async { collector.figures().contains("folio_turn_seconds").then_some(()) };
-        folio_testkit::wait_for("figures", LIMIT, figures).await;
+        let metrics = || async { collector.metrics().contains("folio_turn_seconds").then_some(()) };
+        folio_testkit::wait_for("metrics", LIMIT, metrics).await;
 
-        // Nobody is told who waits for what, and nothing of what was said.
+        // The collector receives no user ids and no content.
         assert!(!collector.knows("trace me"), "the message went to the collector");
         let spans = collector.spans();
-        // Heartbeats and looks into queues happen all the time.
+        // Heartbeats and polls of queues happen continuously.
         let alone = spans.iter().find(|span| span.parent.is_empty() && !span.get("db.system.name").is_empty());
-        assert!(alone.is_none(), "a trace of one operation of a store: {alone:#?}");
+        assert!(alone.is_none(), "a trace of one store operation: {alone:#?}");
         documented(stage).await;
     });
 }
 
-/// The traces of the lines of a log with this message.
+/// Returns the trace ids of log lines with this message.
 fn traces_of(log: &str, message: &str) -> BTreeSet<String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let lines = lines.filter(|line| line["fields"]["message"] == message);
@@ -117,11 +117,11 @@ rules:
     });
 }
 
-/// Whether the trace is there from end to end; `None` while spans are missing, a panic where one has the wrong parent.
+/// Returns whether the trace is complete. `None`: spans are missing. Panics if a span has the wrong parent.
 fn chain(spans: &[Seen]) -> Option<()> {
     // Nodes serve the RPC of the public service.
     const CHAT: &str = "folio.v1.ConversationService/Chat";
-    // A node that cannot be reached yet is asked again: the call that was answered is the one.
+    // An unreachable node is retried, so the successful call is checked.
     let answered = |span: &Seen, name: &str| span.name == name && span.get("rpc.response.status_code") == "OK";
     let gateway = the(spans, "gateway", |span| answered(span, CHAT) && span.parent == CALLER)?;
     assert_eq!((gateway.kind, gateway.get("folio.role")), (2, "gateway"));
@@ -151,12 +151,12 @@ fn chain(spans: &[Seen]) -> Option<()> {
     assert!(!tool.get("gen_ai.tool.call.id").is_empty(), "{tool:#?}");
     let of_tool = spans.iter().find(|span| span.parent == tool.id && span.get("db.system.name") == "cassandra")?;
     assert_eq!((of_tool.kind, &*of_tool.trace), (3, TRACE));
-    // Drawing credit is a task of its own.
+    // Acquiring credit is a separate task.
     spans.iter().find(|span| span.trace == TRACE && span.get("db.collection.name") == "credit_accounts")?;
     Some(())
 }
 
-/// The figures that a process shows: names with their kinds; and the names of all labels.
+/// Returns the metrics of a process with their types, and the names of all labels.
 async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) {
     let said = member.process().said().to_owned();
     let port = said.lines().find_map(|line| line.strip_prefix("health on ")).expect("a health port");
@@ -172,7 +172,8 @@ async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) 
     )
 }
 
-/// The figures are those of docs/observability.md, each of its kind, and no label is about who or which.
+/// The metrics equal those in docs/observability.md, each of its type, and no label identifies a tenant, thread or
+/// user.
 async fn documented(stage: &Stage) {
     let (mut figures, mut labels) = shown(&stage.cluster.gateways[0]).await;
     let of_node = shown(&stage.cluster.nodes[0]).await;

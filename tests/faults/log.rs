@@ -1,4 +1,4 @@
-//! What clients sent and heard: written down before a request is sent, and after it was answered.
+//! Log of requests and responses of clients. A line is written before a request is sent and after its response.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,23 +7,23 @@ use folio_proto::v1;
 use folio_types::{CallId, OrgId, Reason, RequestId, TurnId};
 use serde_json::Value;
 
-/// One line of the log.
+/// A line of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logged {
-    /// Whose client it is.
+    /// Organization of the client.
     pub org: OrgId,
-    /// What it sent or heard.
-    pub what: What,
+    /// Request or response.
+    pub event: ClientEvent,
 }
 
-/// What a client sent or heard.
+/// A request or response of a client.
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
-    /// The first event of a chat came: the turn was accepted.
+pub enum ClientEvent {
+    /// The first event of a chat arrived: the turn was accepted.
     Accepted {
-        /// The request.
+        /// Id of the request.
         request: RequestId,
-        /// What it became.
+        /// The turn.
         turn: TurnId,
     },
     /// A stream, as far as it was read.
@@ -32,21 +32,21 @@ pub enum What {
         turn: TurnId,
         /// Number and name of each event.
         events: Vec<(u64, &'static str)>,
-        /// Whether it ended in order.
-        whole: bool,
+        /// True if the stream ended normally.
+        complete: bool,
     },
     /// Decisions are about to be sent.
     Deciding(Decisions),
-    /// They were answered.
+    /// Decisions were answered.
     Answered(Decisions, Box<v1::ApproveResponse>),
-    /// They were refused.
+    /// Decisions were refused.
     Refused(Decisions, Reason),
-    /// Something was made outside turns, and that was acknowledged.
+    /// The creation of a resource outside turns was acknowledged.
     Made {
-        /// Its id.
+        /// Id of the resource.
         id: String,
     },
-    /// Names that a list showed.
+    /// Names in a list response.
     Listed(Vec<String>),
 }
 
@@ -57,26 +57,26 @@ pub struct Decisions {
     pub turn: TurnId,
     /// The round.
     pub round: u32,
-    /// Each by its call.
+    /// Verdicts by call.
     pub on: BTreeMap<CallId, Verdict>,
 }
 
-/// A decision.
+/// A decision on a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Run it.
+    /// The call may run.
     Approve,
-    /// Run it with these arguments.
+    /// The call may run with these arguments.
     Edit(Value),
-    /// Do not run it.
+    /// The call must not run.
     Reject,
 }
 
 impl Decisions {
-    /// What a request decides.
+    /// Returns the decisions of a request.
     ///
     /// # Panics
-    /// It is malformed, which a test's own request is not.
+    /// Panics if the request is malformed.
     pub fn of(request: &v1::ApproveRequest) -> Self {
         use v1::decision::Decision;
         let one = |decision: &v1::Decision| {
@@ -102,18 +102,18 @@ impl Decisions {
 pub struct Log(Arc<Mutex<Vec<Logged>>>);
 
 impl Log {
-    /// Adds a line.
-    pub fn add(&self, org: &OrgId, what: What) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Logged { org: org.clone(), what });
+    /// Appends a line.
+    pub fn add(&self, org: &OrgId, event: ClientEvent) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Logged { org: org.clone(), event });
     }
 
-    /// All of it so far.
+    /// Returns all lines.
     pub fn lines(&self) -> Vec<Logged> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many lines are so.
-    pub fn count(&self, so: impl Fn(&What) -> bool) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|line| so(&line.what)).count()
+    /// Returns the number of lines that satisfy a condition.
+    pub fn count(&self, matches: impl Fn(&ClientEvent) -> bool) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|line| matches(&line.event)).count()
     }
 }

@@ -1,4 +1,4 @@
-//! The program of random faults: `cargo xtask chaos`, and what the tests run shortly.
+//! The random fault test as a program: `cargo xtask chaos`, and in the tests with few faults.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use folio_tests::faults::run::{Plan, run};
 #[derive(Parser)]
 #[command(about = "Random faults under load, and an independent checker")]
 struct Arguments {
-    /// What all random choices follow from; none: a fresh one.
+    /// Seed of all random choices. Default: random.
     #[arg(long, env = "FOLIO_SEED")]
     seed: Option<u64>,
-    /// How long at least.
+    /// Minimum duration in minutes.
     #[arg(long, default_value_t = 0)]
     minutes: u64,
-    /// Faults at least.
+    /// Minimum number of faults.
     #[arg(long, default_value_t = 25)]
     faults: usize,
-    /// Approvals at least.
+    /// Minimum number of approvals.
     #[arg(long, default_value_t = 300)]
     approvals: usize,
-    /// CQL servers; with 3 one of them is killed at a time.
+    /// Number of CQL servers. With 3, one of them is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
 }

@@ -1,5 +1,5 @@
-//! Random faults with a checker: clients chat and approve without a pause while processes are killed, stopped and
-//! continued, stores are restarted and connections cut; then what the stores hold and what the clients heard is judged.
+//! Random faults with a checker. Clients chat and approve continuously while processes are killed and stopped, stores
+//! are restarted and connections are cut. At the end the checker compares the stores with the clients' logs.
 
 pub mod checker;
 pub mod log;

@@ -1,5 +1,4 @@
-//! A client that chats and approves without a pause, and is never sure of anything: what it is not answered it asks again,
-//! wherever it can.
+//! A client that chats and approves continuously. It repeats every request that was not answered, at any gateway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +12,16 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 use tonic::{Status, Streaming};
 
-use super::log::{Decisions, Log, What};
+use super::log::{ClientEvent, Decisions, Log};
 use crate::harness::client::{Client, approved, ask, edited, name_of, on, rejected};
 use crate::harness::tenant::Tenant;
 
-/// How long an answer may take before it is asked for again.
+/// Timeout of a request, after which it is repeated.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// How long one turn may take, whatever happens.
+/// Timeout of a turn.
 const TURN_LIMIT: Duration = Duration::from_secs(120);
 
-/// A call of a service, which may be made again and again.
+/// An idempotent RPC.
 macro_rules! call {
     ($service:ident.$method:ident($request:ident)) => {
         |client: Client| {
@@ -32,12 +31,12 @@ macro_rules! call {
     };
 }
 
-/// A person at work.
+/// A simulated user.
 pub struct Person {
     pub name: String,
     pub tenant: Tenant,
     pub document: String,
-    /// The gateways' addresses, which stay while their processes come and go.
+    /// Addresses of the gateways, which do not change when their processes restart.
     pub gateways: Vec<String>,
     pub log: Log,
     pub random: StdRng,
@@ -46,7 +45,7 @@ pub struct Person {
     at: usize,
 }
 
-/// How often what was answered in the place of what was asked for.
+/// Numbers of errors by reason.
 #[derive(Debug, Clone, Default)]
 pub struct Refusals(Arc<Mutex<BTreeMap<String, usize>>>);
 
@@ -74,7 +73,7 @@ impl Person {
         Self { name, tenant, document, gateways, log, random, refusals, clients: BTreeMap::new(), at: 0 }
     }
 
-    /// Works until it is told to stop; gives turns that never came to an end.
+    /// Works until `stop` is true. Returns the turns that never ended.
     pub async fn work(mut self, stop: tokio::sync::watch::Receiver<bool>) -> Vec<String> {
         let mut never = Vec::new();
         let mut number = 0;
@@ -87,7 +86,7 @@ impl Person {
         never
     }
 
-    /// One turn from its beginning to its end, in whatever way.
+    /// Runs one turn to its end.
     async fn turn(&mut self, number: usize) {
         let text = format!("{} work {}-{number}", self.tenant.mark, self.name);
         if self.random.random_bool(0.1) {
@@ -96,7 +95,7 @@ impl Person {
         let request: RequestId = format!("{}-{number}", self.name).parse().expect("a request id");
         let turn = self.begin(&text, &request).await;
         if self.random.random_bool(0.06) {
-            // It walks away: somebody else finds the turn.
+            // The client disconnects and another one finds the turn.
             return;
         }
         let cancels = self.random.random_bool(0.06);
@@ -121,7 +120,7 @@ impl Person {
         }
     }
 
-    /// A connection to a gateway, to another one at each call.
+    /// Returns a connection to a gateway, to another one at each call.
     async fn client(&mut self) -> Client {
         loop {
             self.at = (self.at + 1) % self.gateways.len();
@@ -139,8 +138,8 @@ impl Person {
         }
     }
 
-    /// Asks until something is answered that is no "try again".
-    pub(super) async fn asked<T, F>(&mut self, ask: impl Fn(Client) -> F) -> Result<T, Error>
+    /// Repeats a request until it succeeds or fails permanently.
+    pub(super) async fn retry<T, F>(&mut self, ask: impl Fn(Client) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -152,7 +151,7 @@ impl Person {
                 Err(_) => Error::unavailable(Reason::NodeLost, "no answer"),
             };
             self.refusals.count(&error);
-            if !is_again(&error) {
+            if !is_retriable(&error) {
                 return Err(error);
             }
             self.clients.remove(&self.at);
@@ -160,25 +159,25 @@ impl Person {
         }
     }
 
-    /// Begins a turn: the same request until it is known which turn it became.
+    /// Starts a turn. Repeats the request until the turn's id is known.
     async fn begin(&mut self, text: &str, request: &RequestId) -> TurnId {
         let chat = v1::ChatRequest { request_id: request.to_string(), ..ask(&self.document, text) };
         loop {
             let sent = chat.clone();
-            let stream = self.asked(call!(conversations.chat(sent))).await;
+            let stream = self.retry(call!(conversations.chat(sent))).await;
             let Ok(stream) = stream else {
                 pause().await;
                 continue;
             };
             let stream = stream.into_inner();
-            if let Some(turn) = self.hear(stream, |answer: v1::ChatResponse| answer.event, Some(request)).await {
+            if let Some(turn) = self.read(stream, |answer: v1::ChatResponse| answer.event, Some(request)).await {
                 return turn;
             }
         }
     }
 
-    /// Reads a stream as far as it goes, and logs it; the turn, if it said one.
-    async fn hear<M>(
+    /// Reads a stream to its end and logs it. Returns the turn, if the stream contained its id.
+    async fn read<M>(
         &mut self,
         mut stream: Streaming<M>,
         event: impl Fn(M) -> Option<v1::Event>,
@@ -186,15 +185,17 @@ impl Person {
     ) -> Option<TurnId> {
         let mut turn: Option<TurnId> = None;
         let mut events = Vec::new();
-        let whole = loop {
+        let complete = loop {
             match tokio::time::timeout(PATIENCE, stream.next()).await {
                 Ok(Some(Ok(message))) => {
                     let event = event(message).expect("an event");
                     if turn.is_none() {
                         let id: TurnId = event.turn_id.parse().expect("a turn's id");
                         if let Some(request) = request {
-                            self.log
-                                .add(&self.tenant.org, What::Accepted { request: request.clone(), turn: id.clone() });
+                            self.log.add(
+                                &self.tenant.org,
+                                ClientEvent::Accepted { request: request.clone(), turn: id.clone() },
+                            );
                         }
                         turn = Some(id);
                     }
@@ -210,7 +211,7 @@ impl Person {
             }
         };
         if let Some(turn) = &turn {
-            self.log.add(&self.tenant.org, What::Streamed { turn: turn.clone(), events, whole });
+            self.log.add(&self.tenant.org, ClientEvent::Streamed { turn: turn.clone(), events, complete });
         } else {
             pause().await;
         }
@@ -220,7 +221,7 @@ impl Person {
     async fn turn_now(&mut self, turn: &TurnId) -> v1::Turn {
         loop {
             let request = v1::GetTurnRequest { turn_id: turn.to_string() };
-            let found = self.asked(call!(conversations.get_turn(request))).await;
+            let found = self.retry(call!(conversations.get_turn(request))).await;
             match found {
                 Ok(found) => return found.into_inner().turn.expect("a turn"),
                 Err(error) => println!("  {turn}: {error}"),
@@ -231,28 +232,28 @@ impl Person {
 
     async fn follow(&mut self, turn: &TurnId) {
         let request = v1::WatchTurnRequest { turn_id: turn.to_string(), from_event: 0 };
-        let stream = self.asked(call!(conversations.watch_turn(request))).await;
+        let stream = self.retry(call!(conversations.watch_turn(request))).await;
         if let Ok(stream) = stream {
-            self.hear(stream.into_inner(), |answer: v1::WatchTurnResponse| answer.event, None).await;
+            self.read(stream.into_inner(), |answer: v1::WatchTurnResponse| answer.event, None).await;
         }
     }
 
     async fn resume(&mut self, turn: &TurnId) {
-        // Perhaps there is no credit, until somebody gives some.
+        // There may be no credit until the top-up task grants some.
         pause().await;
         let request = v1::ResumeTurnRequest { turn_id: turn.to_string(), ..Default::default() };
-        let stream = self.asked(call!(conversations.resume_turn(request))).await;
+        let stream = self.retry(call!(conversations.resume_turn(request))).await;
         if let Ok(stream) = stream {
-            self.hear(stream.into_inner(), |answer: v1::ResumeTurnResponse| answer.event, None).await;
+            self.read(stream.into_inner(), |answer: v1::ResumeTurnResponse| answer.event, None).await;
         }
     }
 
     async fn cancel(&mut self, turn: &TurnId) {
         let request = v1::CancelTurnRequest { turn_id: turn.to_string(), ..Default::default() };
-        let _ = self.asked(call!(conversations.cancel_turn(request))).await;
+        let _ = self.retry(call!(conversations.cancel_turn(request))).await;
     }
 
-    /// Decides on every call that waits, now and then at two gateways at once.
+    /// Decides on every pending call, occasionally at two gateways at once.
     async fn decide(&mut self, turn: &TurnId, found: &v1::Turn) -> v1::ApproveRequest {
         let random = &mut self.random;
         let mut verdict = |call: &v1::Call| match random.random_range(0..10) {
@@ -278,67 +279,67 @@ impl Person {
         request
     }
 
-    /// The same decisions at two gateways at once; whatever is answered is logged.
+    /// Sends the same decisions to two gateways at once, and logs both responses.
     async fn approve_twice(&mut self, request: &v1::ApproveRequest) {
         let (one, two) = (self.client().await, self.client().await);
         let decisions = Decisions::of(request);
-        self.log.add(&self.tenant.org, What::Deciding(decisions.clone()));
+        self.log.add(&self.tenant.org, ClientEvent::Deciding(decisions.clone()));
         let send = |client: Client| {
             let request = request.clone();
             async move { tokio::time::timeout(PATIENCE, client.conversations.clone().approve(request)).await }
         };
         let (first, second) = tokio::join!(send(one), send(two));
         for answer in [first, second].into_iter().flatten().flatten() {
-            self.log.add(&self.tenant.org, What::Answered(decisions.clone(), Box::new(answer.into_inner())));
+            self.log.add(&self.tenant.org, ClientEvent::Answered(decisions.clone(), Box::new(answer.into_inner())));
         }
     }
 
     async fn approve(&mut self, request: v1::ApproveRequest) {
         let decisions = Decisions::of(&request);
-        self.log.add(&self.tenant.org, What::Deciding(decisions.clone()));
-        let answer = self.asked(call!(conversations.approve(request))).await;
-        let what = match answer {
+        self.log.add(&self.tenant.org, ClientEvent::Deciding(decisions.clone()));
+        let answer = self.retry(call!(conversations.approve(request))).await;
+        let event = match answer {
             Ok(answer) => {
                 let answer = answer.into_inner();
                 if let Some(Outcome::Failed(failed)) = &answer.outcome {
                     let error = failed.error.as_ref().map(|error| format!("{} {}", error.reason, error.message));
                     println!("  {} failed: {}", request.turn_id, error.unwrap_or_default());
                 }
-                What::Answered(decisions, Box::new(answer))
+                ClientEvent::Answered(decisions, Box::new(answer))
             }
-            Err(error) => What::Refused(decisions, error.reason),
+            Err(error) => ClientEvent::Refused(decisions, error.reason),
         };
-        self.log.add(&self.tenant.org, what);
+        self.log.add(&self.tenant.org, event);
     }
 
-    /// Makes a tag outside turns.
+    /// Creates a tag outside turns.
     async fn make(&mut self, name: &str) {
         let request_id = format!("make-{}", name.replace(' ', "-"));
         let request =
             v1::CreateTagRequest { tag: Some(v1::Tag { name: name.to_owned(), ..Default::default() }), request_id };
-        let made = self.asked(call!(tags.create_tag(request))).await;
+        let made = self.retry(call!(tags.create_tag(request))).await;
         match made {
             Ok(made) => {
                 let id = made.into_inner().tag.expect("a tag").tag_id;
-                self.log.add(&self.tenant.org, What::Made { id });
+                self.log.add(&self.tenant.org, ClientEvent::Made { id });
             }
-            Err(error) => println!("  a tag was not made: {error}"),
+            Err(error) => println!("  a tag was not created: {error}"),
         }
     }
 
     async fn list(&mut self) {
         let request = v1::ListTagsRequest::default();
-        let listed = self.asked(call!(tags.list_tags(request))).await;
+        let listed = self.retry(call!(tags.list_tags(request))).await;
         if let Ok(listed) = listed {
             let names = listed.into_inner().tags.into_iter().map(|tag| tag.name).collect();
-            self.log.add(&self.tenant.org, What::Listed(names));
+            self.log.add(&self.tenant.org, ClientEvent::Listed(names));
         }
     }
 }
 
-/// Whether asking again may help.
-fn is_again(error: &Error) -> bool {
-    // A connection that broke is told as an internal error by the client itself.
+/// Returns true if a retry may succeed.
+fn is_retriable(error: &Error) -> bool {
+    // The client library reports a broken connection as an internal error.
     let broke = error.message.contains("transport error") || error.message.contains("canceled");
     matches!(error.code, Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded | Code::Aborted)
         || error.reason == Reason::TurnBusy
@@ -346,6 +347,6 @@ fn is_again(error: &Error) -> bool {
 }
 
 async fn pause() {
-    // Nothing says when the cluster works again.
+    // No event signals that the cluster has recovered.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

@@ -1,4 +1,4 @@
-//! Reads the tables themselves, without the adapter that wrote them.
+//! Reads the tables directly, without the storage adapter.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,7 +21,7 @@ pub struct Tables {
     session: Session,
 }
 
-/// A thread as it is stored; of what was removed only this is known.
+/// A thread as it is stored. Only the variant of a deleted thread is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ThreadRecord {
@@ -29,7 +29,7 @@ enum ThreadRecord {
     Gone {},
 }
 
-/// Rows of a partition, by part: key and value.
+/// Rows of a partition by part: key and value.
 type Parts = BTreeMap<String, Vec<(String, Vec<u8>)>>;
 
 struct ThreadRows {
@@ -48,10 +48,10 @@ struct AggregateRows {
 }
 
 impl Tables {
-    /// Connects.
+    /// Connects to the keyspace.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The server does not respond.
     pub async fn open(cql: &str, keyspace: &str) -> Result<Self> {
         let servers: Vec<&str> = cql.split(',').collect();
         let session = SessionBuilder::new().known_nodes(&servers).build().await?;
@@ -59,10 +59,10 @@ impl Tables {
         Ok(Self { session })
     }
 
-    /// Every thread that lives.
+    /// Returns every live thread.
     ///
     /// # Errors
-    /// The server does not answer, or a row has a shape that is not known here.
+    /// The server does not respond, or a row has an unknown format.
     pub async fn threads(&self) -> Result<Vec<ThreadSeen>> {
         type Row = (
             String,
@@ -94,10 +94,11 @@ impl Tables {
         found.into_iter().filter(|(_, rows)| rows.live).map(|((org, id), rows)| thread(&org, &id, &rows)).collect()
     }
 
-    /// Every account of credit, before the ledgers of its blocks: what is closed then changes no more.
+    /// Returns every credit account. Accounts are read before the ledgers of their blocks, so the ledgers of closed
+    /// blocks are final.
     ///
     /// # Errors
-    /// As for threads.
+    /// See [`Tables::threads`].
     pub async fn accounts(&self) -> Result<Vec<AccountSeen>> {
         type Row = (String, Option<String>, Option<Vec<u8>>, Option<Vec<u8>>);
         let text = "SELECT org, key, account, value FROM credit_accounts";
@@ -126,10 +127,10 @@ impl Tables {
         Ok(found.into_values().collect())
     }
 
-    /// Every entry of every audit log.
+    /// Returns every entry of every audit log.
     ///
     /// # Errors
-    /// As for threads.
+    /// See [`Tables::threads`].
     pub async fn audit(&self) -> Result<Vec<AuditSeen>> {
         let mut rows = self.session.query_iter("SELECT value FROM audit", ()).await?.rows_stream::<(Vec<u8>,)>()?;
         let mut found = Vec::new();
@@ -139,10 +140,10 @@ impl Tables {
         Ok(found)
     }
 
-    /// The rows of the index of open turns: thread, turn and epoch.
+    /// Returns the index of open turns: thread, turn and epoch.
     ///
     /// # Errors
-    /// As for threads.
+    /// See [`Tables::threads`].
     pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
         let text = "SELECT name, key FROM system_rows";
         let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, String)>()?;
@@ -157,10 +158,10 @@ impl Tables {
         Ok(found)
     }
 
-    /// Every aggregate that there ever was.
+    /// Returns every aggregate, including deleted ones.
     ///
     /// # Errors
-    /// As for threads.
+    /// See [`Tables::threads`].
     pub async fn aggregates(&self) -> Result<Vec<AggregateSeen>> {
         type Row = (
             String,
@@ -203,7 +204,7 @@ fn audited(bytes: &[u8]) -> Result<AuditSeen> {
 
 fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
     let ThreadRecord::Live(header) = read(&rows.header).with_context(|| format!("header of {id}"))? else {
-        return Err(anyhow!("{id} lives by its column and is gone by its record"));
+        return Err(anyhow!("the column of {id} says that it is live, its record that it is deleted"));
     };
     let imported = rows.making.as_ref().map(|making| format!("imported {making}"));
     let parts = imported.iter().map(String::as_str).chain(["entry"]);
@@ -243,7 +244,7 @@ fn aggregate(org: String, id: String, rows: &AggregateRows) -> Result<AggregateS
     })
 }
 
-/// A stored value: a byte with the version of its format, then JSON.
+/// Parses a stored value: a byte with the version of its format, then JSON.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match bytes.split_first() {
         Some((1, json)) => Ok(serde_json::from_slice(json)?),

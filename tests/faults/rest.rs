@@ -1,4 +1,4 @@
-//! Waiting until nothing runs any more, and gathering what is judged then.
+//! Waits until no turn is running, and collects the evidence.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,22 +12,23 @@ use super::log::Log;
 use super::reading::Tables;
 use crate::harness::tenant::Tenant;
 
-/// How often the threads are looked at.
-const LOOK: Duration = Duration::from_millis(300);
+/// Polling interval of the threads.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
-/// How long a thread may be busy without a step.
+/// Time limits for turns to end.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// From then on it was busy for too long.
+    /// Time without progress after which a thread counts as stuck.
     pub stuck: Duration,
-    /// How long all of them together may take.
-    pub whole: Duration,
+    /// Time limit for all threads together.
+    pub total: Duration,
 }
 
-/// Waits until every turn ended or waits, and the index of open turns knows it, and gives what is stored then with what the clients heard.
+/// Waits until every turn ended or waits for approval and the index of open turns is consistent. Returns the stored
+/// state with the clients' log.
 ///
 /// # Errors
-/// The store does not answer.
+/// The store does not respond.
 pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, patience: Patience) -> Result<Evidence> {
     let busy = settle(tables, patience).await?;
     let marks = tenants.iter().map(|tenant| (tenant.org.clone(), tenant.mark.clone())).collect();
@@ -43,7 +44,7 @@ pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, patience: Pa
     })
 }
 
-/// Threads that stay at one version for longer than they may.
+/// Returns the threads that stayed at one version for too long.
 async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
     let begun = Instant::now();
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
@@ -62,17 +63,17 @@ async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
         }
         let stuck = |since: &Instant| now.duration_since(*since) > patience.stuck;
         let all_stuck = seen.values().all(|(_, since)| stuck(since));
-        if all_stuck || begun.elapsed() > patience.whole {
+        if all_stuck || begun.elapsed() > patience.total {
             let still =
                 seen.into_iter().map(|(thread, (_, since))| StillBusy { thread, since: now.duration_since(since) });
             return Ok(still.collect());
         }
-        // The threads have as long as that.
-        tokio::time::sleep(LOOK).await;
+        // The interval also bounds the load on the store.
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Whether a row of the index leads to a turn of the thread that has ended: the sweep looks at it once more.
+/// Returns true if a row of the index refers to an ended turn of the thread. The next sweep removes it.
 fn is_left((id, turn, epoch): &(String, u32, u64), thread: &ThreadSeen) -> bool {
     let open = thread.header.open_turn.as_ref().is_some_and(|open| open.number == *turn);
     *id == thread.id.as_str() && !open && thread.header.turns >= *turn && thread.header.epoch >= *epoch

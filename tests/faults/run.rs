@@ -1,4 +1,4 @@
-//! One run: a cluster, its clients, its faults, and the verdict.
+//! One run: a cluster, its clients, its faults, and the result of the checker.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::checker::{Violation, check};
-use super::log::{Log, What};
+use super::log::{ClientEvent, Log};
 use super::person::{Person, Refusals};
 use super::reading::Tables;
 use super::rest::{Patience, gather};
@@ -21,7 +21,8 @@ use crate::harness::cluster::{Cluster, Pace, Setup};
 use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
 
-/// What is answered: three rounds with writes, named for the user's message, so that the effects of turns are told apart.
+/// Script of the model: three rounds with writes, whose names contain the user's message, so that effects are
+/// attributable to turns.
 const SCRIPT: &str = "
 rules:
   - when: {user: {contains: work}}
@@ -44,8 +45,8 @@ rules:
       - text: Worked.
 ";
 
-/// What calls cost, and how credit is given, drawn and given back. A call costs two credits or three; for its longest answer some ten
-/// are reserved, so that a part of each reservation comes back. The allowance is for a few calls.
+/// Prices and credit settings. A call costs two or three credits; some ten are reserved for its longest answer, so a
+/// part of each reservation is returned. The allowance suffices for a few calls.
 const CREDIT: &[(&str, &str)] = &[
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__INPUT_PRICE", "1000000"),
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),
@@ -58,36 +59,36 @@ const CREDIT: &[(&str, &str)] = &[
     ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "10"),
 ];
 
-/// People who work at once, half of them of each tenant.
+/// Concurrent clients, half of them of each tenant.
 const PEOPLE: usize = 8;
 
-/// How long and how hard.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What all random choices follow from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Faults at least.
+    /// Minimum number of faults.
     pub faults: usize,
-    /// Approvals at least.
+    /// Minimum number of approvals.
     pub approvals: usize,
-    /// How long at least.
+    /// Minimum duration.
     pub time: Duration,
-    /// CQL servers: 1 or 3.
+    /// Number of CQL servers: 1 or 3.
     pub cql_nodes: usize,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Turns that were accepted.
+    /// Number of accepted turns.
     pub turns: usize,
-    /// Rounds that were decided.
+    /// Number of decided rounds.
     pub approvals: usize,
-    /// Faults that were done.
+    /// Number of injected faults.
     pub faults: usize,
-    /// What was broken.
+    /// Violations of invariants.
     pub violations: Vec<Violation>,
-    /// What else was not to be: turns that came to no end, processes that died by themselves.
+    /// Other failures: turns that did not end, processes that died unexpectedly.
     pub complaints: Vec<String>,
 }
 
@@ -105,10 +106,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs until faults, approvals and time are enough, and judges what is left.
+/// Runs until the numbers of faults and approvals and the duration are reached, and checks the result.
 ///
 /// # Errors
-/// The servers or the cluster do not work without faults.
+/// The servers or the cluster fail without a fault.
 pub async fn run(plan: Plan) -> Result<Report> {
     println!("FOLIO_SEED={}", plan.seed);
     let mut random = StdRng::seed_from_u64(plan.seed);
@@ -122,28 +123,28 @@ pub async fn run(plan: Plan) -> Result<Report> {
     for person in hire(&cluster, &log, &refusals, &mut random).await {
         people.spawn(person.work(stopped.clone()));
     }
-    // Those who work need it to their end.
+    // Credit is granted until all clients have finished.
     let mut topping_up = JoinSet::new();
     let orgs = cluster.tenants.iter().map(|tenant| tenant.org.clone()).collect();
     let (complain, mut of_giver) = mpsc::unbounded_channel();
-    let giver = giver(&cluster, &log, &refusals, &mut random).await;
+    let giver = granter(&cluster, &log, &refusals, &mut random).await;
     topping_up.spawn(giver.top_up(cluster.stores.clone(), orgs, complain));
     let begun = Instant::now();
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let (mut faults, mut died) = (0, 0);
     while faults < plan.faults || begun.elapsed() < plan.time {
         let fault = schedule.next();
-        // That is the moment which the seed chose.
+        // The seed determines the time of the fault.
         tokio::time::sleep(fault.after).await;
         println!("{:6.1} s  fault {}: {fault}", begun.elapsed().as_secs_f64(), faults + 1);
         let (back, done) = strike(&mut cluster, servers, fault).await;
         servers = back;
-        done.context("a fault could not be put right")?;
+        done.context("cannot repair a fault")?;
         faults += 1;
         died += revive(&mut cluster).await;
     }
     while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
-        // Nothing more happens to them.
+        // The sleep lets the last responses arrive.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));
@@ -152,12 +153,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
     topping_up.shutdown().await;
     complaints.extend(std::iter::from_fn(|| of_giver.try_recv().ok()));
     if died > 0 {
-        complaints.push(format!("{died} processes died by themselves"));
+        complaints.push(format!("{died} processes died unexpectedly"));
     }
     let patience =
-        Patience { stuck: cluster.setup.pace.gone_after + Duration::from_secs(5), whole: Duration::from_secs(60) };
+        Patience { stuck: cluster.setup.pace.gone_after + Duration::from_secs(5), total: Duration::from_secs(60) };
     let evidence = gather(&tables, &cluster.tenants, &log, patience).await?;
-    println!("{:6.1} s  at rest; what was answered instead: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
+    println!("{:6.1} s  idle; errors: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
     let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
     if turns == 0 {
         bail!("no turn was accepted");
@@ -173,7 +174,7 @@ async fn start(servers: &Servers, nodes: usize) -> Cluster {
         marks: vec!["alpha", "beta"],
         ..Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses())
     };
-    // Small blocks that end soon: they are drawn, closed and taken over all the time.
+    // Small blocks with a short lifetime are acquired, closed and taken over constantly.
     let setup = CREDIT.iter().fold(setup, |setup, (name, value)| setup.with(name, value));
     setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).start().await
 }
@@ -194,25 +195,25 @@ async fn hire(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut St
     (0..PEOPLE).map(person).collect()
 }
 
-/// Who gives credit.
-async fn giver(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Person {
+/// Returns the client that grants credit.
+async fn granter(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Person {
     let (house, random) = (Tenant::platform(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
     let (log, refusals) = (log.clone(), refusals.clone());
     Person::new("giver".to_owned(), house, String::new(), gateways(cluster), log, random, refusals)
 }
 
-/// Their addresses, which stay while their processes come and go.
+/// Returns the gateways' addresses, which do not change when their processes restart.
 fn gateways(cluster: &Cluster) -> Vec<String> {
     cluster.gateways.iter().map(|gateway| gateway.door.address()).collect()
 }
 
-/// Rounds whose decisions were answered.
+/// Returns the number of rounds whose decisions were answered.
 fn approvals(log: &Log) -> usize {
     let mut rounds: Vec<_> = log
         .lines()
         .into_iter()
-        .filter_map(|line| match line.what {
-            What::Answered(decisions, _) => Some((decisions.turn, decisions.round)),
+        .filter_map(|line| match line.event {
+            ClientEvent::Answered(decisions, _) => Some((decisions.turn, decisions.round)),
             _ => None,
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Which faults come, when, and for how long: all of it follows from the seed.
+//! Kinds, times and durations of faults, all derived from the seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,51 +7,51 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-/// What goes wrong.
+/// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// `kill -9` of a node, which is started again later.
+    /// `kill -9` of a node, which is restarted later.
     NodeKilled,
-    /// A node dies at a step of the protocol, which is started again later.
+    /// A node exits at a step of the protocol and is restarted later.
     NodeKilledAtStep,
-    /// A node stands still (SIGSTOP) and goes on.
+    /// A node is stopped (SIGSTOP) and continued later.
     NodeStopped,
-    /// A node is told to end in order, and started again.
+    /// A node is terminated gracefully and restarted.
     NodeDrained,
     /// `kill -9` of a gateway.
     GatewayKilled,
-    /// Redis is killed and started again with its data.
+    /// Redis is killed and restarted with its data.
     RedisRestarted,
-    /// Redis is killed and started again with nothing.
+    /// Redis is killed and restarted without data.
     RedisLost,
-    /// Redis is emptied where it runs.
+    /// Redis is flushed while it runs.
     RedisEmptied,
-    /// The CQL server is killed and started again; one of three where there are three.
+    /// A CQL server is killed and restarted, one at a time.
     CqlRestarted,
-    /// Nobody reaches a node.
+    /// A node is unreachable.
     NodeCut,
-    /// A node does not reach Redis.
+    /// A node cannot reach Redis.
     RedisCut,
-    /// What a node asks the CQL server is done, and the answers are lost.
-    AnswersLost,
-    /// The CQL server does not answer a node for a while.
+    /// Requests of a node reach the CQL server, but responses are lost.
+    ResponsesLost,
+    /// The CQL server does not respond to a node for a while.
     CqlStalled,
 }
 
-/// One fault.
+/// A fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
-    /// How long nothing happens before.
+    /// Time before the fault.
     pub(super) after: Duration,
-    /// What goes wrong.
+    /// Kind of the fault.
     pub(super) kind: Kind,
-    /// Chooses the process.
-    pub(super) whom: usize,
-    /// How long it lasts.
+    /// Number that selects the process.
+    pub(super) target: usize,
+    /// Duration of the fault.
     pub(super) lasts: Duration,
 }
 
-/// Each kind with how often it comes in a round of all.
+/// Each kind with its frequency in a round of all kinds.
 const SHARES: [(Kind, usize); 13] = [
     (Kind::NodeKilled, 4),
     (Kind::NodeKilledAtStep, 4),
@@ -64,11 +64,11 @@ const SHARES: [(Kind, usize); 13] = [
     (Kind::CqlRestarted, 1),
     (Kind::NodeCut, 2),
     (Kind::RedisCut, 2),
-    (Kind::AnswersLost, 3),
+    (Kind::ResponsesLost, 3),
     (Kind::CqlStalled, 2),
 ];
 
-/// Faults without an end, from a seed.
+/// An endless sequence of faults from a seed.
 #[derive(Debug)]
 pub(super) struct Schedule {
     random: StdRng,
@@ -80,7 +80,7 @@ impl Schedule {
         Self { random, round: Vec::new() }
     }
 
-    /// The next fault.
+    /// Returns the next fault.
     pub(super) fn next(&mut self) -> Fault {
         if self.round.is_empty() {
             self.round = SHARES.iter().flat_map(|(kind, share)| std::iter::repeat_n(*kind, *share)).collect();
@@ -95,10 +95,10 @@ impl Schedule {
             Kind::RedisRestarted | Kind::RedisLost => seconds(0.0, 4.0),
             Kind::RedisCut => seconds(0.5, 6.0),
             Kind::NodeCut | Kind::CqlStalled => seconds(0.3, 3.0),
-            Kind::AnswersLost => seconds(0.05, 0.5),
+            Kind::ResponsesLost => seconds(0.05, 0.5),
             Kind::NodeDrained | Kind::GatewayKilled | Kind::RedisEmptied | Kind::CqlRestarted => seconds(0.0, 1.0),
         };
-        Fault { after, kind, whom: self.random.random_range(0..usize::MAX), lasts }
+        Fault { after, kind, target: self.random.random_range(0..usize::MAX), lasts }
     }
 }
 

@@ -1,9 +1,9 @@
-//! The stores of a run: its own, for they are killed.
+//! The stores of a run, which are private because they are killed.
 
 use anyhow::{Context as _, Result};
 use folio_test_servers::{Cassandra, Redis};
 
-/// Redis and CQL servers. Everything here blocks.
+/// Redis and CQL servers. All functions block.
 #[derive(Debug)]
 pub(super) struct Servers {
     pub(super) redis: Redis,
@@ -19,15 +19,15 @@ impl Servers {
 
     pub(super) fn restart_redis(&mut self, lasts: std::time::Duration, emptied: bool) -> Result<()> {
         self.redis.kill();
-        // That is how long the fault lasts.
+        // The sleep is the duration of the fault.
         std::thread::sleep(lasts);
         if emptied { self.redis.run_emptied() } else { self.redis.run() }
     }
 
-    pub(super) fn restart_cql(&mut self, whom: usize, lasts: std::time::Duration) -> Result<()> {
-        let node = self.cql.node(whom % self.nodes).context("a CQL node")?;
+    pub(super) fn restart_cql(&mut self, target: usize, lasts: std::time::Duration) -> Result<()> {
+        let node = self.cql.node(target % self.nodes).context("a CQL node")?;
         node.kill();
-        // That is how long the fault lasts.
+        // The sleep is the duration of the fault.
         std::thread::sleep(lasts);
         node.run()
     }

@@ -1,4 +1,4 @@
-//! Faults, done to a running cluster.
+//! Injection of faults into a running cluster.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::schedule::{Fault, Kind};
 use super::servers::Servers;
 use crate::harness::cluster::{Cluster, Member};
 
-/// Where a node dies that dies at a step.
+/// Failpoints for `NodeKilledAtStep`.
 const STEPS: [&str; 16] = [
     "accept:after",
     "pause:before",
@@ -29,17 +29,17 @@ const STEPS: [&str; 16] = [
     "resume:after",
 ];
 
-/// How long a process may take to die at the step that was chosen for it.
+/// Timeout for a process to reach its failpoint.
 const REACHED_WITHIN: Duration = Duration::from_secs(6);
 
-/// Does one fault, and puts right what it broke.
+/// Injects one fault and repairs its damage.
 ///
 /// # Errors
-/// Something cannot be started again.
+/// A process cannot be restarted.
 pub(super) async fn strike(cluster: &mut Cluster, servers: Servers, fault: Fault) -> (Servers, Result<()>) {
     let lasts = fault.lasts;
     let nodes = cluster.nodes.len();
-    let node = &mut cluster.nodes[fault.whom % nodes];
+    let node = &mut cluster.nodes[fault.target % nodes];
     match fault.kind {
         Kind::NodeKilled => {
             node.kill();
@@ -55,7 +55,7 @@ pub(super) async fn strike(cluster: &mut Cluster, servers: Servers, fault: Fault
         Kind::NodeDrained => drained(node).await,
         Kind::GatewayKilled => {
             let gateways = cluster.gateways.len();
-            let gateway = &mut cluster.gateways[fault.whom % gateways];
+            let gateway = &mut cluster.gateways[fault.target % gateways];
             gateway.kill();
             wait(lasts).await;
             gateway.start(&[]).await;
@@ -67,14 +67,14 @@ pub(super) async fn strike(cluster: &mut Cluster, servers: Servers, fault: Fault
         Kind::RedisRestarted | Kind::RedisLost | Kind::CqlRestarted => return restart(servers, fault).await,
         Kind::NodeCut => cut(&node.door, &[(Mode::Cut, lasts)]).await,
         Kind::RedisCut => cut(&node.redis, &[(Mode::Cut, lasts)]).await,
-        Kind::AnswersLost => cut(&node.cql, &[(Mode::Mute, lasts), (Mode::Cut, Duration::from_millis(100))]).await,
+        Kind::ResponsesLost => cut(&node.cql, &[(Mode::Mute, lasts), (Mode::Cut, Duration::from_millis(100))]).await,
         Kind::CqlStalled => cut(&node.cql, &[(Mode::Stall, lasts)]).await,
     }
     (servers, Ok(()))
 }
 
 async fn wait(time: Duration) {
-    // That is how long the fault lasts.
+    // The sleep is the duration of the fault.
     tokio::time::sleep(time).await;
 }
 
@@ -86,11 +86,11 @@ async fn cut(proxy: &Proxy, modes: &[(Mode, Duration)]) {
     proxy.set(Mode::Pass);
 }
 
-/// The node begins anew as one that dies at a step.
+/// Restarts the node with a failpoint.
 async fn at_step(node: &mut Member, fault: Fault) {
-    let step = STEPS[fault.whom / 7 % STEPS.len()];
+    let step = STEPS[fault.target / 7 % STEPS.len()];
     node.kill();
-    // It may come to the step before it listens.
+    // The node may reach the failpoint before it listens.
     let _ = node.try_start(&[("FOLIO_FAILPOINT", step)]).await;
     let end = tokio::time::Instant::now() + REACHED_WITHIN;
     while node.is_up() && tokio::time::Instant::now() < end {
@@ -112,7 +112,7 @@ async fn drained(node: &mut Member) {
 async fn restart(mut servers: Servers, fault: Fault) -> (Servers, Result<()>) {
     let restarted = tokio::task::spawn_blocking(move || {
         let done = match fault.kind {
-            Kind::CqlRestarted => servers.restart_cql(fault.whom, fault.lasts),
+            Kind::CqlRestarted => servers.restart_cql(fault.target, fault.lasts),
             kind => servers.restart_redis(fault.lasts, kind == Kind::RedisLost),
         };
         (servers, done)
@@ -120,13 +120,13 @@ async fn restart(mut servers: Servers, fault: Fault) -> (Servers, Result<()>) {
     restarted.await.expect("the restart does not panic")
 }
 
-/// Restarts what died by itself, which nothing should: its last words are shown.
+/// Restarts processes that died unexpectedly, and prints the end of their output. Returns their number.
 pub(super) async fn revive(cluster: &mut Cluster) -> usize {
     let mut dead = 0;
     for member in cluster.nodes.iter_mut().chain(&mut cluster.gateways) {
         if !member.is_up() {
             dead += 1;
-            println!("  {:?} {} had died by itself: {}", member.role, member.number, member.last_words());
+            println!("  {:?} {} died unexpectedly: {}", member.role, member.number, member.last_words());
             member.start(&[]).await;
         }
     }

@@ -1,11 +1,11 @@
-//! The random faults, as shortly as the tests run them; `cargo xtask chaos` runs the same program longer.
+//! Random faults with a short duration. `cargo xtask chaos` runs the same program longer.
 
 use std::process::Command;
 
 use folio_tests::harness::process::binary;
 
 #[test]
-fn random_faults_break_nothing_that_the_checker_sees() {
+fn random_faults_violate_no_invariant() {
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("chaos"))
         .args(["--seed", &seed, "--faults", "25", "--approvals", "300"])

@@ -1,5 +1,5 @@
-//! Who gives credit: little at a time, and only where little is left, so that it runs short again and again. A part of it expires
-//! before it is used up.
+//! Grants credit in small amounts and only at a low balance, so that it is exhausted repeatedly. A part of the credit
+//! expires before it is used.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::person::Person;
 use crate::harness::client::Client;
 
-/// How often accounts are looked at.
-const LOOK: Duration = Duration::from_millis(500);
-/// With less than this an organization is given something: no more than its calls at once may need.
-const LITTLE: u64 = 40;
+/// Polling interval of the accounts.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Balance below which an organization gets credit. Its concurrent calls need at most this much.
+const LOW_BALANCE: u64 = 40;
 
 impl Person {
-    /// Gives these organizations what they need, for as long as it is let; complains where that is refused.
+    /// Grants credit to these organizations until it is cancelled. Refusals are sent to `complaints`.
     pub async fn top_up(mut self, stores: Stores, orgs: Vec<OrgId>, complaints: UnboundedSender<String>) {
         for number in 0_u64.. {
             for org in &orgs {
-                // While the store is away nothing is used, either.
+                // Without the store no credit is used either.
                 let Ok(account) = stores.credit.account(org).await else { continue };
-                if account.available_at(Timestamp::now()) < LITTLE
+                if account.available_at(Timestamp::now()) < LOW_BALANCE
                     && let Err(refused) = self.give(org, number).await
                 {
                     let _ = complaints.send(refused);
                 }
             }
-            // That is how seldom it looks.
-            tokio::time::sleep(LOOK).await;
+            // The polling interval.
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Gives credit once, however often it has to ask.
+    /// Grants credit once, with retries.
     async fn give(&mut self, org: &OrgId, number: u64) -> Result<(), String> {
         let soon = self.random.random_bool(0.4).then(|| Timestamp::now().as_second() + self.random.random_range(2..6));
         let request = v1::GrantCreditRequest {
@@ -50,8 +50,8 @@ impl Person {
             let request = request.clone();
             async move { CreditServiceClient::new(client.channel).grant_credit(request).await }
         };
-        let Err(error) = self.asked(grant).await else { return Ok(()) };
-        // What nobody took in time has expired by then.
+        let Err(error) = self.retry(grant).await else { return Ok(()) };
+        // A grant that was delayed too long has expired.
         let too_late = soon.is_some_and(|soon| soon <= Timestamp::now().as_second());
         if too_late && error.reason == Reason::InvalidField {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A client of the public API, with what tests need to read streams.
+//! A client of the public API for tests.
 
 use folio_proto::v1;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
@@ -21,7 +21,7 @@ use tonic::{Request, Status};
 
 use super::{LIMIT, within};
 
-/// The channel of a client, with its token on each call.
+/// A channel with a token on each call.
 pub type Authorized = InterceptedService<Channel, Bearer>;
 
 /// Puts the token on each call.
@@ -38,7 +38,7 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A client on a connection of its own. Cloning shares the connection.
+/// A client with its own connection. Clones share the connection.
 #[derive(Clone)]
 pub struct Client {
     pub channel: Authorized,
@@ -55,7 +55,7 @@ pub struct Client {
 /// A stream of a turn's events.
 pub struct Events {
     stream: BoxStream<'static, Result<Option<v1::Event>, Status>>,
-    /// What came so far.
+    /// Events that were read.
     pub seen: Vec<v1::Event>,
 }
 
@@ -82,7 +82,7 @@ impl Client {
         })
     }
 
-    /// Uploads a file and waits until its text was read.
+    /// Uploads a file and waits until it is ingested.
     pub async fn upload(&self, name: &str, bytes: &[u8]) -> String {
         let document = self.try_upload(name, bytes).await.expect("the upload is accepted");
         let id = document.document_id;
@@ -108,18 +108,18 @@ impl Client {
         Ok(response.into_inner().document.expect("a document"))
     }
 
-    /// A chat about a document, on a new thread.
+    /// Chats about a document on a new thread.
     pub async fn chat(&self, document: &str, text: &str) -> Events {
         self.send(ask(document, text)).await.expect("the chat is accepted")
     }
 
-    /// A chat on a thread.
+    /// Chats on a thread.
     pub async fn say(&self, thread: &str, text: &str) -> Events {
         let request = v1::ChatRequest { thread_id: thread.to_owned(), text: text.to_owned(), ..Default::default() };
         self.send(request).await.expect("the chat is accepted")
     }
 
-    /// A chat; a refusal may come as the call's status or as the stream's first item.
+    /// Sends a chat. A refusal arrives as the status of the call or as the first item of the stream.
     pub async fn send(&self, request: v1::ChatRequest) -> Result<Events, Status> {
         let stream = within("a chat", self.conversations.clone().chat(request)).await?.into_inner();
         Events::first(stream.map(|item| item.map(|item| item.event)).boxed()).await
@@ -141,7 +141,7 @@ impl Client {
         Ok(within("an approve", self.conversations.clone().approve(request)).await?.into_inner())
     }
 
-    /// Approves every call that waits.
+    /// Approves every pending call.
     pub async fn approve_all(&self, waiting: &v1::AwaitingApproval) -> v1::ApproveResponse {
         self.approve(decide(waiting, approved)).await.expect("the approval is taken")
     }
@@ -162,7 +162,7 @@ impl Client {
         Ok(response.into_inner().turn.expect("a turn"))
     }
 
-    /// Waits until the turn has a status.
+    /// Waits until the turn has this status.
     pub async fn until(&self, turn: &str, status: v1::TurnStatus) -> v1::Turn {
         folio_testkit::wait_for(&format!("{status:?} of {turn}"), LIMIT, || async {
             let found = self.turn(turn).await;
@@ -176,7 +176,7 @@ impl Client {
         within("a thread", self.threads.clone().get_thread(request)).await.expect("the thread is there").into_inner()
     }
 
-    /// The names of all tags.
+    /// Returns the names of all tags.
     pub async fn tag_names(&self) -> Vec<String> {
         let response = within("tags", self.tags.clone().list_tags(v1::ListTagsRequest::default())).await;
         response.expect("tags are listed").into_inner().tags.into_iter().map(|tag| tag.name).collect()
@@ -184,7 +184,7 @@ impl Client {
 }
 
 impl Events {
-    /// Reads the first event: a refusal in its place is the call's.
+    /// Reads the first event. An error instead of it is a refusal of the call.
     async fn first(stream: BoxStream<'static, Result<Option<v1::Event>, Status>>) -> Result<Self, Status> {
         let mut events = Self { stream, seen: Vec::new() };
         match within("the first event", events.stream.next()).await {
@@ -195,15 +195,15 @@ impl Events {
         Ok(events)
     }
 
-    /// The next event; none at the end of the stream.
+    /// Returns the next event. None: the stream ended.
     pub async fn next(&mut self) -> Option<v1::Event> {
         let item = within("an event", self.stream.next()).await?;
-        let event = item.expect("the stream goes on").expect("an event");
+        let event = item.expect("the stream continues").expect("an event");
         self.seen.push(event.clone());
         Some(event)
     }
 
-    /// Reads until an event of this name; gives it.
+    /// Reads until an event with this name, and returns it.
     pub async fn until(&mut self, name: &str) -> v1::Event {
         if let Some(found) = self.seen.iter().find(|event| name_of(event) == name) {
             return found.clone();
@@ -217,13 +217,13 @@ impl Events {
         }
     }
 
-    /// Reads to the end.
+    /// Reads to the end of the stream.
     pub async fn end(mut self) -> Vec<v1::Event> {
         while self.next().await.is_some() {}
         self.seen
     }
 
-    /// Reads until the stream ends or breaks.
+    /// Reads until the stream ends or fails.
     pub async fn drain(mut self) -> Result<Vec<v1::Event>, Status> {
         while let Some(item) = within("an event", self.stream.next()).await {
             self.seen.extend(item?);
@@ -231,7 +231,7 @@ impl Events {
         Ok(self.seen)
     }
 
-    /// Reads to the end; what it closed with.
+    /// Reads to the end, and returns the closing event.
     pub async fn close(self) -> Kind {
         let seen = self.end().await;
         seen.into_iter().last().and_then(|event| event.kind).expect("a closing event")
@@ -261,12 +261,12 @@ impl Events {
         }
     }
 
-    /// The turn.
+    /// Returns the turn's id.
     pub fn turn(&self) -> String {
         self.seen.first().expect("an event").turn_id.clone()
     }
 
-    /// The thread, from `turn_started`.
+    /// Returns the thread's id, from `turn_started`.
     pub fn thread(&self) -> String {
         let started = self.seen.iter().find_map(|event| match &event.kind {
             Some(Kind::TurnStarted(started)) => Some(started.thread_id.clone()),
@@ -280,12 +280,12 @@ impl Events {
     }
 }
 
-/// A chat about a document, on a new thread.
+/// Returns a chat about a document on a new thread.
 pub fn ask(document: &str, text: &str) -> v1::ChatRequest {
     v1::ChatRequest { document_ids: vec![document.to_owned()], text: text.to_owned(), ..Default::default() }
 }
 
-/// The event's name, as in the proto files.
+/// Returns the name of the event in the proto files.
 pub fn name_of(event: &v1::Event) -> &'static str {
     match event.kind.as_ref().expect("an event has a kind") {
         Kind::TurnStarted(_) => "turn_started",
@@ -306,21 +306,21 @@ pub fn name_of(event: &v1::Event) -> &'static str {
     }
 }
 
-/// The names of events, deltas of one kind in a row as one.
+/// Returns the names of events, with consecutive deltas of one kind as one.
 pub fn outline(events: &[v1::Event]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = events.iter().map(name_of).collect();
     names.dedup_by(|a, b| a == b && a.ends_with("_delta"));
     names
 }
 
-/// The events' numbers grow by one.
+/// Asserts that the numbers of the events are consecutive.
 pub fn assert_numbered(events: &[v1::Event], first: u64) {
     let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
     let expected: Vec<u64> = (first..first + events.len() as u64).collect();
     assert_eq!(numbers, expected, "{:?}", outline(events));
 }
 
-/// The same decision on every call that waits.
+/// Returns the same decision on every pending call.
 pub fn decide(waiting: &v1::AwaitingApproval, decision: impl Fn() -> v1::decision::Decision) -> v1::ApproveRequest {
     let decisions = waiting.pending.iter().filter(|call| call.needs_approval);
     v1::ApproveRequest {
@@ -331,7 +331,7 @@ pub fn decide(waiting: &v1::AwaitingApproval, decision: impl Fn() -> v1::decisio
     }
 }
 
-/// A decision on a call, with the digest that was seen.
+/// Returns a decision on a call with its digest.
 pub fn on(call: &v1::Call, decision: v1::decision::Decision) -> v1::Decision {
     v1::Decision {
         call_id: call.call_id.clone(),
@@ -352,7 +352,7 @@ pub fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
     v1::decision::Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json: arguments.to_string() })
 }
 
-/// Code and reason of a status.
+/// Returns the error of a refused call.
 #[track_caller]
 pub fn refused<T>(result: Result<T, Status>) -> Error {
     match result {

@@ -1,4 +1,4 @@
-//! A cluster of many processes: gateways and nodes on shared stores, every connection through a proxy of its own.
+//! A cluster of several processes: gateways and nodes on shared stores, with a proxy before each connection.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,25 +15,25 @@ use super::sim::Sim;
 use super::tenant::{self, Tenant};
 use super::{LIMIT, within};
 
-/// How fast silence is noticed.
+/// Times after which silent nodes are detected.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Between two heartbeats.
+    /// Interval between heartbeats.
     pub heartbeat: Duration,
-    /// How long the answer to one may take.
+    /// Timeout of a heartbeat.
     pub answer: Duration,
-    /// From when on a silent node is gone.
+    /// Time without heartbeat after which a node counts as dead.
     pub gone_after: Duration,
 }
 
 impl Pace {
-    /// As Folio comes.
+    /// Folio's defaults.
     pub const USUAL: Self = Self {
         heartbeat: Duration::from_millis(1_500),
         answer: Duration::from_secs(1),
         gone_after: Duration::from_secs(5),
     };
-    /// For tests of other things.
+    /// Short times, for tests of other behaviour.
     pub const QUICK: Self = Self {
         heartbeat: Duration::from_millis(500),
         answer: Duration::from_secs(1),
@@ -41,31 +41,31 @@ impl Pace {
     };
 }
 
-/// What a cluster is started with.
+/// Configuration of a cluster.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What the models answer.
+    /// Script of the model endpoint.
     pub script: String,
-    /// How many gateways.
+    /// Number of gateways.
     pub gateways: usize,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// The port of Redis on 127.0.0.1.
+    /// Port of Redis on 127.0.0.1.
     pub redis: u16,
-    /// The CQL servers: `127.0.0.1:PORT`, `127.0.0.2:PORT`, …, with commas between.
+    /// CQL servers: `127.0.0.1:PORT`, `127.0.0.2:PORT`, …, separated by commas.
     pub cql: String,
-    /// Copies of each row.
+    /// Replication factor of the keyspace.
     pub replication_factor: u8,
-    /// How fast silence is noticed.
+    /// Times of failure detection.
     pub pace: Pace,
-    /// Variables of every process.
+    /// Environment variables of every process.
     pub variables: Vec<(String, String)>,
-    /// The words of its tenants.
+    /// Markers of the tenants.
     pub marks: Vec<&'static str>,
 }
 
 impl Setup {
-    /// Two gateways and three nodes with one tenant.
+    /// Returns a setup of two gateways and three nodes with one tenant.
     pub fn new(script: impl Into<String>, redis: u16, cql: impl Into<String>) -> Self {
         Self {
             script: script.into(),
@@ -80,17 +80,17 @@ impl Setup {
         }
     }
 
-    /// With a variable of every process.
+    /// Adds an environment variable to every process.
     #[must_use]
     pub fn with(mut self, variable: &str, value: impl ToString) -> Self {
         self.variables.push((variable.to_owned(), value.to_string()));
         self
     }
 
-    /// Starts it.
+    /// Starts the cluster.
     ///
     /// # Panics
-    /// Something does not start.
+    /// Panics if a process does not start.
     pub async fn start(self) -> Cluster {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let sim = Sim::start(folder.path(), &self.script).await;
@@ -136,7 +136,6 @@ impl Setup {
 
 /// A running cluster.
 pub struct Cluster {
-    /// The model endpoint.
     pub sim: Sim,
     /// The gateways.
     pub gateways: Vec<Member>,
@@ -146,39 +145,39 @@ pub struct Cluster {
     pub tenants: Vec<Tenant>,
     /// The stores, reached without a proxy.
     pub stores: Stores,
-    /// The keyspace.
+    /// Name of the keyspace.
     pub keyspace: String,
     folder: TempDir,
-    /// What it was started with.
+    /// The configuration.
     pub setup: Setup,
 }
 
-/// What a process does.
+/// Role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It serves the public API.
+    /// Serves the public API.
     Gateway,
-    /// It hosts conversations.
+    /// Runs conversations.
     Node,
 }
 
-/// A process of the cluster, or the place of one that was killed.
+/// A process of the cluster, which may be stopped.
 pub struct Member {
-    /// What it does.
+    /// Role of the process.
     pub role: Role,
-    /// Which one it is.
+    /// Number of the process within its role.
     pub number: usize,
-    /// Before what it listens on: the public API of a gateway, what others ask a node.
+    /// Proxy before its listener: the public API of a gateway, or the internal services of a node.
     pub door: Proxy,
-    /// Before Redis.
+    /// Proxy before Redis.
     pub redis: Proxy,
-    /// Before the CQL servers.
+    /// Proxy before the CQL servers.
     pub cql: Proxy,
     contact_points: String,
     folder: PathBuf,
     variables: Vec<(String, String)>,
     process: Option<Process>,
-    /// Whether this life of it has variables of its own.
+    /// True if the running process has additional environment variables.
     changed: bool,
 }
 
@@ -205,20 +204,20 @@ impl Member {
         }
     }
 
-    /// Starts it, with more variables for this life.
+    /// Starts the process with additional environment variables.
     ///
     /// # Panics
-    /// It ends before it listens.
+    /// Panics if it exits before it listens.
     pub async fn start(&mut self, more: &[(&str, &str)]) {
         if let Err(errors) = self.try_start(more).await {
             panic!("{:?} {} ended before it listened:\n{errors}", self.role, self.number);
         }
     }
 
-    /// The same; a process that ends before it listens gives what it wrote to stderr.
+    /// Like [`Member::start`], but returns the process's stderr if it exits before it listens.
     ///
     /// # Errors
-    /// It ended.
+    /// The process exited.
     pub async fn try_start(&mut self, more: &[(&str, &str)]) -> Result<(), String> {
         let mut arguments = vec!["serve".to_owned(), "--roles".to_owned()];
         match self.role {
@@ -250,61 +249,61 @@ impl Member {
         Ok(())
     }
 
-    /// The process.
+    /// Returns the running process.
     ///
     /// # Panics
-    /// It is not running.
+    /// Panics if it is not running.
     pub fn process(&self) -> &Process {
         self.process.as_ref().expect("the process runs")
     }
 
-    /// Whether it runs.
+    /// Returns true if the process is running.
     pub fn is_up(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| !process.is_dead())
     }
 
-    /// Whether this life of it has variables of its own, or stands still.
+    /// Returns true if the process has additional environment variables or is stopped.
     pub fn is_changed(&self) -> bool {
         self.changed || self.process.as_ref().is_some_and(Process::is_stopped)
     }
 
-    /// `kill -9`.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Takes the process away, to be ended elsewhere.
+    /// Takes the process, to terminate it elsewhere.
     pub fn take(&mut self) -> Option<Process> {
         self.process.take()
     }
 
-    /// What this process wrote to stderr so far.
+    /// Returns the stderr of the process.
     pub fn errors(&self) -> String {
         self.process.as_ref().map(Process::errors).unwrap_or_default()
     }
 
-    /// The end of it.
+    /// Returns the end of the stderr.
     pub fn last_words(&self) -> String {
         let text = self.errors();
         text.get(text.ceil_char_boundary(text.len().saturating_sub(2_000))..).unwrap_or_default().to_owned()
     }
 
-    /// Waits until the process died by itself.
+    /// Waits until the process exits.
     pub async fn dead(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         folio_testkit::wait_for("a dead process", LIMIT, || std::future::ready(process.is_dead().then_some(()))).await;
     }
 
-    /// Waits until the process stands still by its own will.
+    /// Waits until the process stops itself.
     pub async fn stopped(&self) {
         let process = self.process();
         folio_testkit::wait_for("a stopped process", LIMIT, || std::future::ready(process.is_stopped().then_some(())))
             .await;
     }
 
-    /// The incarnations of this process so far, as it told them.
+    /// Returns the incarnations of this process, as it logged them.
     pub fn incarnations(&self) -> Vec<Incarnation> {
         let text = self.errors();
         let started = text.lines().filter(|line| line.contains("node started"));
@@ -313,35 +312,35 @@ impl Member {
 }
 
 impl Cluster {
-    /// A client of a gateway with the token of a tenant.
+    /// Returns a client of a gateway with the token of a tenant.
     pub async fn client_of(&self, gateway: usize, tenant: usize) -> Client {
         let url = format!("http://{}", self.gateways[gateway].door.address());
         Client::connect(&url, Some(&self.tenants[tenant].token)).await
     }
 
-    /// A client of a gateway.
+    /// Returns a client of a gateway.
     pub async fn client(&self, gateway: usize) -> Client {
         self.client_of(gateway, 0).await
     }
 
-    /// The node that owns a thread, by the thread's header.
+    /// Returns the number of the node that owns a thread, from the thread's header.
     ///
     /// # Panics
-    /// There is none.
+    /// Panics if no node owns it.
     pub async fn owner(&self, thread: &str) -> usize {
         let thread: ThreadId = thread.parse().expect("a thread's id");
         let header = self.stores.threads.header(&self.tenants[0].org, &thread).await.expect("the store answers");
         let owner = header.and_then(|header| header.owner).expect("an owner");
         let found = self.nodes.iter().position(|node| node.incarnations().contains(&owner));
-        found.unwrap_or_else(|| panic!("{owner} is no node's"))
+        found.unwrap_or_else(|| panic!("no node has the incarnation {owner}"))
     }
 
-    /// The folder of all processes.
+    /// Returns the common folder of all processes.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Restarts every process that does not run.
+    /// Restarts every process that is not running.
     pub async fn restore(&mut self) {
         let down =
             self.nodes.iter_mut().chain(&mut self.gateways).filter_map(|member| (!member.is_up()).then_some(member));

@@ -1,4 +1,4 @@
-//! A collector that keeps what it is told over OTLP.
+//! A collector that stores received OTLP data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,111 +16,111 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// A span as it was told.
+/// A received span.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Its name.
+    /// Name of the span.
     pub name: String,
-    /// Its trace, in hexadecimal digits.
+    /// Trace id in hexadecimal digits.
     pub trace: String,
-    /// Its id.
+    /// Span id.
     pub id: String,
-    /// The id of its parent; empty where it has none.
+    /// Id of the parent span. Empty: none.
     pub parent: String,
-    /// 1 internal, 2 server, 3 client, 5 consumer.
+    /// Kind: 1 internal, 2 server, 3 client, 5 consumer.
     pub kind: i32,
-    /// Its attributes, and `folio.role` of who told it.
+    /// Attributes, including `folio.role` of the sender's resource.
     pub attributes: BTreeMap<String, String>,
-    /// The traces that it links to.
+    /// Ids of linked traces.
     pub links: Vec<String>,
-    /// The attributes of its events.
+    /// Attributes of its events.
     pub events: Vec<BTreeMap<String, String>>,
-    /// The schema that it keeps to.
+    /// Schema URL.
     pub schema: String,
 }
 
 impl Seen {
-    /// An attribute; empty where there is none.
+    /// Returns an attribute. Empty: there is none.
     pub fn get(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)
     }
 }
 
-/// What was told.
+/// Received data.
 #[derive(Default)]
-struct Told {
+struct Received {
     spans: Vec<Seen>,
-    figures: BTreeSet<String>,
-    /// All of it, as text.
-    whole: String,
+    metrics: BTreeSet<String>,
+    /// All data as text.
+    text: String,
 }
 
 /// A running collector.
 pub struct Collector {
-    told: Arc<Mutex<Told>>,
+    received: Arc<Mutex<Received>>,
     url: String,
     _server: JoinSet<()>,
 }
 
 impl Collector {
-    /// Starts on a free port.
+    /// Starts a collector on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let told = Arc::<Mutex<Told>>::default();
-        let keeps = Keeps(Arc::clone(&told));
+        let received = Arc::<Mutex<Received>>::default();
+        let keeps = Receiver(Arc::clone(&received));
         let serving = Server::builder()
             .add_service(TraceServiceServer::new(keeps.clone()))
             .add_service(MetricsServiceServer::new(keeps))
             .serve_with_incoming(TcpIncoming::from(listener));
         let mut server = JoinSet::new();
         server.spawn(async move { serving.await.expect("the collector serves") });
-        Self { told, url, _server: server }
+        Self { received, url, _server: server }
     }
 
-    /// Where it is.
+    /// Returns the URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The spans so far.
+    /// Returns the received spans.
     pub fn spans(&self) -> Vec<Seen> {
-        self.told().spans.clone()
+        self.received().spans.clone()
     }
 
-    /// The names of the figures so far.
-    pub fn figures(&self) -> BTreeSet<String> {
-        self.told().figures.clone()
+    /// Returns the names of the received metrics.
+    pub fn metrics(&self) -> BTreeSet<String> {
+        self.received().metrics.clone()
     }
 
-    /// Whether a word was told, wherever.
+    /// Returns true if received data contains this word.
     pub fn knows(&self, word: &str) -> bool {
-        self.told().whole.contains(word)
+        self.received().text.contains(word)
     }
 }
 
 #[derive(Clone)]
-struct Keeps(Arc<Mutex<Told>>);
+struct Receiver(Arc<Mutex<Received>>);
 
-impl Keeps {
-    fn told(&self) -> MutexGuard<'_, Told> {
+impl Receiver {
+    fn received(&self) -> MutexGuard<'_, Received> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[tonic::async_trait]
-impl TraceService for Keeps {
+impl TraceService for Receiver {
     async fn export(
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let request = request.into_inner();
-        let mut told = self.told();
-        told.whole.push_str(&format!("{request:?}\n"));
+        let mut received = self.received();
+        received.text.push_str(&format!("{request:?}\n"));
         for part in request.resource_spans {
             let whose = part.resource.map(|resource| texts(&resource.attributes)).unwrap_or_default();
             let scopes = part.scope_spans.into_iter();
@@ -129,7 +129,7 @@ impl TraceService for Keeps {
             for (schema, span) in spans {
                 let mut attributes = texts(&span.attributes);
                 attributes.extend(whose.clone());
-                told.spans.push(Seen {
+                received.spans.push(Seen {
                     name: span.name,
                     trace: hex(&span.trace_id),
                     id: hex(&span.span_id),
@@ -147,16 +147,16 @@ impl TraceService for Keeps {
 }
 
 #[tonic::async_trait]
-impl MetricsService for Keeps {
+impl MetricsService for Receiver {
     async fn export(
         &self,
         request: Request<ExportMetricsServiceRequest>,
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
         let request = request.into_inner();
-        let mut told = self.told();
-        told.whole.push_str(&format!("{request:?}\n"));
+        let mut received = self.received();
+        received.text.push_str(&format!("{request:?}\n"));
         let scopes = request.resource_metrics.into_iter().flat_map(|part| part.scope_metrics);
-        told.figures.extend(scopes.flat_map(|scope| scope.metrics).map(|metric| metric.name));
+        received.metrics.extend(scopes.flat_map(|scope| scope.metrics).map(|metric| metric.name));
         Ok(Response::new(ExportMetricsServiceResponse::default()))
     }
 }

@@ -1,4 +1,4 @@
-//! Processes of a test and what they talk to.
+//! Processes of a test and their environment.
 
 pub mod client;
 pub mod cluster;
@@ -11,10 +11,10 @@ pub mod tenant;
 
 use std::time::Duration;
 
-/// How long anything may take before a test gives up.
+/// Timeout of every wait in a test.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// Waits for a future, at most [`LIMIT`].
+/// Awaits a future for at most [`LIMIT`].
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("waited {LIMIT:?} in vain for: {what}"))
 }

@@ -1,4 +1,4 @@
-//! Processes of a test: started on a free port, killed by their own id, never left behind.
+//! Processes of a test: started on a free port, killed by id, and killed when dropped.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Bytes of a process's stderr that are kept for a failing test.
+/// Bytes of stderr that are kept for the output of a failed test.
 const KEPT_BYTES: usize = 1024 * 1024;
 
-/// A process that says `listening on ADDRESS`. Dropped, it is killed.
+/// A process that prints `listening on ADDRESS`. Dropping it kills the process.
 pub struct Process {
     child: Child,
     address: String,
@@ -19,7 +19,7 @@ pub struct Process {
     errors: Arc<Mutex<String>>,
 }
 
-/// Where a binary of the workspace is.
+/// Returns the path of a binary of the workspace.
 pub fn binary(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().expect("a test knows its program");
     folder.pop();
@@ -40,7 +40,7 @@ impl Process {
         }
     }
 
-    /// The same; a process that ends before it listens gives what it wrote to stderr.
+    /// Like [`Process::start`], but returns the stderr if the process exits before it listens.
     pub fn try_start(
         name: &str,
         folder: &Path,
@@ -67,7 +67,7 @@ impl Process {
             said.push('\n');
             Some(line.strip_prefix("listening on ")?.to_owned())
         });
-        // Whatever else it says must find a reader.
+        // The rest of stdout is read, so that the process does not block.
         std::thread::spawn(move || lines.for_each(drop));
         let Some(address) = address else {
             let _ = child.wait();
@@ -76,67 +76,67 @@ impl Process {
         Ok(Self { child, address, said, errors })
     }
 
-    /// Whether it ended by itself.
+    /// Returns true if the process has exited.
     pub fn is_dead(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// `http://HOST:PORT`.
+    /// Returns the URL, `http://HOST:PORT`.
     pub fn url(&self) -> String {
         if self.address.contains("://") { self.address.clone() } else { format!("http://{}", self.address) }
     }
 
-    /// Its id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it wrote to stdout until it listened.
+    /// Returns the stdout until the process listened.
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// The end of what it wrote to stderr.
+    /// Returns the end of the stderr.
     pub fn errors(&self) -> String {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Kills the process with SIGKILL and reaps it.
     pub fn kill(mut self) {
         self.end(Signal::SIGKILL);
     }
 
-    /// SIGTERM, and waits until it is gone; whether it ended in order.
+    /// Sends SIGTERM and waits. Returns true if the exit status is 0.
     pub fn terminate(mut self) -> bool {
         self.end(Signal::SIGTERM)
     }
 
-    /// The same, while everything else goes on: it waits for those who are connected to it.
+    /// Like [`Process::terminate`], without blocking the runtime, because the process waits for its clients.
     pub async fn stop(self) -> bool {
         tokio::task::spawn_blocking(|| self.terminate()).await.expect("waiting does not panic")
     }
 
-    /// Waits until it is gone, which it was asked for; whether it ended in order.
+    /// Waits for the exit of a process that was asked to stop. Returns true if the exit status is 0.
     pub fn ended(mut self) -> bool {
         self.child.wait().is_ok_and(|status| status.success())
     }
 
-    /// SIGTERM, without waiting.
+    /// Sends SIGTERM without waiting.
     pub fn ask_to_stop(&self) {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Stops the process (SIGSTOP).
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Continues the process (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Whether it stands still (SIGSTOP), be it by its own will.
+    /// Returns true if the process is stopped (SIGSTOP), also by itself.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
@@ -153,13 +153,13 @@ impl Process {
     }
 }
 
-/// Where all of it goes, too: a file in the folder that `FOLIO_TEST_LOGS` names.
+/// Returns a file for the output in the folder `FOLIO_TEST_LOGS`.
 fn log_of(name: &str, id: u32) -> Option<std::fs::File> {
     let folder = PathBuf::from(std::env::var_os("FOLIO_TEST_LOGS")?);
     std::fs::File::create(folder.join(format!("{name}-{id}.log"))).ok()
 }
 
-/// Reads a stream to its end in a thread; keeps the last of it.
+/// Reads a stream to its end in a thread, and keeps its last bytes.
 fn keep(mut stream: std::process::ChildStderr, mut log: Option<std::fs::File>) -> Arc<Mutex<String>> {
     let kept = Arc::new(Mutex::new(String::new()));
     let end = Arc::clone(&kept);

@@ -1,4 +1,4 @@
-//! Settings that tests want: what waits for failures waits shortly.
+//! Settings for tests, with short timeouts.
 
 const SETTINGS: &str = "
 [log]
@@ -25,7 +25,7 @@ failures = 0
 sweep_interval_seconds = 0.2
 ";
 
-/// Models: one that thinks, one more, one that is off, one only for prompts.
+/// Models: one with thinking, another one, a disabled one, and one only for prompts.
 const MODELS: &str = "
 [models.providers.sim]
 base_url = \"BASE_URL\"
@@ -45,10 +45,10 @@ enabled = false
 chat = false
 ";
 
-/// A `folio.toml` for this model endpoint.
+/// Returns a `folio.toml` for this model endpoint.
 pub fn for_models_at(base_url: &str) -> String {
     format!("{SETTINGS}{}", MODELS.replace("BASE_URL", base_url))
 }
 
-/// The document of most tests.
+/// Text of the document that most tests use.
 pub const INVOICE: &str = "INVOICE\n\nInvoice Number: A-17\nInvoice Date: 2026-03-17\nTotal: 957.00 EUR\n";

@@ -1,4 +1,4 @@
-//! A payment system: it signs messages of what was bought, and sends them.
+//! A payment system that sends signed purchase events.
 
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -7,22 +7,26 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHO
 use super::process::Process;
 use super::within;
 
-/// What it signs with.
+/// Secret of the signatures.
 pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Where a process takes messages.
+/// Returns the URL at which a process accepts purchase events.
 ///
 /// # Panics
-/// It takes none.
+/// Panics if the process accepts none.
 pub fn url(process: &Process) -> String {
-    let place = process.said().lines().find_map(|line| line.strip_prefix("purchases on ")).expect("it says where");
-    format!("http://{place}/webhooks/purchases")
+    let url = process
+        .said()
+        .lines()
+        .find_map(|line| line.strip_prefix("purchases on "))
+        .expect("the process accepts purchase events");
+    format!("http://{url}/webhooks/purchases")
 }
 
-/// The headers of a message that was signed at this second.
+/// Returns the headers of an event that is signed at this second.
 ///
 /// # Panics
-/// The secret is none.
+/// Panics if the secret is malformed.
 pub fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
     let webhook = Webhook::new(secret).expect("a secret");
     let signature = webhook.sign("msg_1", at, body.as_bytes()).expect("a signature");
@@ -33,10 +37,10 @@ pub fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Sends a message with these headers.
+/// Sends an event with these headers.
 ///
 /// # Panics
-/// Nobody answers.
+/// Panics if the server does not respond.
 pub async fn send(url: &str, body: &str, headers: [(&str, String); 3]) -> StatusCode {
     let mut request = reqwest::Client::new().post(url).body(body.to_owned());
     for (name, value) in headers {
@@ -45,11 +49,11 @@ pub async fn send(url: &str, body: &str, headers: [(&str, String); 3]) -> Status
     within("an answer", request.send()).await.expect("it answers").status()
 }
 
-/// Sends a message that is signed now.
+/// Sends an event that is signed now.
 ///
 /// # Panics
-/// Nobody answers.
-pub async fn tell(url: &str, secret: &str, message: &Value) -> StatusCode {
+/// Panics if the server does not respond.
+pub async fn send_signed(url: &str, secret: &str, message: &Value) -> StatusCode {
     let body = message.to_string();
     send(url, &body, sign(secret, folio_types::Timestamp::now().as_second(), &body)).await
 }

@@ -1,4 +1,4 @@
-//! The model endpoint of a test: `llm-sim` as a process, steered through its controls.
+//! The model endpoint of a test: `llm-sim` as a process, with its control routes.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ impl Sim {
         Self { process, http: reqwest::Client::new() }
     }
 
-    /// The base URL for clients.
+    /// Returns the base URL for clients.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.process.url())
     }
@@ -38,7 +38,7 @@ impl Sim {
         assert!(status.is_success(), "{path}: {status} {text}");
     }
 
-    /// Plays another script.
+    /// Replaces the script.
     pub async fn script(&self, yaml: &str) {
         self.put("script", yaml.to_owned()).await;
     }
@@ -48,7 +48,7 @@ impl Sim {
         self.put("faults", serde_json::to_string(plan).expect("a plan is JSON")).await;
     }
 
-    /// Forgets everything: what it was sent, faults, which gates are open.
+    /// Removes the recorded requests and the faults, and closes all gates.
     pub async fn reset(&self) {
         let response = self.http.post(self.control("reset")).send().await.expect("llm-sim answers");
         assert!(response.status().is_success());
@@ -60,20 +60,21 @@ impl Sim {
         assert!(response.status().is_success());
     }
 
-    /// What it was sent so far: the chat requests.
+    /// Returns the recorded chat requests.
     pub async fn chats(&self) -> Vec<Recorded> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
         let all: Vec<Recorded> = response.json().await.expect("the record is read");
         all.into_iter().filter(Recorded::is_chat).collect()
     }
 
-    /// Waits until the chat requests are as wanted.
+    /// Waits until the recorded chat requests satisfy a condition.
     pub async fn until(&self, what: &str, wanted: impl Fn(&[Recorded]) -> bool) -> Vec<Recorded> {
         folio_testkit::wait_for(what, LIMIT, || async { Some(self.chats().await).filter(|chats| wanted(chats)) }).await
     }
 
-    /// Waits until the newest chat request is held at a gate, or hangs.
+    /// Waits until the newest chat request waits at a gate or hangs.
     pub async fn until_held(&self) {
-        self.until("a held request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Held)).await;
+        self.until("a waiting request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Waiting))
+            .await;
     }
 }

@@ -1,4 +1,4 @@
-//! Organizations of a cluster, made in its stores before anything starts.
+//! Organizations of a cluster, which are created in its stores before its processes start.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use folio_types::{Environment as _, OrgId, Principal, Role, System, UserId};
 /// An organization with its administrator.
 #[derive(Debug, Clone)]
 pub struct Tenant {
-    /// Its id.
+    /// Id of the organization.
     pub org: OrgId,
-    /// The word that it puts in all that it makes.
+    /// Marker of the tenant, which everything that it creates contains.
     pub mark: String,
-    /// The administrator's token.
+    /// Token of the administrator.
     pub token: String,
 }
 
-/// The stores of a keyspace, which is made and brought up to date.
+/// Opens the stores of a keyspace, after creating or migrating it.
 ///
 /// # Panics
-/// The server does not answer.
+/// Panics if the server does not respond.
 pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Path) -> Stores {
     let contact_points = cql.split(',').map(str::to_owned).collect();
     let options = Options { keyspace: keyspace.to_owned(), replication_factor, ..Options::at(contact_points) };
@@ -32,10 +32,10 @@ pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Pat
 }
 
 impl Tenant {
-    /// Makes one.
+    /// Creates an organization with an administrator.
     ///
     /// # Panics
-    /// The store refuses.
+    /// Panics if the store refuses.
     pub async fn make(stores: &Stores, mark: &str) -> Self {
         let (org, token, created_at) = (OrgId::generate(&System), Token::generate(&System), System.now());
         let organization = Organization::new(org.clone(), mark, created_at);
@@ -46,10 +46,10 @@ impl Tenant {
         Self { org, mark: mark.to_owned(), token: token.reveal() }
     }
 
-    /// The platform's administrator, in an organization of its own.
+    /// Creates the platform's administrator in a separate organization.
     ///
     /// # Panics
-    /// The store refuses.
+    /// Panics if the store refuses.
     pub async fn platform(stores: &Stores) -> Self {
         let house = Self::make(stores, "house").await;
         let (token, at) = (Token::generate(&System), System.now());

@@ -82,7 +82,7 @@ async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_goes_on() {
         let completed = client.resume(&turn).await.unwrap().completed().await;
         assert_eq!(completed.text, "Hello there, this is an answer of some length.", "{fault:?}");
     }
-    let hung = |chats: &[llm_sim::Recorded]| chats.iter().all(|chat| chat.outcome != Outcome::Held);
+    let hung = |chats: &[llm_sim::Recorded]| chats.iter().all(|chat| chat.outcome != Outcome::Waiting);
     sandbox.sim.until("no upstream request left open", hung).await;
 }
 

@@ -41,7 +41,7 @@ impl Shop {
     }
 
     async fn signed(&self, secret: &str, message: &Value) -> StatusCode {
-        shop::tell(&self.url(), secret, message).await
+        shop::send_signed(&self.url(), secret, message).await
     }
 }
 

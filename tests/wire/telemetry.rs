@@ -43,8 +43,8 @@ async fn converse(sandbox: &Sandbox) -> String {
 async fn turn_span_exported(collector: &Collector) {
     let turn = || async { collector.spans().iter().any(|span| span.name == "invoke_agent document").then_some(()) };
     folio_testkit::wait_for("the turn's span", LIMIT, turn).await;
-    let figures = || async { collector.figures().contains("folio_model_call_seconds").then_some(()) };
-    folio_testkit::wait_for("figures", LIMIT, figures).await;
+    let metrics = || async { collector.metrics().contains("folio_model_call_seconds").then_some(()) };
+    folio_testkit::wait_for("metrics", LIMIT, metrics).await;
 }
 
 #[tokio::test]

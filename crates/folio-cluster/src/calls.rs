@@ -5,7 +5,7 @@ use folio_proto::v1;
 
 /// The request type of an RPC.
 pub(crate) trait Call {
-    /// Service and method, as in the signed header and in traces.
+    /// Service and method, for the signed header and for traces.
     const METHOD: &'static str;
 }
 

@@ -16,7 +16,7 @@ tokio::task_local! {
 pub struct CallContext {
     /// Number of times the RPC was forwarded before it reached this process.
     pub hops: u8,
-    /// The place in a trace that its caller named, if any: sent on as it came where this process has no traces of its own.
+    /// Trace context in the caller's headers, if any. It is forwarded unchanged if this process exports no traces.
     pub trace: Option<TraceContext>,
 }
 
@@ -26,13 +26,13 @@ impl CallContext {
         CALL.try_with(Clone::clone).unwrap_or_default()
     }
 
-    /// Answers a call within its context.
+    /// Runs the handler of an RPC within its context.
     pub async fn within<T>(self, call: impl Future<Output = T>) -> T {
         CALL.scope(self, call).await
     }
 }
 
-/// The place in a trace that a request's headers name; none where there is none or it is malformed.
+/// Returns the trace context in a request's headers. None: it is missing or malformed.
 pub fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let text = |name: &str| headers.get(name).and_then(|text| text.to_str().ok());
     TraceContext::parse(text(TRACEPARENT)?, text(TRACESTATE))

@@ -1,4 +1,4 @@
-//! A certificate authority of one's own, with certificates for nodes and gateways: for development and small clusters.
+//! A private certificate authority with certificates for nodes and gateways, for development and small clusters.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -13,22 +13,22 @@ use rcgen::{
 
 use crate::options::NODE_NAME;
 
-/// The name in the certificate of a gateway.
+/// Name in the certificate of a gateway.
 const GATEWAY_NAME: &str = "folio-gateway";
-/// Years for which the certificates are good.
+/// Validity of the certificates, in years.
 const YEARS: i16 = 2;
 
-/// Writes into a folder, which is made where it is missing:
+/// Writes certificates into a folder, which is created if it is missing:
 ///
-/// - `ca.pem`, `ca-key.pem`: the authority; its key is needed only to make more certificates,
-/// - `node.pem`, `node-key.pem`: for nodes, by the names `folio-node`, `localhost`, the loopback addresses and `names`,
-/// - `gateway.pem`, `gateway-key.pem`: for gateways, which cannot pass for a node.
+/// - `ca.pem`, `ca-key.pem`: the authority, whose key is only needed to create further certificates;
+/// - `node.pem`, `node-key.pem`: for nodes, with the names `folio-node`, `localhost`, the loopback addresses and
+///   `names`;
+/// - `gateway.pem`, `gateway-key.pem`: for gateways, which cannot impersonate a node.
 ///
-/// Keys can be read by their owner only. Gives the files.
+/// Only their owner can read the keys. Returns the paths.
 ///
 /// # Errors
-/// One of the files is there already: nothing is overwritten. A name is no DNS name or address. The folder cannot be
-/// written.
+/// A file exists (nothing is overwritten), a name is not a DNS name or address, or the folder is not writable.
 pub fn write(folder: &Path, names: &[String], now: Timestamp) -> Result<Vec<PathBuf>> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| io(folder, &error))?;
     for name in
@@ -86,7 +86,7 @@ fn signed(
 fn params(names: Vec<String>, title: &str, now: Timestamp) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(names).map_err(failed)?;
     params.distinguished_name.push(DnType::CommonName, title);
-    // From the first of a month, so that clocks may differ and every day is in every month.
+    // Validity starts on the first of a month: clocks may differ, and every month has this day.
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let month = u8::try_from(today.month()).unwrap_or(1);
     params.not_before = date_time_ymd(i32::from(today.year()), month, 1);
@@ -106,7 +106,7 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
 }
 
 fn failed(error: rcgen::Error) -> Error {
-    Error::internal(format!("could not create a certificate: {error}"))
+    Error::internal(format!("cannot create a certificate: {error}"))
 }
 
 #[cfg(test)]

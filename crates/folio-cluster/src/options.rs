@@ -1,4 +1,4 @@
-//! Settings of what goes between processes.
+//! Settings of the RPCs between processes.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::membership::MembershipOptions;
 use crate::placement::LoadBound;
 use crate::seal::SECRET_BYTES_MIN;
 
-/// Settings of what goes between processes.
+/// Settings of the RPCs between processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
@@ -23,9 +23,9 @@ pub struct Options {
     pub advertise: String,
     /// Secrets that sign the principal of an RPC, at least 32 bytes each. The first one signs; all are accepted.
     pub secrets: Vec<Secret>,
-    /// A file with further secrets, one a line, that come before those above.
+    /// A file with further secrets, one per line, which precede those above.
     pub secret_file: Option<PathBuf>,
-    /// Certificates; needed unless everything is on loopback.
+    /// Certificates. Required unless all addresses are loopback.
     pub tls: TlsOptions,
     /// Allows addresses that are not loopback without certificates.
     pub insecure: bool,
@@ -33,9 +33,9 @@ pub struct Options {
     pub calls_per_peer: usize,
     /// Maximum number of RPCs in flight at a node; further ones are refused with `OVERLOADED`.
     pub calls: usize,
-    /// Bytes of one request.
+    /// Maximum size of a request, in bytes.
     pub request_bytes: usize,
-    /// Bytes of one answer or event.
+    /// Maximum size of a response or event, in bytes.
     pub answer_bytes: usize,
     /// Time limit for making a connection.
     #[serde(rename = "connect_timeout_seconds", with = "folio_types::seconds")]
@@ -78,21 +78,21 @@ pub struct Options {
     pub owners_remembered: u64,
     /// Load bound of a node in percent of the mean; above it threads are placed on other nodes.
     pub load_percent: u64,
-    /// Conversations beyond that.
+    /// Conversations that a node may have in addition to that bound.
     pub load_slack: u64,
 }
 
-/// Certificates: PEM files. All three or none.
+/// Certificates in PEM files. All three or none are set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
     /// Certificates of the cluster's own authority: only certificates signed by it are trusted.
     pub ca: Option<PathBuf>,
-    /// The certificate of this process, with what leads to the authority.
+    /// Certificate of this process, followed by the chain to the authority.
     pub certificate: Option<PathBuf>,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// The name that the certificate of every node has among its own: nodes are reached by addresses that come and go.
+    /// Server name that the certificate of every node contains, because the addresses of nodes change.
     pub server_name: String,
     /// Interval between two reads of the files. A change applies to new connections; unusable files are reported, and
     /// the previous certificates stay in use.
@@ -100,7 +100,7 @@ pub struct TlsOptions {
     pub reload_interval: Duration,
 }
 
-/// The name in the certificate of a node, unless settings say otherwise.
+/// Default server name in the certificates of nodes.
 pub const NODE_NAME: &str = "folio-node";
 
 impl Default for TlsOptions {
@@ -116,7 +116,7 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    /// Whether there are certificates.
+    /// Returns true if certificates are configured.
     pub fn is_on(&self) -> bool {
         self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
     }
@@ -161,10 +161,10 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 const MEBIBYTE: usize = 1024 * 1024;
 
 impl Options {
-    /// Checks every setting. That secrets and certificates are there is checked where they are needed.
+    /// Checks every setting. The listener and the connections check that secrets and certificates exist.
     ///
     /// # Errors
-    /// All that is out of bounds, with the bounds.
+    /// Returns every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("cluster");
         for (at, secret) in self.secrets.iter().enumerate() {
@@ -217,10 +217,10 @@ impl Options {
         problems.verdict()
     }
 
-    /// Whether an address may be used: loopback, or with certificates, or if settings say so.
+    /// Checks that an address may be used: it is loopback, or certificates are configured, or `insecure` is set.
     ///
     /// # Errors
-    /// It is no address, or may not be used.
+    /// The address is malformed or not permitted.
     pub fn allows(&self, address: &str) -> Result<()> {
         let host =
             host(address).ok_or_else(|| Error::internal(format!("invalid address {address:?}: expected HOST:PORT")))?;
@@ -230,7 +230,7 @@ impl Options {
         Err(Error::internal(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))
     }
 
-    /// Every secret, that of the file first.
+    /// Returns every secret. Those of the file come first.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -245,7 +245,7 @@ impl Options {
         Ok(secrets)
     }
 
-    /// Whether there is a secret at all.
+    /// Returns true if any secret is configured.
     pub fn has_secret(&self) -> bool {
         self.secret_file.is_some() || !self.secrets.is_empty()
     }

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use folio_history::peer::ConversationPeer;
 use folio_types::{Incarnation, OrgId, Result, ThreadId, Timestamp};
 
-/// A node, as other processes of the cluster see it.
+/// A node, as other processes of the cluster use it.
 #[async_trait]
 pub trait NodePeer: ConversationPeer {
-    /// Whether a turn of the thread runs on the node or a request on the thread is in progress there. If not, and the
+    /// Returns true if a turn of the thread runs on the node or a request on the thread is in progress. If not, and the
     /// node drains, another node may take the thread over.
     async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
@@ -20,11 +20,11 @@ pub trait NodePeer: ConversationPeer {
 pub struct NodeStatus {
     /// Incarnation of the node.
     pub incarnation: Incarnation,
-    /// Whether the node drains: it accepts no new work, and running turns end normally.
+    /// True if the node drains: it accepts no new work, and running turns end normally.
     pub draining: bool,
-    /// Conversations in its memory.
+    /// Number of conversations in memory.
     pub conversations: u64,
-    /// Conversations that have work.
+    /// Number of conversations with work.
     pub turns_running: u64,
     /// Version of the program.
     pub version: String,

@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 pub struct LoadBound {
     /// Bound in percent of the mean, at least 100.
     pub percent: u64,
-    /// Conversations beyond that, so that a nearly idle cluster is not pushed about by single ones.
+    /// Conversations in addition to the bound, so that single conversations do not change the placement in a nearly
+    /// idle cluster.
     pub slack: u64,
 }
 
@@ -25,7 +26,7 @@ impl Default for LoadBound {
 }
 
 impl LoadBound {
-    /// Conversations that a node may hold once one more is placed among nodes with these loads.
+    /// Returns the maximum number of conversations of a node when one more is placed among nodes with these loads.
     pub fn of(self, loads: impl IntoIterator<Item = u64>) -> u64 {
         let (mut total, mut nodes) = (1u128, 0u128);
         for load in loads {
@@ -37,8 +38,7 @@ impl LoadBound {
     }
 }
 
-/// The node among `nodes` that a thread belongs to, or none where there is no node. One more conversation there is within
-/// the bound.
+/// Returns the node for a thread, which stays within the bound with one more conversation. None: there are no nodes.
 pub fn place<'a>(
     org: &OrgId,
     thread: &ThreadId,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
-/// The name of the header.
+/// Name of the header.
 const HEADER: &str = "folio-principal";
 /// Prefix of the signed bytes, so that a MAC made for another purpose is not accepted.
 const PURPOSE: &[u8] = b"folio-principal-2\n";
@@ -26,7 +26,7 @@ const SKEW_SECONDS: i64 = 5;
 /// Maximum size in bytes of a header.
 const HEADER_BYTES: usize = 2_048;
 
-/// Least bytes of a cluster secret.
+/// Minimum size of a cluster secret, in bytes.
 pub(crate) const SECRET_BYTES_MIN: usize = 32;
 
 /// Claims of a process about an RPC that it makes or forwards.
@@ -36,24 +36,27 @@ pub(crate) struct Claims {
     /// The principal of the RPC. None: the RPC is made by the cluster itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
-    /// Which call.
+    /// The RPC.
     call: String,
-    /// Seconds since 1970.
+    /// Time of the signature, in seconds since the Unix epoch.
     issued: i64,
-    /// Seconds since 1970.
+    /// Expiry, in seconds since the Unix epoch.
     expires: i64,
     /// Number of times the RPC was forwarded, including this time.
     pub(crate) hop: u8,
 }
 
-/// Signs and checks headers.
+/// Signs and verifies headers.
 #[derive(Clone)]
 pub(crate) struct Seal {
     keys: Vec<Hmac<Sha256>>,
 }
 
 impl Seal {
-    /// Errors: there is no secret, or one is too short.
+    /// Creates the seal.
+    ///
+    /// # Errors
+    /// There is no secret, or a secret is too short.
     pub(crate) fn new(secrets: &[Secret]) -> Result<Self> {
         let keys = secrets.iter().map(|secret| {
             let bytes = secret.reveal().as_bytes();
@@ -64,7 +67,7 @@ impl Seal {
         if keys.is_empty() { Err(Error::internal("no cluster secret is configured")) } else { Ok(Self { keys }) }
     }
 
-    /// Signs for a call that is made now.
+    /// Returns the header for an RPC that is made now.
     pub(crate) fn sign(
         &self,
         principal: Option<&Principal>,
@@ -94,23 +97,23 @@ impl Seal {
         let (body, given) = text.split_once('.').ok_or_else(|| refused("malformed"))?;
         let decode = |text: &str| BASE64.decode(text).map_err(|_| refused("malformed"));
         let (body, given) = (decode(body)?, decode(given)?);
-        // The comparison takes the same time wherever the two differ.
+        // The comparison takes constant time.
         if !self.keys.iter().any(|key| mac(key, &body).verify_slice(&given).is_ok()) {
-            return Err(refused("signed with another secret, or altered"));
+            return Err(refused("signed with another secret, or modified"));
         }
         let claims: Claims = serde_json::from_slice(&body).map_err(|_| refused("malformed"))?;
         if claims.call != call {
-            return Err(refused("of another call"));
+            return Err(refused("for another RPC"));
         }
         let now = now.as_second();
         if now >= claims.expires.saturating_add(SKEW_SECONDS) {
             return Err(refused("expired"));
         }
         if claims.issued > now.saturating_add(SKEW_SECONDS) {
-            return Err(refused("of the future: clocks differ"));
+            return Err(refused("not valid yet: clocks differ"));
         }
         if claims.expires.saturating_sub(claims.issued) > LIFE_SECONDS {
-            return Err(refused("valid for too long"));
+            return Err(refused("valid for longer than permitted"));
         }
         Ok(claims)
     }

@@ -69,7 +69,7 @@ impl NodeServer {
         };
         let listener = listener.into_std().map_err(unbound)?;
         let mut tls = Tls::load(options)?;
-        // Those that show certificates of before, until their calls have ended.
+        // Servers with earlier certificates, until their RPCs have ended.
         let mut earlier = FuturesUnordered::new();
         loop {
             let end = shutdown.begin.child_token();
@@ -102,7 +102,7 @@ struct Served {
 }
 
 impl Served {
-    /// A server on this listener, which several may share, until `end`.
+    /// Serves this listener, which several servers may share, until `end`.
     fn server(
         &self,
         listener: &std::net::TcpListener,
@@ -114,7 +114,7 @@ impl Served {
         if let Some(tls) = tls {
             server = server.tls_config(tls.server()).map_err(unusable)?;
         }
-        // One connection of each peer carries all that the peer may send: its own bound comes first.
+        // A peer sends all RPCs over one connection, so the peer's own limit is reached first.
         let streams = u32::try_from(options.calls_per_peer).unwrap_or(u32::MAX).saturating_add(16);
         let listener = listener.try_clone().and_then(TcpListener::from_std).map_err(unbound)?;
         Ok(server

@@ -36,7 +36,7 @@ pub(crate) struct NodeService {
     pub(crate) cut: CancellationToken,
 }
 
-/// A call that was let in.
+/// An admitted RPC.
 struct Caller {
     principal: Option<Principal>,
     context: CallContext,
@@ -66,7 +66,7 @@ impl NodeService {
         Ok(Caller { principal: claims.principal, context: CallContext { hops: claims.hop, trace }, permit })
     }
 
-    /// Lets a call in and runs it, within a span of its trace; gives what the call holds with the answer.
+    /// Admits an RPC and runs it in a span of its trace. Returns the guards of the RPC with the response.
     async fn enter<Q: Call, A, F>(
         &self,
         request: Request<Q>,
@@ -114,7 +114,7 @@ impl NodeService {
         Ok(Response::new(enter.await?.0))
     }
 
-    /// Streams for a principal, within the limits of streams. The place is held until the last event.
+    /// Streams for a principal, within the limits of streams. The permit is released with the stream.
     async fn stream<Q: Call, T: Send + 'static, F>(
         &self,
         request: Request<Q>,

@@ -1,4 +1,4 @@
-//! The spans of a call between processes, at both of its ends.
+//! Spans of RPCs between processes, for client and server.
 
 use folio_proto::status;
 use tonic::{Code, Status};
@@ -14,7 +14,7 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// A call that this process makes.
+    /// Returns the span of an RPC that this process makes.
     pub(crate) fn client<Q: Call>(address: &str) -> Self {
         Self::new(tracing::info_span!(
             "peer_call",
@@ -29,7 +29,7 @@ impl Answering {
         ))
     }
 
-    /// A call that this process answers.
+    /// Returns the span of an RPC that this process serves.
     pub(crate) fn server<Q: Call>() -> Self {
         Self::new(tracing::info_span!(
             "peer",
@@ -70,7 +70,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        // The call's end is now, and not when its first answer came.
+        // Ends the span now, not at the first response message.
         self.span.in_scope(|| status::record(&self.span, self.code));
     }
 }

@@ -1,5 +1,4 @@
-//! Limits of streams: first item, idle, lifetime, and the end of the drain. The same for the streams of a gateway and of
-//! a node.
+//! Limits of streams: initial item, idle time, lifetime, and the end of the drain. Gateways and nodes use them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -24,7 +23,7 @@ pub struct Limits {
     pub lifetime: Duration,
 }
 
-/// The stream within its limits. It ends after its first error. Dropping it drops what it came from, nothing more.
+/// Applies the limits to a stream. It ends after its first error. Dropping it only drops the inner stream.
 pub fn limited<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
@@ -45,14 +44,14 @@ pub fn limited<T: Send + 'static>(
     }
 }
 
-/// A stream within its limits. An item that is there costs no timer: the timer follows the deadline only when it fires.
+/// A stream with limits. Available items cost no timer operation: the timer is only reset when it fires.
 pub struct Limited<T> {
     source: BoxStream<'static, Result<T>>,
     idle: Duration,
     end: Instant,
     /// Time at which the current silence exceeds its limit.
     silent_from: Instant,
-    /// Whether an item was given since the silence was last measured.
+    /// True if an item was received since the timer was set.
     given: bool,
     timer: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -66,7 +65,7 @@ impl<T> std::fmt::Debug for Limited<T> {
 }
 
 impl<T> Limited<T> {
-    /// Ready with what ends the stream while nothing comes.
+    /// Returns the error of a passed limit while no item is available.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         if std::mem::take(&mut self.given) {
             self.silent_from = Instant::now() + self.idle;

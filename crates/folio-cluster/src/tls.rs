@@ -27,7 +27,7 @@ struct Pem {
 }
 
 impl Tls {
-    /// Reads the files; none where settings name none.
+    /// Reads the files. None: no certificates are configured.
     pub(crate) fn load(options: &Options) -> Result<Option<Self>> {
         let TlsOptions { ca, certificate, key, server_name, .. } = &options.tls;
         if !options.tls.is_on() {
@@ -41,8 +41,8 @@ impl Tls {
         Ok(Some(Self { pem, server_name: server_name.clone(), handshake_within: options.connect_timeout }))
     }
 
-    /// Waits until the files hold something else that can be used; for ever where there are none. What cannot be used, as
-    /// between the change of one file and that of the next, is left.
+    /// Waits until the files contain other valid certificates. Never returns without certificates. Invalid files are
+    /// skipped, for example while only one of them is replaced.
     pub(crate) async fn changed(options: &Options, now: Option<&Self>) -> Self {
         let Some(now) = now else { return std::future::pending().await };
         loop {
@@ -56,7 +56,7 @@ impl Tls {
                     Err(error) => tracing::warn!(?error, "the new cluster certificates are invalid"),
                 },
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the cluster certificates could not be reloaded"),
+                Err(error) => tracing::warn!(%error, "cannot reload the cluster certificates"),
             }
         }
     }

@@ -1,8 +1,9 @@
-//! Points where a test lets the process die: named `stage:before` and `stage:after` for each step of the protocol.
+//! Failpoints, at which a test stops or kills the process. Names are `stage:before` and `stage:after` for each step of
+//! the protocol.
 //!
-//! Stages: `accept`, `round`, `pause`, `decide`, `intent`, `outcome`, `resume`, `closing`, `end` (appends that hold such an
-//! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. In a release build nothing of this is compiled in, unless
-//! the feature `failpoints` asks for it; a debug build, which tests run as processes, has it.
+//! Stages: `accept`, `round`, `pause`, `decide`, `intent`, `outcome`, `resume`, `closing`, `end` (appends with such an
+//! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. Release builds contain failpoints only with
+//! the feature `failpoints`; debug builds, which tests start as processes, always contain them.
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub enum Action {
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 type Hook = Arc<dyn Fn(&str) -> Action + Send + Sync>;
 
-/// The points of a node; by default nothing happens at any.
+/// The failpoints of a node. Default: none.
 #[derive(Clone, Default)]
 pub struct Failpoints {
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
@@ -38,7 +39,7 @@ impl std::fmt::Debug for Failpoints {
 }
 
 impl Failpoints {
-    /// Asks `hook` at each point that is reached.
+    /// Calls `hook` at each failpoint.
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub fn new(hook: impl Fn(&str) -> Action + Send + Sync + 'static) -> Self {
         Self { hook: Some(Arc::new(hook)) }
@@ -66,7 +67,7 @@ impl Failpoints {
         Self::default()
     }
 
-    /// A point is reached.
+    /// Executes the action of a failpoint.
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub(crate) async fn hit(&self, stage: &str, moment: &str) {
         let Some(hook) = &self.hook else { return };
@@ -82,13 +83,13 @@ impl Failpoints {
         }
     }
 
-    /// A point is reached.
+    /// Does nothing in this build.
     #[cfg(not(any(test, debug_assertions, feature = "failpoints")))]
     #[expect(clippy::unused_async, reason = "the same signature as with failpoints")]
     pub(crate) async fn hit(&self, _stage: &str, _moment: &str) {}
 }
 
-/// One point of `FOLIO_FAILPOINT`.
+/// A failpoint in `FOLIO_FAILPOINT`.
 #[cfg(any(debug_assertions, feature = "failpoints"))]
 struct Point {
     name: String,
@@ -124,8 +125,8 @@ impl Point {
 fn stop_here() {
     let asked = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
     if let Err(error) = asked {
-        tracing::error!(%error, "the process could not send itself SIGSTOP");
+        tracing::error!(%error, "cannot send SIGSTOP to this process");
     }
-    // The signal reaches the threads of a process one after the other.
+    // The signal stops the threads of a process at different times.
     std::thread::sleep(std::time::Duration::from_millis(300));
 }

@@ -32,19 +32,19 @@ use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand};
 
-/// Maximum number of lookups of a conversation that leaves memory during a request.
+/// Maximum lookups of a conversation that leaves memory during a request.
 const LOOKUPS: u32 = 6;
-/// Conversations that a snapshot names.
+/// Maximum conversations in a snapshot.
 const SHOWN: usize = 1_000;
 /// Time limit of a request that involves no model and no tool.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// Time limit of a request that waits for a turn; rounds, tools and models have shorter bounds.
 const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
-/// How long a request waits for memory while idle conversations are evicted.
+/// Maximum wait for memory while idle conversations are evicted.
 const MEMORY_WAIT: Duration = Duration::from_millis(300);
-/// How long the publishers of ended turns may take while the node drains.
+/// Maximum time for the publishers of ended turns during a drain.
 const PUBLISH_WAIT: Duration = Duration::from_secs(2);
-/// How long tasks may take to clean up after they were stopped.
+/// Maximum time for the cleanup of stopped tasks.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
 /// The components that conversations use.
@@ -54,28 +54,28 @@ pub struct Dependencies {
     pub stores: Stores,
     /// The models.
     pub models: Arc<dyn Models>,
-    /// The meter that sees every model call.
+    /// The meter for every model call.
     pub meter: SharedMeter,
-    /// The slots of turns that run.
+    /// Slots of running turns.
     pub turn_slots: Slots,
-    /// The tools and profiles.
+    /// The registry of tools and profiles.
     pub tools: Arc<Registry>,
-    /// Time and randomness.
+    /// The source of time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// The incarnation that the headers of this node's threads name as their owner.
+    /// Incarnation of this node, which thread headers name as the owner.
     pub incarnation: Incarnation,
     /// Liveness of the other incarnations.
     pub owners: Arc<dyn Owners>,
     /// Stores in which turns are published to other nodes. None: there are no other nodes.
     pub shared_turns: Option<SharedTurnStores>,
-    /// Points at which a test stops or kills the process. Default: none.
+    /// Failpoints of tests. Default: none.
     pub failpoints: Failpoints,
 }
 
 /// The conversations of this node. Cheap to clone.
 ///
-/// Every method takes the principal, and nothing of another organization, or of another user (unless the principal is an
-/// admin), is seen or touched: it is `NOT_FOUND`. A viewer may only read.
+/// Every method takes the principal. Threads of other organizations, and of other users unless the principal is an
+/// admin, are `NOT_FOUND`. A viewer may only read.
 #[derive(Clone)]
 pub struct Conversations {
     node: Arc<Node>,
@@ -96,19 +96,19 @@ impl Drop for Node {
 }
 
 impl Conversations {
-    /// Starts the supervisor and the first sweep, which ends what an earlier life of this process left running.
+    /// Starts the supervisor and the first sweep, which ends turns that an earlier incarnation left running.
     pub async fn start(dependencies: Dependencies, options: Options) -> Result<Self> {
         let shared = Arc::new(Shared::new(dependencies, options));
         let born = Instant::now();
         let start = SupervisorStart { shared: shared.clone(), born };
         let (supervisor, _joined) = Actor::spawn(None, Supervisor, start)
             .await
-            .map_err(|error| Error::internal(format!("the supervisor of conversations cannot be started: {error}")))?;
+            .map_err(|error| Error::internal(format!("cannot start the supervisor of conversations: {error}")))?;
         Ok(Self { node: Arc::new(Node { shared, supervisor, born }) })
     }
 
-    /// Starts a turn (or joins, resumes or repeats the one of this request id) and follows it. Comes back once the turn
-    /// is accepted: an error means that it was not. Dropping the future before drops a message that waits in the queue.
+    /// Starts a turn (or joins, resumes or repeats the turn of this request id) and follows it. Returns when the turn
+    /// is accepted; an error means that it was not. Dropping the future before removes a queued message.
     pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.may_begin(principal)?;
         let shared = &self.node.shared;
@@ -127,8 +127,8 @@ impl Conversations {
         Ok(self.stream(principal, key, turn, start))
     }
 
-    /// Records decisions; where the round is decided then, carries it out, makes one model call and answers. Dropping the
-    /// future does not stop that.
+    /// Records decisions. If the round is then decided, runs it, makes one model call and returns its result. Dropping
+    /// the future does not stop this.
     pub async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), command.turn.thread.clone());
@@ -147,8 +147,8 @@ impl Conversations {
         Ok(self.stream(principal, key, turn.number, start))
     }
 
-    /// Ends a turn: its model request is stopped at once, calls that did not run never do. Gives the turn as it ended; one
-    /// that had ended before is given as it is, so that a repetition needs no request id to be one.
+    /// Ends a turn: the model call is aborted, and pending calls never run. Returns the ended turn. A turn that had
+    /// ended before is returned unchanged, so a repeated request needs no request id.
     pub async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         prepare::may_change(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
@@ -161,7 +161,7 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::GetTurn(turn.number, reply)).await
     }
 
-    /// The open turn of a thread as it is now, or none.
+    /// Returns the open turn of a thread. None: no turn is open.
     pub async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let key = (principal.org.clone(), thread.clone());
         self.ask(principal, &key, ANSWER_WITHIN, Request::OpenTurn).await
@@ -201,8 +201,8 @@ impl Conversations {
         }
     }
 
-    /// Refuses new work (`DRAINING`), lets running turns end until the deadline, then stops what is left: those turns are
-    /// found ownerless and end failed, retriable. Waiting turns lose nothing.
+    /// Refuses new work (`DRAINING`), waits for running turns until the deadline, then stops the rest: another node
+    /// ends those turns as failed and retriable. Waiting turns are not affected.
     pub async fn drain(&self, deadline: Duration) {
         let shared = &self.node.shared;
         shared.start_draining();
@@ -211,24 +211,24 @@ impl Conversations {
         }
         let resting = async {
             loop {
-                let rested = shared.rested.notified();
+                let idled = shared.idled.notified();
                 // Stopped conversations do not become idle.
                 if !shared.table.any_busy() || shared.token.is_cancelled() {
                     return;
                 }
-                let _ = tokio::time::timeout(Duration::from_millis(100), rested).await;
+                let _ = tokio::time::timeout(Duration::from_millis(100), idled).await;
             }
         };
         if tokio::time::timeout(deadline, resting).await.is_err() {
-            tracing::warn!("turns that still run are stopped; they end failed, retriable, when they are found");
+            tracing::warn!("stopped running turns; another node ends them as failed and retriable");
         }
-        // The last ends are published.
+        // The publishers publish the last ends.
         shared.publishers.close();
         let _ = tokio::time::timeout(PUBLISH_WAIT, shared.publishers.wait()).await;
         self.stop().await;
     }
 
-    /// Stops everything where it is, as if the process died; what runs is found ownerless by the next life.
+    /// Stops everything immediately, as if the process died. The next owner ends the running turns.
     pub async fn stop(&self) {
         let shared = &self.node.shared;
         shared.start_draining();
@@ -242,18 +242,18 @@ impl Conversations {
         }
     }
 
-    /// Whether this node still has work on a thread: once it drains, another node may take over what it has not.
+    /// Returns true if this node has work on a thread. During a drain, another node may take over the other threads.
     pub fn holds(&self, org: &OrgId, thread: &ThreadId) -> bool {
         self.node.shared.table.is_busy(&(org.clone(), thread.clone()))
     }
 
-    /// Whether the conversation of a thread is in memory.
+    /// Returns true if the conversation of a thread is in memory.
     #[cfg(test)]
     pub(crate) fn is_live(&self, key: &Key) -> bool {
         self.node.shared.table.find(key).is_some()
     }
 
-    /// Breaks the conversation of a thread.
+    /// Makes the conversation of a thread panic, for tests.
     #[cfg(test)]
     pub(crate) fn break_conversation(&self, key: &Key) {
         let actor = self.node.shared.table.find(key).unwrap();
@@ -278,7 +278,8 @@ impl Conversations {
         EventStream::new(follow(start, again))
     }
 
-    /// Asks the conversation of a thread, and again where it left memory before it answered: every request may be repeated.
+    /// Sends a request to the conversation of a thread. Repeats it if the conversation leaves memory before it answers,
+    /// because every request is idempotent.
     async fn ask<T>(
         &self,
         principal: &Principal,
@@ -302,14 +303,14 @@ impl Conversations {
                 }
                 tokio::task::yield_now().await;
             }
-            Err(Error::unavailable(Reason::Overloaded, "the conversation could not be reached")
+            Err(Error::unavailable(Reason::Overloaded, "cannot reach the conversation")
                 .retry_after(Duration::from_secs(1)))
         };
         let late = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
         tokio::time::timeout(within, asked).await.map_err(late)?
     }
 
-    /// The conversation of a thread, started where it is not in memory, with a place among its requests.
+    /// Returns the conversation of a thread, started if necessary, with a permit for the request.
     async fn admit(&self, key: &(OrgId, ThreadId)) -> Result<(ActorRef<Msg>, OwnedSemaphorePermit)> {
         let mut full = None;
         for _ in 0..LOOKUPS {
@@ -332,7 +333,6 @@ impl Conversations {
         if let Some(error) = full {
             return Err(error);
         }
-        Err(Error::unavailable(Reason::Overloaded, "the conversation could not be started")
-            .retry_after(Duration::from_secs(1)))
+        Err(Error::unavailable(Reason::Overloaded, "cannot start the conversation").retry_after(Duration::from_secs(1)))
     }
 }

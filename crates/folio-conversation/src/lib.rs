@@ -1,8 +1,8 @@
-//! Conversations: one supervised actor for each live thread, and the turn that it runs.
+//! Conversations: one supervised actor per thread in use, and the turn that it runs.
 //!
-//! [`Conversations`] is the way in: it finds or starts the actor of a thread, admits the request and hands back events or
-//! an answer. What a turn may do, what it writes and what its history looks like is decided by the pure machine in
-//! `turn`; the actor performs the machine's effects. This crate knows neither gRPC nor the cluster: services translate.
+//! [`Conversations`] is the entry point: it finds or starts the actor of a thread, admits the request and returns
+//! events or an answer. The pure machine in `turn` decides transitions, writes and the history of a turn; the actor
+//! performs the machine's effects. This crate knows neither gRPC nor the cluster: services translate.
 
 mod actor;
 mod audit;

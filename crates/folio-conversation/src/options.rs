@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Conversations that live in memory at once; further ones are refused with `OVERLOADED` unless an idle one can go.
+    /// Maximum conversations in memory. Further ones are refused with `OVERLOADED` unless an idle one can be evicted.
     pub live_max: usize,
     /// Maximum size in bytes of the journals whose histories are in memory (the memory use is about twice that). The
     /// least recently used idle conversations are evicted before it is reached; if that does not suffice, loading a
@@ -18,23 +18,23 @@ pub struct Options {
     pub history_bytes_max: u64,
     /// Maximum number of requests in flight per conversation; further requests are refused with `OVERLOADED`.
     pub in_flight_per_conversation: usize,
-    /// How long an idle conversation stays in memory.
+    /// Time after which an idle conversation leaves memory.
     #[serde(rename = "idle_timeout_seconds", with = "folio_types::seconds")]
     pub idle_timeout: Duration,
-    /// How long an idle conversation keeps its history, and the events of its newest turn, in memory. The next request
+    /// Time after which an idle conversation evicts its history and the events of its newest turn. The next request
     /// loads the history again.
     #[serde(rename = "history_timeout_seconds", with = "folio_types::seconds")]
     pub history_timeout: Duration,
-    /// How long a pause waits for its approvals by default.
+    /// Default time for which a pause waits for approvals.
     #[serde(rename = "approval_ttl_seconds", with = "folio_types::seconds")]
     pub approval_ttl: Duration,
-    /// Maximum size in bytes of the events of one turn that are kept for watchers that rejoin.
+    /// Maximum size in bytes of a turn's events that are kept for resuming watchers.
     pub event_buffer_bytes: usize,
-    /// Maximum number of events of one turn that are kept for watchers that rejoin.
+    /// Maximum number of a turn's events that are kept for resuming watchers.
     pub event_buffer_count: usize,
-    /// Streams that follow one conversation at once.
+    /// Maximum streams that follow one conversation.
     pub watchers_per_conversation: usize,
-    /// Read-only calls of one round that run at once.
+    /// Maximum concurrent read-only calls of a round.
     pub read_calls_at_once: usize,
     /// Time limit of a call of a tool that calls models: longer than the time-outs of the two model calls of an
     /// extraction.
@@ -49,7 +49,7 @@ pub struct Options {
     /// Interval between two sweeps for expired pauses and ownerless turns.
     #[serde(rename = "sweep_interval_seconds", with = "folio_types::seconds")]
     pub sweep_interval: Duration,
-    /// Whether models that can think are asked to.
+    /// If true, models that support thinking use it.
     pub thinking: bool,
 }
 
@@ -84,7 +84,7 @@ impl Options {
     /// Checks every setting.
     ///
     /// # Errors
-    /// All that is out of bounds, with the bounds.
+    /// Returns every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("conversation");
         for (path, value, most) in [

@@ -1,4 +1,4 @@
-//! Write access to a thread: its owner has it, and a node that may take the thread over.
+//! Write access to a thread: its owner has write access, and so has a node that may take the thread over.
 
 use async_trait::async_trait;
 use folio_history::thread::ThreadHeader;
@@ -21,17 +21,17 @@ pub trait Owners: Send + Sync {
         self.liveness(owner)
     }
 
-    /// Asks an owner that drains whether it still runs the thread.
+    /// Asks a draining owner if it still runs the thread.
     async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
-    /// Whether placement assigns an ownerless thread to this node.
+    /// Returns true if placement assigns an ownerless thread to this node.
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
 
-    /// Returns once an incarnation is newly dead: its turns must be found soon.
+    /// Returns when an incarnation is newly dead, so that the sweep finds its turns soon.
     async fn node_died(&self);
 }
 
-/// The owners in a single process: every other incarnation is an earlier, dead one of this process.
+/// The owners in a single process: every other incarnation is an earlier, dead run of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SingleProcessOwners;
 
@@ -55,13 +55,15 @@ impl Owners for SingleProcessOwners {
 }
 
 impl Shared {
-    /// Whether a header names this very incarnation as its owner.
+    /// Returns true if this incarnation is the owner in a header.
     pub(crate) fn owns(&self, header: &ThreadHeader) -> bool {
         header.owner.as_ref() == Some(self.incarnation())
     }
 
-    /// Checks whether this node may write to a thread with this header: it owns the thread, or may take it over.
-    /// Errors: `MOVED` with the owner; `UNAVAILABLE` if the owner's liveness is unknown, or if this node drains.
+    /// Checks that this node may write to a thread with this header: it owns the thread or may take it over.
+    ///
+    /// # Errors
+    /// `MOVED` with the owner; `UNAVAILABLE` if the owner's liveness is unknown or this node drains.
     pub(crate) async fn may_own(&self, header: &ThreadHeader) -> Result<()> {
         if self.owns(header) {
             return Ok(());
@@ -77,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Whether another incarnation keeps a thread that its header says is its.
+    /// Returns true if the owner in the header keeps the thread.
     async fn is_kept_by_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
         let liveness = match self.owners().liveness(owner) {
             Liveness::Live => self.owners().liveness_now(owner).await,
@@ -96,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Asks a draining owner whether it still runs the thread. None: it does not answer.
+    /// Asks a draining owner if it still runs the thread. None: it does not answer.
     async fn still_holds(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
         let asked = self.owners().holds(owner, &header.org, &header.id);
         match tokio::time::timeout(self.options.store_timeout, asked).await {
@@ -109,8 +111,8 @@ impl Shared {
         }
     }
 
-    /// Whether the sweep of this node handles a thread: the node owns it, or it has no live owner and placement assigns
-    /// it to this node.
+    /// Returns true if the sweep of this node handles a thread: the node owns it, or it has no live owner and placement
+    /// assigns it to this node.
     pub(crate) async fn is_responsible_for(
         &self,
         org: &OrgId,

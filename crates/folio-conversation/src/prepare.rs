@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::actor::PreparedChat;
 use crate::shared::Shared;
 
-/// Refuses viewers: chats, decisions and changes require the role `member`.
+/// Refuses viewers. Chats, decisions and changes require the role `member`.
 pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     match principal.role {
         Role::Member | Role::Admin => Ok(()),
@@ -30,8 +30,8 @@ pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     }
 }
 
-/// The chat as its organization wants it, with its request id and the digest of its content: what a repetition must say again.
-/// What is done where the thread is busy is no content: a client may ask again otherwise.
+/// Completes a chat with the organization's settings, its request id and the digest of its content, which a repeated
+/// request must match. The digest excludes the behaviour for a busy thread, which may differ in a repetition.
 pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
     let organization = shared.stores().access.organization(org).await?;
     let (policy, approval_ttl_seconds) =
@@ -54,7 +54,7 @@ pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatComm
     })
 }
 
-/// The chat as its organization wants it now, after it waited.
+/// Completes a queued chat with the organization's current settings.
 pub(crate) async fn refresh_chat(shared: &Shared, org: &OrgId, waited: PreparedChat) -> Result<PreparedChat> {
     let PreparedChat { command, request, new, trace, .. } = waited;
     Ok(PreparedChat { request, new, trace, ..prepare_chat(shared, org, command).await? })
@@ -75,7 +75,7 @@ fn chat_digest(command: &ChatCommand) -> Digest {
     }))
 }
 
-/// The thread that a chat without one begins.
+/// Returns the thread that a chat without a thread starts.
 pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &PreparedChat) -> Result<NewThread> {
     let command = &ask.command;
     let new = CreateThreadCommand {
@@ -86,7 +86,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
         request_id: Some(ask.request.clone()),
     };
     let mut thread = new_thread(shared, principal, &ask.models, new)?;
-    // The row of the request is that of its turn, once it is accepted.
+    // The request row is written with the turn, when it is accepted.
     thread.id = begun_by(principal, &thread.profile, &thread.documents, &ask.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
@@ -102,7 +102,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
     Ok(thread)
 }
 
-/// A thread that is to be made. The same request id gives the same thread, and must ask for the same.
+/// Returns a thread to create. The same request id gives the same thread and must have the same content.
 pub(crate) fn new_thread(
     shared: &Shared,
     principal: &Principal,
@@ -144,13 +144,13 @@ pub(crate) fn new_thread(
     })
 }
 
-/// The id of the thread that a request makes, and the row that says what it asked for.
+/// Returns the id of the thread that a request creates, and its request row.
 pub(crate) fn made_by(org: &OrgId, user: &UserId, request: RequestId, digest: Digest) -> (ThreadId, RequestRow) {
     let id = ThreadId::derive(&["made", org.as_str(), user.as_str(), request.as_str()]);
     (id, RequestRow { request, turn: 0, digest })
 }
 
-/// Digest of what a fork asks for.
+/// Returns the digest of a fork request.
 pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
     Digest::of_json(&json!({
         "ask": "fork",
@@ -160,7 +160,7 @@ pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
     }))
 }
 
-/// Documents as the set that they are: the same ones in another order ask for the same.
+/// Sorts documents: their order does not change a request.
 pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     let mut sorted: Vec<_> = documents.iter().collect();
     sorted.sort();

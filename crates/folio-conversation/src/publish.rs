@@ -18,15 +18,15 @@ use crate::actor::Msg;
 use crate::events::{Refollow, follow};
 use crate::work::{Backoff, Work};
 
-/// Maximum number of events that are published at once.
+/// Maximum events per write.
 const BATCH: usize = 64;
-/// Number of attempts while the store does not answer; afterwards the publication is skipped.
+/// Attempts while the store is unavailable; then the publication is skipped.
 const TRIES: u32 = 6;
 
 /// The stores in which nodes publish turn states and events.
 #[derive(Clone)]
 pub struct SharedTurnStores {
-    /// States.
+    /// Store of the published states.
     pub turns: Arc<dyn SharedTurnStore>,
     /// Store of events. None: no other process reads them.
     pub events: Option<Arc<dyn TurnEventStore>>,
@@ -38,7 +38,7 @@ pub(crate) struct Publisher {
     turn: u32,
 }
 
-/// The newest state that is to be published.
+/// The newest state that is not yet published.
 #[derive(Default)]
 struct Outbox {
     inner: Mutex<PendingState>,
@@ -48,7 +48,7 @@ struct Outbox {
 #[derive(Default)]
 struct PendingState {
     state: Option<SharedTurn>,
-    /// Whether the reader has stopped.
+    /// True if the reader has stopped.
     closed: bool,
 }
 
@@ -154,7 +154,7 @@ impl PublisherTask {
         }
     }
 
-    /// The events of the turn from this number on, up to its next closing event; none where the conversation has left.
+    /// Returns the turn's events from this number up to its next closing event. None: the conversation left memory.
     async fn events(&self, from: u64) -> Option<Events> {
         let (actor, turn) = (self.work.actor.clone(), self.about.turn.number);
         let again: Refollow = Box::new(move |from| {
@@ -177,7 +177,7 @@ impl PublisherTask {
         }
         self.may_be_listed = is_listed;
         if let Err(error) = self.in_tries(|| self.share.turns.publish(&self.about)).await {
-            tracing::warn!(turn = %self.about.turn, %error, "the state of a turn could not be published");
+            tracing::warn!(turn = %self.about.turn, %error, "cannot publish the state of a turn");
         }
     }
 
@@ -195,9 +195,9 @@ impl PublisherTask {
                 let _ = self.work.actor.send_message(Msg::Replaced { epoch: newer });
                 Outcome::Done
             }
-            // What follows leaves a gap, and begins with a snapshot then.
+            // Later events follow a gap, so they start with a snapshot.
             Err(error) => {
-                tracing::warn!(%turn, %error, "events of a turn could not be published");
+                tracing::warn!(%turn, %error, "cannot publish events of a turn");
                 Outcome::Done
             }
         }
@@ -214,7 +214,7 @@ impl PublisherTask {
             match tokio::time::timeout(self.work.shared.options.store_timeout, ask()).await {
                 Ok(Ok(done)) => return Ok(done),
                 Ok(Err(error)) => last = error,
-                Err(_) => last = Error::internal("no answer in time"),
+                Err(_) => last = Error::internal("the store did not answer in time"),
             }
             backoff.pause().await;
         }

@@ -38,11 +38,11 @@ pub(crate) struct Shared {
     /// Memory budget of the histories.
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) counters: Counters,
-    /// Tokens that the tools of a profile take in a prompt, counted once.
+    /// Tokens of the tool definitions of a profile, cached.
     tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
     /// Notified when a conversation becomes idle or leaves memory.
-    pub(crate) rested: Notify,
+    pub(crate) idled: Notify,
 }
 
 /// Counters that survive every conversation.
@@ -84,7 +84,7 @@ impl Shared {
             counters: Counters::default(),
             tool_tokens: Mutex::default(),
             draining: AtomicBool::new(false),
-            rested: Notify::new(),
+            idled: Notify::new(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Tokens that the tools of a profile take in a prompt.
+    /// Returns the tokens of the tool definitions of a profile.
     pub(crate) fn tool_tokens(&self, profile: &ProfileTools) -> usize {
         let mut counted = self.tool_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         *counted.entry(profile.profile.name).or_insert_with(|| {

@@ -2,42 +2,42 @@
 
 use folio_types::ThreadId;
 
-/// The conversations of a node at one moment.
+/// The conversations of a node at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
     /// Conversations in memory.
     pub live: usize,
     /// Size in bytes of the journals whose histories are in memory, including the events of their newest turns.
     pub history_bytes: u64,
-    /// Conversations that were started since the node did.
+    /// Number of conversations that were started.
     pub started: u64,
     /// Number of conversations that left memory because they were idle.
     pub passivated: u64,
-    /// Conversations that were stopped by a fault and are started again when asked for.
+    /// Number of conversations that a fault stopped. A request starts them again.
     pub failed: u64,
-    /// Turns that were accepted.
+    /// Number of accepted turns.
     pub turns_started: u64,
     /// Number of completed turns.
     pub turns_completed: u64,
-    /// Turns that failed; one that is resumed may fail again.
+    /// Number of failed turns. A resumed turn may be counted again.
     pub turns_failed: u64,
-    /// Sweeps that ended, successful or not.
+    /// Number of finished sweeps, including failed ones.
     pub sweeps: u64,
-    /// Threads that were taken over from another incarnation.
+    /// Number of threads that were taken over from another incarnation.
     pub taken_over: u64,
     /// Number of running tasks: model calls, tool calls, store operations and timers.
     pub tasks: usize,
-    /// Conversations in memory that have work: a turn that runs, or a request.
+    /// Number of conversations with a running turn or a request.
     pub working: usize,
-    /// Messages that wait behind running turns.
+    /// Number of messages that are queued behind running turns.
     pub queued: usize,
-    /// Requests that were admitted and not answered.
+    /// Number of admitted, unanswered requests.
     pub in_flight: usize,
-    /// Streams that follow turns.
+    /// Number of streams that follow turns.
     pub watchers: usize,
-    /// Whether new work is refused.
+    /// True if new work is refused.
     pub draining: bool,
-    /// Each conversation in memory that has work, at most a thousand.
+    /// Conversations with work, at most a thousand.
     pub busy: Vec<ConversationView>,
 }
 
@@ -48,11 +48,11 @@ pub struct ConversationView {
     pub thread: ThreadId,
     /// Current activity.
     pub phase: ActorPhase,
-    /// Requests that were admitted and not answered.
+    /// Number of admitted, unanswered requests.
     pub in_flight: usize,
-    /// Messages that wait behind the running turn.
+    /// Number of messages that are queued behind the running turn.
     pub queued: usize,
-    /// Streams that follow it.
+    /// Number of streams that follow the turn.
     pub watchers: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct ConversationView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum ActorPhase {
-    /// Nothing.
+    /// No work.
     #[default]
     Idle,
     /// The conversation reads or writes its journal.

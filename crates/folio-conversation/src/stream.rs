@@ -1,4 +1,4 @@
-//! The events of a turn as a caller reads them.
+//! The stream of a turn's events for a caller.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,11 +8,10 @@ use folio_types::Result;
 use futures::Stream;
 use futures::stream::BoxStream;
 
-/// The events of a turn, in order, up to one closing event. Dropping it never stops the turn.
+/// The events of a turn in order, up to one closing event. Dropping the stream does not stop the turn.
 ///
-/// An error as an item means that the stream is cut (the conversation was stopped): the turn is found again with
-/// `get_turn` or `watch`. A reader that is slow gets neighbouring deltas as one, or a snapshot where it fell too far
-/// behind.
+/// An error item means that the stream was cut, because the conversation was stopped; `get_turn` or `watch` continue. A
+/// slow reader receives adjacent deltas merged into one, or a snapshot if it falls too far behind.
 pub struct EventStream {
     inner: BoxStream<'static, Result<Event>>,
 }

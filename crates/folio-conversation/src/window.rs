@@ -6,14 +6,14 @@ use folio_types::message::Message;
 
 /// Tokens of a message in addition to its text.
 const MESSAGE_TOKENS: usize = 8;
-/// An over-long result of the current turn is never cut below this.
+/// Minimum length to which a result of the current turn is cut, in bytes.
 const RESULT_FLOOR: usize = 1_024;
 
-/// The messages that may be sent, before anything is known of the tokens that are left.
+/// Messages that may be sent, before the token budget is applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Window {
-    /// Deltas before the current turn, newest first, that must not be split: at most
-    /// [`limits::WINDOW_MESSAGES`] messages.
+    /// Rounds and messages before the current turn, newest first, at most [`limits::WINDOW_MESSAGES`] messages. A group
+    /// is kept or dropped as a whole.
     before: Vec<Vec<Message>>,
     /// All messages of the current turn.
     current: Vec<Message>,
@@ -24,18 +24,18 @@ impl Window {
     pub(crate) fn of(history: &History, turn: u32) -> Self {
         let mut room = limits::WINDOW_MESSAGES;
         let mut before = Vec::new();
-        for piece in history.pieces_before(turn) {
-            match room.checked_sub(piece.len()) {
+        for group in history.pieces_before(turn) {
+            match room.checked_sub(group.len()) {
                 Some(left) => room = left,
                 None => break,
             }
-            before.push(piece);
+            before.push(group);
         }
         let current = history.turn(turn).map(|record| record.messages()).unwrap_or_default();
         Self { before, current }
     }
 
-    /// Without what other models thought: a provider may refuse a signature that is not its own.
+    /// Removes thinking of other models, whose signatures a provider may refuse.
     pub(crate) fn for_model(mut self, model: &str) -> Self {
         for message in self.before.iter_mut().flatten().chain(&mut self.current) {
             if let Message::Assistant { thinking, .. } = message {
@@ -45,8 +45,11 @@ impl Window {
         self
     }
 
-    /// The messages within this many tokens. The current turn stays whole: where it alone is too much, its longest tool
-    /// results are cut, visibly. Error: the tokens that it takes even so, where these are more than `most`.
+    /// Returns the messages that fit into this number of tokens. The current turn is complete; if it is too long, its
+    /// longest tool results are cut with a mark.
+    ///
+    /// # Errors
+    /// The tokens of the current turn, if it exceeds `most` even after cutting.
     pub(crate) fn within(mut self, tokens: usize, most: usize) -> Result<Vec<Message>, usize> {
         shorten_results(&mut self.current, tokens);
         let current = self.current.iter().map(message_tokens).sum();
@@ -55,12 +58,12 @@ impl Window {
         }
         let mut left = tokens.saturating_sub(current);
         let mut kept: Vec<Vec<Message>> = Vec::new();
-        for piece in self.before {
-            match left.checked_sub(piece.iter().map(message_tokens).sum()) {
+        for group in self.before {
+            match left.checked_sub(group.iter().map(message_tokens).sum()) {
                 Some(rest) => left = rest,
                 None => break,
             }
-            kept.push(piece);
+            kept.push(group);
         }
         let before = kept.into_iter().rev().flatten();
         Ok(folio_history::sanitize(before.chain(self.current).collect()))
@@ -113,7 +116,7 @@ fn message_tokens(message: &Message) -> usize {
     text.saturating_add(MESSAGE_TOKENS)
 }
 
-/// Tokens of all of a call's prompt, estimated.
+/// Returns the estimated tokens of a call's complete prompt.
 pub(crate) fn prompt_tokens(system: &str, messages: &[Message]) -> usize {
     tokens(system).saturating_add(messages.iter().map(message_tokens).sum())
 }
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn older_pieces_go_first_and_none_is_split() {
+    fn older_groups_are_dropped_first_and_none_is_split() {
         let window = Window {
             before: vec![vec![user("newest")], round("a", &"x".repeat(400)), vec![user("oldest")]],
             current: vec![user("now")],
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_turn_stays_whole_with_its_results_cut() {
+    fn the_current_turn_stays_complete_with_cut_results() {
         let mut current = vec![user("now")];
         current.extend(round("a", &"ä".repeat(30_000)));
         current.extend(round("b", "short"));
@@ -163,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_current_turn_that_does_not_fit_however_its_results_are_cut_is_refused() {
+    fn a_current_turn_that_does_not_fit_with_cut_results_is_refused() {
         let mut current = vec![user(&"long ".repeat(4_000))];
         current.extend(round("a", &"x".repeat(30_000)));
         let window = Window { before: vec![vec![user("old")]], current };
         let takes = window.clone().within(4_000, 5_000).unwrap_err();
         assert!((5_000..6_000).contains(&takes), "its results are cut: {takes}");
         let sent = window.within(4_000, takes).unwrap();
-        assert_eq!(sent.len(), 3, "what came before goes first");
+        assert_eq!(sent.len(), 3, "earlier messages are dropped first");
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl ActiveUploads {
     pub(crate) fn start(&self, org: &OrgId, id: &DocumentId, bytes: u64) -> Result<UploadGuard> {
         let permit = self.permits.try_acquire(org, bytes).map_err(|refused| {
             let owner = if refused == Refused::KeyBound { "the organization" } else { "the server" };
-            let message = format!("{owner} has reached its bound of active uploads; retry later");
+            let message = format!("{owner} has reached its maximum of active uploads; retry later");
             Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_FULL)
         })?;
         let same = || {

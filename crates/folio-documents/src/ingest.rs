@@ -1,10 +1,10 @@
-//! Reading the text of uploaded documents, in the background.
+//! Background ingestion: reads the text of uploaded documents.
 //!
-//! Who takes a file in says so in a queue that all nodes share ([`JobStore`]; in one process it is in memory), and any of
-//! them reads it: a job of a node that is gone is taken by another one. The queue only makes it start at once, and once:
-//! the store says which documents wait ([`folio_storage::DocumentStore::pending_text`]), and is asked at the start and now
-//! and then. So nothing is lost with a process or with the queue. The store counts attempts that began, and a document
-//! whose attempts ended with the process too often counts as failed.
+//! Uploaders add a job to a queue that all nodes share ([`JobStore`]; in memory for a single process), and any node
+//! takes it. If a node dies, another one takes its jobs. The queue is only a hint that starts ingestion immediately and
+//! usually once; the document store is authoritative ([`folio_storage::DocumentStore::pending_text`]) and is scanned at
+//! the start and periodically. So neither a crash nor a lost queue loses a document. The store counts started attempts;
+//! a document whose attempts crashed the process too often fails.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,53 +28,53 @@ use crate::ocr::Installed;
 use crate::reader::{Reading, TextReader};
 use crate::upload::hexadecimal;
 
-/// The name of the queue.
+/// Name of the queue.
 const QUEUE: &str = "texts";
-/// How often the queue is asked where nobody says that something is in it.
-const LOOK: Duration = Duration::from_millis(500);
-/// The same where it did not answer.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How often a document is said to be still under way, and those that wait are counted.
-const KEEP: Duration = Duration::from_secs(10);
-/// From when on a document that nobody says this of is taken by another node.
+/// Polling interval of the queue without notification.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Polling interval while the queue is unavailable.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of heartbeats for active jobs, and of counting waiting jobs.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time without heartbeat after which another node takes a job.
 const ABANDONED_AFTER: Duration = Duration::from_secs(45);
-/// Documents that the store is asked for at once.
+/// Maximum documents of one scan of the store.
 const SCAN_LIMIT: usize = 256;
-/// Attempts for a fault of the store or the machine, within one run.
+/// Maximum attempts per job if the store or the machine fails.
 const FAULTS: u32 = 4;
-/// The pause after the first fault; doubles each time.
+/// Pause after the first failed attempt. It doubles with each further one.
 const FAULT_PAUSE: Duration = Duration::from_millis(250);
-/// What folders of files on their way begin with.
+/// Prefix of the names of temporary folders.
 const SCRATCH_PREFIX: &str = "folio-read-";
 
 type Key = (OrgId, DocumentId);
 
-/// Tells of new documents. Cheap to clone.
+/// Submits documents for ingestion. Cheap to clone.
 #[derive(Clone)]
 pub struct IngestHandle {
     jobs: Arc<dyn JobStore>,
-    news: Arc<News>,
+    signals: Arc<Signals>,
 }
 
-/// What an ingestor of this process is told.
+/// State that the handles and the ingestor of a process share.
 #[derive(Debug, Default)]
-struct News {
-    /// Something is in the queue.
+struct Signals {
+    /// Notifies the ingestor of a new job.
     wake: Notify,
-    /// The store may know documents that are not in the queue.
+    /// True if the store may contain documents that are not in the queue.
     missed: AtomicBool,
-    /// Documents that are being read here.
+    /// Number of documents that this process reads.
     reading: AtomicU64,
-    /// Documents in the queue that nobody reads.
+    /// Number of jobs in the queue that no node has taken.
     waiting: AtomicU64,
 }
 
-/// How much there is to read.
+/// Ingestion load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToRead {
-    /// Documents that are being read in this process.
+pub struct IngestLoad {
+    /// Number of documents that this process reads.
     pub reading: u64,
-    /// Documents in the queue that nobody reads, as they were last counted.
+    /// Number of jobs in the queue that no node has taken, at the last count.
     pub waiting: u64,
 }
 
@@ -85,31 +85,32 @@ impl std::fmt::Debug for IngestHandle {
 }
 
 impl IngestHandle {
-    /// By this queue; whoever shares it reads what is in it.
-    pub fn to(jobs: Arc<dyn JobStore>) -> Self {
-        Self { jobs, news: Arc::default() }
+    /// Creates a handle of this queue. Every ingestor that shares the queue may take the jobs.
+    pub fn new(jobs: Arc<dyn JobStore>) -> Self {
+        Self { jobs, signals: Arc::default() }
     }
 
-    /// How much there is to read, as an ingestor of this process knows.
-    pub fn to_read(&self) -> ToRead {
-        let [reading, waiting] = [&self.news.reading, &self.news.waiting].map(|count| count.load(Ordering::Relaxed));
-        ToRead { reading, waiting }
+    /// Returns the load that the ingestor of this process last observed.
+    pub fn load(&self) -> IngestLoad {
+        let [reading, waiting] =
+            [&self.signals.reading, &self.signals.waiting].map(|count| count.load(Ordering::Relaxed));
+        IngestLoad { reading, waiting }
     }
 
-    /// A new document waits to be read. Where the queue is full or away, the document is found in the store later.
+    /// Submits a new document. If the queue is full or unavailable, a later scan of the store finds the document.
     pub async fn submit(&self, org: &OrgId, document: &DocumentId) {
         match push(self.jobs.as_ref(), org, document, 0, TraceContext::current()).await {
-            Ok(_) => self.news.wake.notify_one(),
+            Ok(_) => self.signals.wake.notify_one(),
             Err(error) => {
-                self.news.missed.store(true, Ordering::Release);
-                tracing::debug!(%error, %document, "a document is read when it is found waiting");
+                self.signals.missed.store(true, Ordering::Release);
+                tracing::debug!(%error, %document, "cannot queue a document; a scan of the store will find it");
             }
         }
     }
 }
 
-/// Adds a job, whose payload is the attempts that the store counts and, of an upload, its `traceparent`. Gives whether it
-/// was not there.
+/// Adds a job. Its payload is the attempt count of the store and, after an upload, the upload's `traceparent`. Returns
+/// true if the job is new.
 async fn push(
     jobs: &dyn JobStore,
     org: &OrgId,
@@ -121,7 +122,7 @@ async fn push(
     jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: format!("{attempts}{upload}") }).await
 }
 
-/// The component: owns the task that reads documents.
+/// The ingestor: owns the task that reads documents.
 #[derive(Debug)]
 pub struct Ingestor {
     stop: CancellationToken,
@@ -129,7 +130,7 @@ pub struct Ingestor {
 }
 
 impl Ingestor {
-    /// Starts reading: what is in the queue, and what the store has waiting.
+    /// Starts reading the documents in the queue and the pending documents of the store.
     pub fn start(stores: Stores, queue: IngestHandle, environment: Arc<dyn Environment>, reader: TextReader) -> Self {
         let stop = CancellationToken::new();
         let actor = Actor {
@@ -138,27 +139,27 @@ impl Ingestor {
             stop: stop.clone(),
             queue,
             running: JoinSet::new(),
-            under_way: HashMap::new(),
-            look_at: Instant::now(),
+            active: HashMap::new(),
+            next_poll: Instant::now(),
             installed: Installed::default(),
         };
         let task = tokio::spawn(actor.run());
         Self { stop, task }
     }
 
-    /// Starts no further document, waits for those under way at most `limit`, and gives up the rest: they are found again
-    /// by another node, or at the next start.
+    /// Stops taking jobs, waits at most `limit` for the active ones, and cancels the rest. Another node or the next
+    /// start reads them.
     pub async fn drain(mut self, limit: Duration) {
         self.stop.cancel();
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
-            tracing::warn!("documents under way are given up; they are read after the next start");
+            tracing::warn!("active documents are cancelled; another node or the next start reads them");
         }
     }
 }
 
 impl Drop for Ingestor {
     fn drop(&mut self) {
-        // Its running documents are children of the task, and end with it.
+        // Its children, which read documents, end with the task.
         self.task.abort();
     }
 }
@@ -168,25 +169,25 @@ struct Actor {
     work: Arc<Work>,
     stop: CancellationToken,
     queue: IngestHandle,
-    /// Who takes jobs.
+    /// Identity of this process in the queue.
     worker: Incarnation,
     running: JoinSet<()>,
-    /// What runs.
-    under_way: HashMap<Id, UnderWay>,
-    /// When the queue is asked next.
-    look_at: Instant,
-    /// The programs that were there when documents that lacked one were last looked for; none at the start.
+    /// Active documents by task.
+    active: HashMap<Id, ActiveRead>,
+    /// Time of the next poll of the queue.
+    next_poll: Instant,
+    /// Installed programs at the last check. None at the start.
     installed: Installed,
 }
 
 /// A document that is being read.
-struct UnderWay {
+struct ActiveRead {
     key: Key,
     job: TakenJob,
     since: Instant,
 }
 
-/// Ticks that do not pile up.
+/// Returns an interval that delays after missed ticks.
 fn every(period: Duration) -> Interval {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -197,120 +198,120 @@ impl Actor {
     async fn run(mut self) {
         self.work.clear_scratch();
         let mut rescans = every(Duration::from_secs(self.work.reader.options().rescan_seconds.max(1)));
-        let mut keeps = every(KEEP);
-        let news = Arc::clone(&self.queue.news);
+        let mut heartbeats = every(HEARTBEAT_INTERVAL);
+        let signals = Arc::clone(&self.queue.signals);
         loop {
             self.take().await;
-            self.queue.news.reading.store(wide(self.under_way.len()), Ordering::Relaxed);
-            // Its place is free then.
+            self.queue.signals.reading.store(wide(self.active.len()), Ordering::Relaxed);
+            // At this time a slow document stops counting against the concurrency.
             let next_slow = self.next_slow();
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 Some(ended) = self.running.join_next_with_id() => self.ended(ended).await,
                 _ = rescans.tick() => {
-                    self.look_for_programs().await;
+                    self.check_programs().await;
                     self.scan().await;
                 }
-                _ = keeps.tick() => {
-                    self.keep().await;
+                _ = heartbeats.tick() => {
+                    self.renew().await;
                     self.count().await;
                 }
-                () = news.wake.notified() => self.look_at = Instant::now(),
-                () = tokio::time::sleep_until(self.look_at), if self.room() > 0 => {}
-                () = tokio::time::sleep_until(next_slow.unwrap_or(self.look_at)), if next_slow.is_some() => {}
+                () = signals.wake.notified() => self.next_poll = Instant::now(),
+                () = tokio::time::sleep_until(self.next_poll), if self.capacity() > 0 => {}
+                () = tokio::time::sleep_until(next_slow.unwrap_or(self.next_poll)), if next_slow.is_some() => {}
             }
         }
         while !self.running.is_empty() {
             tokio::select! {
                 Some(ended) = self.running.join_next_with_id() => self.ended(ended).await,
-                _ = keeps.tick() => self.keep().await,
+                _ = heartbeats.tick() => self.renew().await,
             }
         }
     }
 
-    /// Takes what is in the queue, as far as there is room and it is time to look.
+    /// Takes jobs while there is capacity and a poll is due.
     async fn take(&mut self) {
-        while self.room() > 0 && self.look_at <= Instant::now() {
-            let room = self.room();
-            match self.queue.jobs.take(QUEUE, &self.worker, room, ABANDONED_AFTER).await {
+        while self.capacity() > 0 && self.next_poll <= Instant::now() {
+            let capacity = self.capacity();
+            match self.queue.jobs.take(QUEUE, &self.worker, capacity, ABANDONED_AFTER).await {
                 Ok(taken) => {
-                    let all = taken.len() < room;
+                    let all = taken.len() < capacity;
                     for job in taken {
-                        self.begin(job).await;
+                        self.start(job).await;
                     }
-                    // What did not fit into the queue is in the store.
-                    if all && !(self.queue.news.missed.load(Ordering::Acquire) && self.scan().await) {
-                        self.look_at = Instant::now() + LOOK;
+                    // The store has the documents that did not fit into the queue.
+                    if all && !(self.queue.signals.missed.load(Ordering::Acquire) && self.scan().await) {
+                        self.next_poll = Instant::now() + POLL_INTERVAL;
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the queue of documents could not be asked");
-                    self.look_at = Instant::now() + LOOK_AGAIN;
+                    tracing::debug!(%error, "cannot poll the ingestion queue");
+                    self.next_poll = Instant::now() + RETRY_INTERVAL;
                 }
             }
         }
     }
 
-    /// Puts what the store has waiting into the queue; whether there was something.
+    /// Adds pending documents of the store to the queue. Returns true if it added any.
     async fn scan(&mut self) -> bool {
-        self.queue.news.missed.store(false, Ordering::Release);
+        self.queue.signals.missed.store(false, Ordering::Release);
         let limit = SCAN_LIMIT + self.running.len();
         let pending = match self.work.stores.texts.pending_text(Waits::ForItsTurn, limit).await {
             Ok(pending) => pending,
             Err(error) => {
-                tracing::warn!(%error, "documents that wait for their text could not be listed");
+                tracing::warn!(%error, "cannot list documents with pending text");
                 return false;
             }
         };
         let mut added = false;
         for found in &pending {
             let key = (found.org.clone(), found.document.clone());
-            if self.under_way.values().any(|running| running.key == key) {
+            if self.active.values().any(|running| running.key == key) {
                 continue;
             }
             match push(self.queue.jobs.as_ref(), &found.org, &found.document, found.attempts, None).await {
                 Ok(new) => added |= new,
                 Err(error) => {
-                    tracing::debug!(%error, "more documents wait than the queue takes now");
-                    self.queue.news.missed.store(true, Ordering::Release);
+                    tracing::debug!(%error, "the ingestion queue is full or unavailable");
+                    self.queue.signals.missed.store(true, Ordering::Release);
                     break;
                 }
             }
         }
-        // Where all that was found is in the queue already, the next tick asks again.
+        // If the queue already contained all of them, the next tick scans again.
         if added && pending.len() == limit {
-            self.queue.news.missed.store(true, Ordering::Release);
+            self.queue.signals.missed.store(true, Ordering::Release);
         }
         if added {
-            self.look_at = Instant::now();
+            self.next_poll = Instant::now();
         }
         added
     }
 
-    /// Where a program is there that was not: every document that lacked one waits for its turn again.
-    async fn look_for_programs(&mut self) {
+    /// If a program was installed, requeues every document that lacked one.
+    async fn check_programs(&mut self) {
         let installed = self.work.reader.installed();
         if installed.is_more_than(self.installed)
-            && let Err(error) = self.work.take_up_again().await
+            && let Err(error) = self.work.requeue_lacking().await
         {
-            tracing::warn!(%error, "documents that lacked a program could not be taken up again now");
+            tracing::warn!(%error, "cannot requeue documents that lacked a program");
             return;
         }
         self.installed = installed;
     }
 
-    async fn begin(&mut self, job: TakenJob) {
+    async fn start(&mut self, job: TakenJob) {
         let Some(key) = parse(&job.job.key) else {
-            tracing::error!(key = job.job.key, "a job about no document is dropped");
+            tracing::error!(key = job.job.key, "dropped a job with an invalid document key");
             return self.done(&job).await;
         };
-        if let Some(running) = self.under_way.values_mut().find(|running| running.key == key) {
-            // It was not kept in time.
+        if let Some(running) = self.active.values_mut().find(|running| running.key == key) {
+            // The heartbeat was late and the job was taken again.
             running.job = job;
             return;
         }
-        // Those that the store counted when it was asked, and those that were taken from the queue since.
+        // Attempts that the store had counted, and attempts since then.
         let (counted, upload) = job.job.payload.split_once(' ').unwrap_or((&job.job.payload, ""));
         let counted: u32 = counted.parse().unwrap_or(0);
         let attempts = counted.saturating_add(u32::try_from(job.attempt.saturating_sub(1)).unwrap_or(u32::MAX));
@@ -327,58 +328,59 @@ impl Actor {
             upload.link_from(&span);
         }
         let task = self.running.spawn(async move { work.run(&about, attempts).await }.instrument(span));
-        self.under_way.insert(task.id(), UnderWay { key, job, since: Instant::now() });
+        self.active.insert(task.id(), ActiveRead { key, job, since: Instant::now() });
     }
 
-    /// How many may begin: those that take long count only over their bound.
-    fn room(&self) -> usize {
+    /// Returns the number of documents that may start. Slow documents count only beyond their own limit.
+    fn capacity(&self) -> usize {
         let options = self.work.reader.options();
-        let slow = self.under_way.values().filter(|running| running.since.elapsed() >= options.slow_after()).count();
-        let places_taken = self.under_way.len() - slow.min(options.slow_concurrency);
-        options.concurrency.max(1).saturating_sub(places_taken)
+        let slow = self.active.values().filter(|running| running.since.elapsed() >= options.slow_after()).count();
+        let permits_taken = self.active.len() - slow.min(options.slow_concurrency);
+        options.concurrency.max(1).saturating_sub(permits_taken)
     }
 
-    /// When the next one that runs begins to take long; none where nobody waits for that.
+    /// Returns the time at which the next document becomes slow. None if there is capacity.
     fn next_slow(&self) -> Option<Instant> {
         let slow_after = self.work.reader.options().slow_after();
-        let quick = self.under_way.values().filter(|running| running.since.elapsed() < slow_after);
-        quick.map(|running| running.since + slow_after).min().filter(|_| self.room() == 0)
+        let quick = self.active.values().filter(|running| running.since.elapsed() < slow_after);
+        quick.map(|running| running.since + slow_after).min().filter(|_| self.capacity() == 0)
     }
 
     async fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
         let id = match ended {
             Ok((id, ())) => id,
             Err(error) => {
-                tracing::error!(%error, "reading a document panicked");
+                tracing::error!(%error, "ingestion of a document panicked");
                 error.id()
             }
         };
-        if let Some(running) = self.under_way.remove(&id) {
+        if let Some(running) = self.active.remove(&id) {
             self.done(&running.job).await;
         }
-        self.look_at = Instant::now();
+        self.next_poll = Instant::now();
     }
 
-    /// A job that cannot be ended is taken again, and finds its document settled.
+    /// Removes a job. After a failure the job is taken again and finds its document settled.
     async fn done(&self, job: &TakenJob) {
         if let Err(error) = self.queue.jobs.done(QUEUE, job).await {
-            tracing::debug!(%error, "a job could not be ended");
+            tracing::debug!(%error, "cannot remove a finished job");
         }
     }
 
-    /// Counts what waits; where the queue is away, the last count stays.
+    /// Counts waiting jobs. If the queue is unavailable, the last count remains.
     async fn count(&self) {
         match self.queue.jobs.waiting(QUEUE).await {
-            Ok(waiting) => self.queue.news.waiting.store(waiting, Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "what waits in the queue of documents could not be counted"),
+            Ok(waiting) => self.queue.signals.waiting.store(waiting, Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "cannot count waiting jobs"),
         }
     }
 
-    /// Another node that takes a document that is read here repeats it, and the store keeps one of the two.
-    async fn keep(&self) {
-        for running in self.under_way.values() {
+    /// Renews the active jobs. If another node takes one of them, both read the document and the store keeps one
+    /// result.
+    async fn renew(&self) {
+        for running in self.active.values() {
             if let Err(error) = self.queue.jobs.keep(QUEUE, &running.job).await {
-                tracing::debug!(%error, "a job could not be kept");
+                tracing::debug!(%error, "cannot renew a job");
             }
         }
     }
@@ -393,7 +395,7 @@ fn parse(key: &str) -> Option<Key> {
     Some((org.parse().ok()?, document.parse().ok()?))
 }
 
-/// What reading one document needs.
+/// Dependencies of reading one document.
 struct Work {
     stores: Stores,
     environment: Arc<dyn Environment>,
@@ -401,11 +403,11 @@ struct Work {
 }
 
 impl Work {
-    /// Folders that an earlier process left, where the folder is our own.
+    /// Removes temporary folders of an earlier process from the node's own scratch folder.
     fn clear_scratch(&self) {
         let Some(scratch) = &self.reader.options().scratch else { return };
         if let Err(error) = std::fs::create_dir_all(scratch) {
-            tracing::warn!(%error, "the folder for files on their way could not be made");
+            tracing::warn!(%error, "cannot create the scratch folder");
         }
         for entry in std::fs::read_dir(scratch).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(SCRATCH_PREFIX) {
@@ -414,18 +416,21 @@ impl Work {
         }
     }
 
-    /// Puts every document that lacked a program back to those that wait for their turn.
-    async fn take_up_again(&self) -> Result<()> {
+    /// Marks every document that lacked a program as pending.
+    async fn requeue_lacking(&self) -> Result<()> {
         let texts = &self.stores.texts;
         let mut before = Vec::new();
         loop {
             let lacking = texts.pending_text(Waits::ForProgram, SCAN_LIMIT).await?;
-            // The same again: a row without a document.
+            // The listing makes no progress: a row without a document.
             if lacking.is_empty() || lacking == before {
                 return Ok(());
             }
             before.clone_from(&lacking);
-            tracing::info!(documents = lacking.len(), "a program was installed; what lacked one is read again");
+            tracing::info!(
+                documents = lacking.len(),
+                "a program was installed; documents that lacked one are read again"
+            );
             for found in lacking {
                 let (state, at) = (TextState::Uploaded, self.environment.now());
                 let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
@@ -441,7 +446,7 @@ impl Work {
                 Ok(()) => return,
                 Err(error) => {
                     folio_trace::record_error(&tracing::Span::current(), error.reason.as_str());
-                    tracing::warn!(%error, document = %id, "the text of a document could not be read now");
+                    tracing::warn!(%error, document = %id, "cannot read the text of a document now");
                 }
             }
             tokio::time::sleep(pause).await;
@@ -449,7 +454,7 @@ impl Work {
         }
     }
 
-    /// `first` of this run: only that one counts.
+    /// Makes one attempt. Only the first attempt of a run is counted (`first`).
     async fn attempt(&self, org: &OrgId, id: &DocumentId, attempts: u32, first: bool) -> Result<()> {
         let Some(document) = self.stores.of::<Document>().get(org, id).await? else { return Ok(()) };
         if document.state.is_settled() {
@@ -480,7 +485,7 @@ impl Work {
         }
         let reading = self.reader.read(&document.media_type, &file, folder.path()).await?;
         if let Err(error) = folder.close() {
-            tracing::warn!(%error, "a folder for files on their way could not be removed");
+            tracing::warn!(%error, "cannot remove a temporary folder");
         }
         Ok(reading)
     }
@@ -504,7 +509,7 @@ async fn copy(mut blob: Box<dyn BlobReader>, to: &Path) -> Result<String> {
 }
 
 fn disk(error: std::io::Error) -> Error {
-    Error::unavailable(Reason::StoreUnavailable, format!("a file on its way could not be written: {error}"))
+    Error::unavailable(Reason::StoreUnavailable, format!("cannot write a temporary file: {error}"))
 }
 
 fn state_name(state: &TextState) -> &'static str {

@@ -1,4 +1,4 @@
-//! The parent's side of a child: starts it, bounds its time and its output, and kills its whole group.
+//! The parent's side of a child process: starts it, bounds its time and output, and kills its process group.
 
 use std::fs::File;
 use std::io;
@@ -14,32 +14,32 @@ use tokio::process::{ChildStderr, Command};
 use crate::options::WorkerCommand;
 use crate::worker::{Job, MARKER, Task};
 
-/// Bytes of a program's standard error that are looked at.
-const SAID_BYTES: u64 = 4 * 1024;
-/// Characters of it that a person is shown.
-const SAID_CHARS: usize = 200;
+/// Maximum bytes of standard error that are kept.
+const STDERR_BYTES: u64 = 4 * 1024;
+/// Maximum length of the reason in an error, in characters.
+const REASON_CHARS: usize = 200;
 
-/// Why a child gave no answer.
+/// Failure of a child process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
-    /// It could not be started; the file is not at fault.
+    /// The child could not be started. The file is not the cause.
     #[error("a child process could not be started: {0}")]
     Start(#[source] io::Error),
-    /// It took longer than it may by the clock.
+    /// The child exceeded its wall-clock time.
     #[error("reading it took longer than {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// It was ended by a signal: the limits of processor time and memory, or a crash.
+    /// A signal ended the child: a limit of processor time or memory, or a crash.
     #[error("{}", signal_reason(*.0))]
     Signal(i32),
-    /// It ended with an error of its own.
-    #[error("reading it failed (exit status {status}{})", if said.is_empty() { String::new() } else { format!(": {said}") })]
+    /// The child exited with an error.
+    #[error("reading it failed (exit status {status}{})", if stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Exit {
-        /// The status.
+        /// Exit status.
         status: i32,
-        /// The first line of what a program of others said about it; empty for our own.
-        said: String,
+        /// First line of an external program's error output. Empty for Folio's own child.
+        stderr: String,
     },
-    /// It wrote more than it may.
+    /// The child exceeded its output limit.
     #[error("it has more text than can be kept")]
     TooMuchOutput,
 }
@@ -52,7 +52,7 @@ fn signal_reason(signal: i32) -> String {
     }
 }
 
-/// How a child is started.
+/// Starts child processes.
 #[derive(Debug, Clone)]
 pub(crate) struct Children {
     program: PathBuf,
@@ -60,14 +60,14 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// By this command; none: by this very binary.
+    /// Creates a starter for this command. None: this binary.
     pub(crate) fn new(worker: Option<&WorkerCommand>, scratch: PathBuf) -> Self {
-        // /proc/self/exe stays this binary also when its file is replaced.
+        // /proc/self/exe remains this binary, even if its file is replaced.
         let own = || PathBuf::from("/proc/self/exe");
         Self { program: worker.map_or_else(own, |worker| worker.program.clone()), scratch }
     }
 
-    /// Runs a task on a file (its standard input) and gives what it wrote: at most `max_output` bytes.
+    /// Runs a task on a file (its standard input). Returns the output, at most `max_output` bytes.
     pub(crate) async fn run(
         &self,
         task: &Task,
@@ -97,53 +97,53 @@ impl Children {
         let finished = tokio::time::timeout(wall, async {
             let mut output = Vec::new();
             let mut stdout = stdout.take(max_output.saturating_add(1));
-            let (read, said) = tokio::join!(stdout.read_to_end(&mut output), said(stderr));
+            let (read, stderr) = tokio::join!(stdout.read_to_end(&mut output), read_stderr(stderr));
             read?;
             if output.len() as u64 > max_output {
                 return Ok(Err(ChildError::TooMuchOutput));
             }
-            Ok(Ok((output, child.wait().await?, said)))
+            Ok(Ok((output, child.wait().await?, stderr)))
         });
-        let (output, status, said) = match finished.await {
+        let (output, status, stderr) = match finished.await {
             Ok(Ok(finished)) => finished?,
             Ok(Err(error)) => return Err(ChildError::Start(error)),
             Err(_) => return Err(ChildError::TimedOut(wall)),
         };
-        // Reaped: its number may belong to another process from now on.
+        // The child was reaped, so its number may be reused.
         group.0 = None;
-        outcome(status, || self.reason(&said)).map(|()| output)
+        outcome(status, || self.reason(&stderr)).map(|()| output)
     }
 
-    /// The first line that says something, without the names of our own folders.
-    fn reason(&self, said: &[u8]) -> String {
-        let said = String::from_utf8_lossy(said).replace(&*self.scratch.to_string_lossy(), "");
-        let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        line.chars().filter(|c| !c.is_control()).take(SAID_CHARS).collect()
+    /// Returns the first meaningful line, without paths of the scratch folder.
+    fn reason(&self, stderr: &[u8]) -> String {
+        let stderr = String::from_utf8_lossy(stderr).replace(&*self.scratch.to_string_lossy(), "");
+        let line = stderr.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        line.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect()
     }
 }
 
-/// The beginning of what a child says on its standard error; the rest is read and dropped, so that it can go on.
-async fn said(stderr: Option<ChildStderr>) -> Vec<u8> {
+/// Returns the beginning of a child's standard error. The rest is read and dropped, so that the child does not block.
+async fn read_stderr(stderr: Option<ChildStderr>) -> Vec<u8> {
     let mut kept = Vec::new();
     if let Some(stderr) = stderr {
-        let mut first = stderr.take(SAID_BYTES);
-        // What it says is no result: nothing depends on it.
+        let mut first = stderr.take(STDERR_BYTES);
+        // The output is not a result, so a read error does not matter.
         let _ = first.read_to_end(&mut kept).await;
         let _ = tokio::io::copy(&mut first.into_inner(), &mut tokio::io::sink()).await;
     }
     kept
 }
 
-fn outcome(status: std::process::ExitStatus, said: impl FnOnce() -> String) -> Result<(), ChildError> {
+fn outcome(status: std::process::ExitStatus, stderr: impl FnOnce() -> String) -> Result<(), ChildError> {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
-        (Some(status), _) => Err(ChildError::Exit { status, said: said() }),
+        (Some(status), _) => Err(ChildError::Exit { status, stderr: stderr() }),
         (None, signal) => Err(ChildError::Signal(signal.unwrap_or_default())),
     }
 }
 
-/// The process group of a child that was not waited for: killed when dropped.
+/// The process group of a child that was not reaped. Dropping the guard kills it.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

@@ -1,14 +1,14 @@
-//! Documents: how bytes come in, become text by page, and are cleaned up after a deletion.
+//! Documents: uploads, text extraction by page, and clean-up after deletions.
 //!
-//! - [`Uploader`] takes a file in as a stream, sniffs what it is, and writes the document ([`sniff`] says what is
-//!   accepted).
-//! - [`Ingestor`] reads the text of uploaded documents in the background. Nothing that a stranger wrote is parsed in this
-//!   process: PDF and HTML are read by a child of the same binary ([`worker`]) under limits of memory, time and output,
-//!   page images by Tesseract under the same limits. A malformed or huge file costs that file only.
-//! - [`Cleaner`] removes the bytes of deleted documents and those that no document refers to, and marks the threads of
-//!   deleted documents as ending with them.
+//! - [`Uploader`] receives a file as a stream, detects its type, and writes the document ([`sniff`] lists the accepted
+//!   types).
+//! - [`Ingestor`] reads the text of uploaded documents in the background. This process parses no file of a user: a
+//!   child of the same binary ([`worker`]) reads PDF and HTML under limits of memory, time and output, and Tesseract
+//!   reads page images under the same limits. A malformed or huge file affects only itself.
+//! - [`Cleaner`] removes the bytes of deleted documents and orphaned bytes, and marks the threads of deleted documents
+//!   as expiring.
 //!
-//! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
+//! This crate knows nothing of conversations, models or gRPC, and uses storage only through its traits.
 
 mod active_uploads;
 mod cleanup;
@@ -26,8 +26,8 @@ mod usage_cache;
 pub mod worker;
 
 pub use active_uploads::ActiveUploads;
-pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, Mine, always_mine};
-pub use ingest::{IngestHandle, Ingestor, ToRead};
+pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, IsSweeper, always_sweeper};
+pub use ingest::{IngestHandle, IngestLoad, Ingestor};
 pub use options::{Options, WorkerCommand};
 pub use reader::{Reading, TextReader};
 

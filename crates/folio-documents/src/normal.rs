@@ -1,7 +1,7 @@
-//! Text as it is stored: no control characters, no needless blanks, bounded, and visibly cut where it was cut.
+//! Normalization of stored text: no control characters, no redundant blanks, bounded, with a mark where text was cut.
 
-/// Text without control characters but line feed and tab, with line ends as line feeds, no blanks at line ends and at
-/// most one empty line in a row.
+/// Removes control characters except line feed and tab, converts line ends to line feeds, and removes blanks at line
+/// ends and repeated empty lines.
 pub(crate) fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(1 << 20));
     let mut blanks = String::new();
@@ -33,23 +33,23 @@ pub(crate) fn normalize(text: &str) -> String {
     out
 }
 
-/// At most `max` characters of the text; a longer one ends with a mark that says how much is missing.
+/// Cuts a text to `max` characters and appends a mark with the number of missing characters.
 pub(crate) fn cut(text: String, max: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(max) else {
         return text;
     };
     let (kept, rest) = text.split_at(end);
-    format!("{kept}\n[… cut here: {} more characters of this page are not kept]", rest.chars().count())
+    format!("{kept}\n[… cut here: {} more characters of this page were dropped]", rest.chars().count())
 }
 
-/// Brings pages within the bounds of a page and of a document.
+/// Bounds the pages by the limits of a page and of a document.
 pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, document_chars: usize) -> Vec<String> {
     let mut left = document_chars;
     let mut bounded = Vec::new();
     for page in pages {
         let length = page.chars().count();
         let page = if left == 0 && length > 0 {
-            format!("[… not kept: the document has more than {document_chars} characters]")
+            format!("[… dropped: the document has more than {document_chars} characters]")
         } else {
             cut(page, page_chars.min(left))
         };
@@ -65,19 +65,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn blanks_and_control_characters_go() {
+    fn blanks_and_control_characters_are_removed() {
         assert_eq!(normalize("\u{feff}a \r\nb\0\u{1b}[2J\tc\u{a0}d\n\n\n\n e  \n"), "a\nb[2J\tc d\n\n e");
         assert_eq!(normalize("  \n \n"), "");
     }
 
     #[test]
-    fn what_is_cut_says_so() {
+    fn cut_text_ends_with_a_mark() {
         assert_eq!(cut("abc".into(), 3), "abc");
-        assert_eq!(cut("äbcd".into(), 2), "äb\n[… cut here: 2 more characters of this page are not kept]");
+        assert_eq!(cut("äbcd".into(), 2), "äb\n[… cut here: 2 more characters of this page were dropped]");
         let pages = bound(["aaaa".to_owned(), "bbbb".into(), "cccc".into(), String::new()], 10, 6);
         assert_eq!(pages[0], "aaaa");
         assert!(pages[1].starts_with("bb\n[… cut here: 2 more"), "{pages:?}");
-        assert_eq!(pages[2], "[… not kept: the document has more than 6 characters]");
+        assert_eq!(pages[2], "[… dropped: the document has more than 6 characters]");
         assert_eq!(pages[3], "");
     }
 

@@ -1,5 +1,5 @@
-//! Recognition of text in page images, by Tesseract; pages of a PDF are drawn by Poppler's pdftoppm first. Both run as
-//! children under limits, one page at a time, as many at once as there are slots.
+//! Optical character recognition (OCR) by Tesseract. Poppler's pdftoppm renders the pages of a PDF first. Both run as
+//! child processes under limits, one page at a time, with a bounded number at once.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::isolate::{ChildError, Children};
 use crate::options::Options;
 use crate::worker::{Job, Task};
 
-/// Bytes of the text of one page image.
+/// Maximum text of one page image, in bytes.
 const OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
-/// How long Tesseract may take to name its languages.
+/// Timeout for Tesseract's list of languages.
 const LISTING: Duration = Duration::from_secs(10);
-/// How its list of languages begins.
+/// Prefix of Tesseract's list of languages.
 const LIST_BEGINS: &str = "List of available languages";
-/// Bytes of one drawn page.
+/// Maximum size of one rendered page, in bytes.
 const DRAWN_BYTES: u64 = 128 * 1024 * 1024;
 
-/// Recognition with the tools that are installed.
+/// OCR with the installed tools.
 #[derive(Debug)]
 pub(crate) struct Ocr {
     slots: Semaphore,
 }
 
-/// Which programs are installed.
+/// The installed programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Installed {
     tesseract: bool,
@@ -34,13 +34,13 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Whether a file that lacked a program before may be read now.
+    /// Returns true if a program is installed that was missing before.
     pub(crate) fn is_more_than(self, before: Self) -> bool {
         self.tesseract && (!before.tesseract || self.pdftoppm && !before.pdftoppm)
     }
 }
 
-/// The tools that a file needs, found.
+/// Paths of the tools for a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     tesseract: PathBuf,
@@ -52,17 +52,19 @@ impl Ocr {
         Self { slots: Semaphore::new(options.concurrency.max(1)) }
     }
 
-    /// What recognition needs, or which package is missing.
+    /// Returns the tools. The error names the missing package.
     pub(crate) async fn tools(options: &Options, children: &Children, for_pdf: bool) -> Result<Tools, String> {
         let missing = |what: &str, package: &str| {
-            format!("it is an image, and {what} is not installed: once {package} is there on the server, it is read")
+            format!(
+                "it is an image, and {what} is not installed on the server; it is read after {package} is installed"
+            )
         };
         let tesseract = find(&options.tesseract).ok_or_else(|| missing("Tesseract", "tesseract-ocr"))?;
         if let Some(language) = missing_language(options, children, &tesseract).await {
             let package = format!("tesseract-ocr-{}", language.replace('_', "-").to_ascii_lowercase());
             return Err(format!(
-                "it is an image, and Tesseract's language {language} (documents.ocr_languages) is not installed: once \
-                 {package} is there and the server was started again, it is read"
+                "it is an image, and Tesseract's language {language} (documents.ocr_languages) is not installed; it is read \
+                 after {package} is installed and the server restarted"
             ));
         }
         let pdftoppm = match for_pdf {
@@ -72,12 +74,12 @@ impl Ocr {
         Ok(Tools { tesseract, pdftoppm })
     }
 
-    /// Which programs are there now.
+    /// Returns the programs that are installed now.
     pub(crate) fn installed(options: &Options) -> Installed {
         Installed { tesseract: find(&options.tesseract).is_some(), pdftoppm: find(&options.pdftoppm).is_some() }
     }
 
-    /// The text of an image file; `page` from 1 where it may have several.
+    /// Returns the text of an image file. `page` (from 1) selects a page if the file may have several.
     pub(crate) async fn image(
         &self,
         options: &Options,
@@ -96,7 +98,7 @@ impl Ocr {
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// The text of a page of a PDF, drawn into `folder` first.
+    /// Returns the text of a page of a PDF, rendered into `folder`.
     pub(crate) async fn pdf_page(
         &self,
         options: &Options,
@@ -117,13 +119,13 @@ impl Ocr {
         let image = drawn.with_extension("png");
         let text = self.image(options, children, tools, &image, None).await;
         if let Err(error) = tokio::fs::remove_file(&image).await {
-            tracing::debug!(%error, "a drawn page could not be removed");
+            tracing::debug!(%error, "cannot remove a rendered page");
         }
         text
     }
 }
 
-/// What one document may still have recognized, so that a long scan does not keep all others waiting.
+/// The remaining OCR budget of a document, so that a long scan does not block all others.
 #[derive(Debug)]
 pub(crate) struct Allowance<'a> {
     options: &'a Options,
@@ -132,16 +134,17 @@ pub(crate) struct Allowance<'a> {
 }
 
 impl<'a> Allowance<'a> {
-    /// All that a document may have; its time begins now.
+    /// Creates the full budget of a document. Its time starts now.
     pub(crate) fn new(options: &'a Options) -> Self {
         Self { options, begun: Instant::now(), pages: options.ocr_pages }
     }
 
-    /// Takes one page, or gives the text that stands in its place; `kind` says which pages count.
+    /// Takes one page from the budget. The error is the text that replaces the page; `kind` names the counted pages in
+    /// it.
     pub(crate) fn take(&mut self, kind: &str) -> Result<(), String> {
         let seconds = self.options.ocr_document_seconds;
         if self.begun.elapsed().as_secs() >= seconds {
-            return Err(format!("[Not recognized: the pages before took longer than {seconds} s.]"));
+            return Err(format!("[Not recognized: the previous pages took longer than {seconds} s.]"));
         }
         let most = self.options.ocr_pages;
         let more = || format!("[Not recognized: the document has more than {most} {kind}.]");
@@ -163,7 +166,8 @@ fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The first wanted language that Tesseract does not have; none also where it does not tell: then recognition itself will.
+/// Returns the first wanted language that Tesseract does not have. None also if Tesseract does not list its languages;
+/// OCR then fails itself.
 async fn missing_language(options: &Options, children: &Children, tesseract: &Path) -> Option<String> {
     let task = task(options, tesseract, vec!["--list-langs".to_owned()]);
     let listed = children.run(&task, None, LISTING, OUTPUT_BYTES).await.ok()?;
@@ -173,7 +177,7 @@ async fn missing_language(options: &Options, children: &Children, tesseract: &Pa
     listed.starts_with(LIST_BEGINS).then(|| wanted.find(|language| !is_there(language)))?.map(str::to_owned)
 }
 
-/// A program by its path, or by its name in `PATH`.
+/// Finds a program by its path, or by its name in `PATH`.
 fn find(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_owned());

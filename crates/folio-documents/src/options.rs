@@ -1,4 +1,4 @@
-//! Settings of this crate's components.
+//! Settings of uploads and ingestion.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,63 +9,63 @@ use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// Settings of uploading and of reading text.
+/// Settings of uploads and ingestion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Bytes of a document at most.
+    /// Maximum size of a document, in bytes.
     pub max_bytes: u64,
-    /// Uploads under way at once; further ones are refused with `OVERLOADED`.
+    /// Maximum active uploads. Further ones are refused with `OVERLOADED`.
     pub uploads: usize,
-    /// The same for each organization.
+    /// Maximum active uploads of an organization.
     pub uploads_per_organization: usize,
-    /// Bytes that uploads under way may take on disk together. One counts for what it announced, or for `max_bytes`;
-    /// one that finds no room is refused with `OVERLOADED`.
+    /// Maximum bytes on disk of all active uploads. An upload counts with its declared size, or with `max_bytes`.
+    /// Uploads that do not fit are refused with `OVERLOADED`.
     pub upload_bytes: u64,
-    /// The same for each organization.
+    /// Maximum bytes on disk of an organization's active uploads.
     pub upload_bytes_per_organization: u64,
-    /// Pages of a document at most; a longer one is refused by its state.
+    /// Maximum pages of a document. The ingestion of a longer one fails.
     pub max_pages: u32,
-    /// Characters of one page that are kept; a longer one is cut visibly.
+    /// Maximum characters per page. A longer page is cut with a mark.
     pub page_chars: usize,
-    /// Characters of one document that are kept; a longer one is cut visibly.
+    /// Maximum characters per document. A longer document is cut with a mark.
     pub document_chars: usize,
-    /// Documents that are read at the same time, without those that take long.
+    /// Maximum documents that are read at once, not counting slow ones.
     pub concurrency: usize,
-    /// Seconds after which a document takes long: from then on it does not keep others from being read, ...
+    /// Seconds after which a document counts as slow and no longer against `concurrency`.
     pub slow_after_seconds: u64,
-    /// ... as long as no more than these take long.
+    /// Maximum slow documents that do not count against `concurrency`.
     pub slow_concurrency: usize,
-    /// Documents that wait in memory to be read, where one process has the queue to itself; more wait in the store.
+    /// Maximum queued documents in memory, for a process with its own queue. Further ones wait in the store.
     pub queue: usize,
-    /// Seconds between two looks at the store for documents that nobody submitted, and at the programs that are
-    /// installed: where one is new, documents that lacked one are read.
+    /// Seconds between two scans of the store for pending documents, and between two checks of the installed programs.
+    /// Documents that lacked a program are read after its installation.
     pub rescan_seconds: u64,
-    /// Attempts to read a document that ended with this process, after which it counts as failed.
+    /// Attempts that crashed the process, after which a document fails.
     pub attempts: u32,
-    /// Bytes of address space of a child that reads a file.
+    /// Address space of a child process that reads a file, in bytes.
     pub child_memory_bytes: u64,
-    /// Processor seconds of a child that reads a PDF or HTML file.
+    /// Processor time of a child process that reads a PDF or HTML file, in seconds.
     pub child_cpu_seconds: u64,
-    /// Seconds by the clock of a child that reads a PDF or HTML file.
+    /// Wall-clock time of a child process that reads a PDF or HTML file, in seconds.
     pub child_seconds: u64,
-    /// Processor seconds, and half as many again by the clock, for recognizing one page image.
+    /// Processor time for OCR of one page image, in seconds. The wall-clock limit is 1.5 times as long.
     pub ocr_page_seconds: u64,
-    /// Seconds by the clock after which no further page of a document is recognized; the rest says that it was not.
+    /// Wall-clock seconds after which no further page of a document gets OCR. The remaining pages contain a note.
     pub ocr_document_seconds: u64,
-    /// Pages of a document without a text layer that are recognized; the rest says that it was not.
+    /// Maximum pages of a document without a text layer that get OCR. The remaining pages contain a note.
     pub ocr_pages: u32,
-    /// Dots per inch at which pages of a PDF are drawn for recognition.
+    /// Resolution at which pages of a PDF are rendered for OCR, in dots per inch.
     pub ocr_dpi: u32,
-    /// Languages of recognition as Tesseract names them, joined by `+`.
+    /// OCR languages by Tesseract's names, joined by `+`.
     pub ocr_languages: String,
-    /// Tesseract: a name that is looked up in `PATH`, or a path.
+    /// Tesseract: a path, or a name that is looked up in `PATH`.
     pub tesseract: PathBuf,
-    /// Poppler's pdftoppm: a name that is looked up in `PATH`, or a path.
+    /// Poppler's pdftoppm: a path, or a name that is looked up in `PATH`.
     pub pdftoppm: PathBuf,
-    /// Where files lie while they are read; none: the system's temporary folder.
+    /// Folder for temporary files. None: the system's temporary folder.
     pub scratch: Option<PathBuf>,
-    /// How a child is started; none: this very binary.
+    /// Command of the child process. None: this binary.
     #[serde(skip)]
     pub worker: Option<WorkerCommand>,
 }
@@ -107,11 +107,11 @@ impl Options {
     /// Checks every setting.
     ///
     /// # Errors
-    /// All that is out of bounds, with the bounds.
+    /// Returns every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("documents");
         problems.number("max_bytes", self.max_bytes, 1, 10 * GIB);
-        // Where one of the largest does not fit, none is ever taken that does not say its size.
+        // A smaller value would refuse every upload without a declared size.
         problems.number("upload_bytes", self.upload_bytes, self.max_bytes, 100_000 * GIB);
         problems.number(
             "upload_bytes_per_organization",
@@ -169,9 +169,9 @@ impl Options {
     }
 }
 
-/// How a child that reads files is started: a binary that calls [`crate::worker::run_if_asked`] first of all.
+/// Command of the child process: a binary whose `main` first calls [`crate::worker::run_if_asked`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerCommand {
-    /// The binary.
+    /// Path of the binary.
     pub program: PathBuf,
 }

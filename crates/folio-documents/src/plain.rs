@@ -1,11 +1,11 @@
-//! Text files: is it text, which encoding, and where its pages are.
+//! Text files: detection, encoding, and division into pages.
 
 use std::borrow::Cow;
 
-/// Characters of a page of a file that has no pages of its own, unless it would have too many of them.
+/// Characters per page of a file without form feeds, unless the file would have too many pages.
 const PAGE_CHARS: usize = 4_000;
 
-/// Windows-1252 where it differs from Latin-1 (0x80 to 0x9F); unassigned places are none.
+/// Characters of Windows-1252 that differ from Latin-1 (0x80 to 0x9F). None: unassigned.
 const WINDOWS_1252: [Option<char>; 32] = [
     Some('€'),
     None,
@@ -41,7 +41,8 @@ const WINDOWS_1252: [Option<char>; 32] = [
     Some('Ÿ'),
 ];
 
-/// Whether these bytes are the beginning of a text: UTF-16 with its mark, or no control characters but those of text.
+/// Returns true if these bytes are the beginning of a text: UTF-16 with a byte order mark, or no control characters
+/// except those of text.
 pub(crate) fn looks_like_text(beginning: &[u8]) -> bool {
     if beginning.starts_with(&[0xff, 0xfe]) || beginning.starts_with(&[0xfe, 0xff]) {
         return decode(beginning).chars().all(|c| c != '\u{fffd}' && is_text_char(c));
@@ -52,9 +53,10 @@ pub(crate) fn looks_like_text(beginning: &[u8]) -> bool {
     }
     match std::str::from_utf8(beginning) {
         Ok(_) => true,
-        // The last character may be cut off.
+        // The beginning may end within a character.
         Err(error) if error.error_len().is_none() => true,
-        // One byte for each character: text has mostly letters, and nothing in the places that Windows-1252 leaves free.
+        // In a single-byte encoding, text consists mostly of letters and contains no byte that Windows-1252 leaves
+        // unassigned.
         Err(_) => {
             let high = beginning.iter().filter(|byte| **byte >= 0x80).count();
             high * 3 <= beginning.len() && !beginning.iter().any(|byte| unassigned(*byte))
@@ -77,8 +79,8 @@ fn single_byte(byte: u8) -> Option<char> {
     }
 }
 
-/// The text of a file: UTF-16 or UTF-8 by its byte order mark, else UTF-8 where it is valid (but for a cut at the very
-/// end), else Windows-1252.
+/// Decodes a text file: UTF-16 or UTF-8 by its byte order mark, otherwise UTF-8 if it is valid (except for an
+/// incomplete last character), otherwise Windows-1252.
 pub(crate) fn decode(bytes: &[u8]) -> Cow<'_, str> {
     match bytes {
         [0xff, 0xfe, rest @ ..] => Cow::Owned(utf16(rest, u16::from_le_bytes)),
@@ -97,8 +99,8 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
     char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).map(|c| c.unwrap_or('\u{fffd}')).collect()
 }
 
-/// Pages of a text of which at most `document_chars` characters are kept, with a mark where it was cut. They grow beyond
-/// [`PAGE_CHARS`] where they would be more than `max_pages`; there are more only where form feeds ask for them.
+/// Returns the pages of the first `document_chars` characters of a text, with a mark if it was cut. Pages are longer
+/// than [`PAGE_CHARS`] if there would be more than `max_pages`; only form feeds create more pages.
 pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Vec<String> {
     let (kept, mark) = keep(text, document_chars);
     let mut page_chars = PAGE_CHARS;
@@ -114,7 +116,7 @@ pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Vec<St
     pages
 }
 
-/// As much of the text as leaves room for the mark, and the mark; the whole text and none where it is short enough.
+/// Returns the kept part of a text and the mark after it. None: the text is short enough.
 fn keep(text: &str, document_chars: usize) -> (&str, Option<String>) {
     if text.char_indices().nth(document_chars).is_none() {
         return (text, None);
@@ -125,8 +127,7 @@ fn keep(text: &str, document_chars: usize) -> (&str, Option<String>) {
     (text.get(..end).unwrap_or(text), Some(mark))
 }
 
-/// Pages of a text: where it has form feeds, and again where a page grows over `page_chars`, at the last line end, else
-/// blank, before that.
+/// Splits a text at form feeds, and pages longer than `page_chars` at the last line end, otherwise at the last blank.
 fn paginate(text: &str, page_chars: usize) -> Vec<&str> {
     let mut pages = Vec::new();
     for mut rest in text.split('\u{c}') {
@@ -155,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn encodings_are_told_apart() {
+    fn encodings_are_detected() {
         assert_eq!(decode("Grüße".as_bytes()), "Grüße");
         assert_eq!(decode(b"\xef\xbb\xbfGr\xc3\xbc\xc3\x9fe"), "Grüße");
         assert_eq!(decode(b"Gr\xfc\xdfe \x80 5"), "Grüße € 5");
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_grow_where_they_would_be_too_many() {
+    fn pages_are_longer_if_there_would_be_too_many() {
         let line = "4711;Lindqvist & Partners AB;957.00\n";
         let long = line.repeat(10 * 1024 * 1024 / line.len());
         let all = pages(&long, 2_000, 8_000_000);
@@ -189,8 +190,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_lose_nothing_but_form_feeds_and_an_empty_end(pieces in prop::collection::vec("[aäß€ \n\u{c}]{0,12}", 0..8), times in 1..300_usize) {
-            let text = pieces.concat().repeat(times);
+        fn pages_lose_nothing_but_form_feeds_and_an_empty_end(segments in prop::collection::vec("[aäß€ \n\u{c}]{0,12}", 0..8), times in 1..300_usize) {
+            let text = segments.concat().repeat(times);
             let split = paginate(&text, PAGE_CHARS);
             let kept: String = split.concat();
             let whole: String = text.chars().filter(|c| *c != '\u{c}').collect();

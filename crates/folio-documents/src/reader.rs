@@ -1,4 +1,4 @@
-//! A file becomes text by page, by the way that its kind asks for.
+//! Extracts the text of a file by page, by the route of its type.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,36 +19,36 @@ use crate::worker::{Job, Line, Task};
 
 const UNREADABLE_PAGE: &str = "[The text of this page could not be read.]";
 
-/// What came of reading a file.
+/// Result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// `Ready`, `NoText` or `Failed`.
     pub state: TextState,
-    /// All pages where it is ready.
+    /// All pages if the state is `Ready`.
     pub pages: Vec<NewPage>,
-    /// Whether it has no text for want of a program that is not installed.
+    /// True if it has no text because a program is not installed.
     pub lacks_program: bool,
 }
 
 impl Reading {
-    /// A state, and no text.
+    /// Creates a result without text.
     pub(crate) fn without_text(state: TextState) -> Self {
         Self { state, pages: Vec::new(), lacks_program: false }
     }
 }
 
-/// Pages in the making: none is a page that could not be read.
+/// Extracted pages. None: the page could not be read.
 type Pages = Vec<Option<String>>;
 
-/// Why a file has no text.
+/// Reason why a file has no text.
 enum Refusal {
-    /// It has none, or there is no way to get it.
+    /// The file has no text, or Folio cannot extract it.
     NoText(String),
-    /// A program is missing that would read it.
+    /// A program that would read it is not installed.
     NoProgram(String),
-    /// It is malformed, or over a limit.
+    /// The file is malformed or exceeds a limit.
     Failed(String),
-    /// The file is not at fault.
+    /// The file is not the cause.
     Fault(Error),
 }
 
@@ -63,14 +63,11 @@ impl From<ChildError> for Refusal {
 
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
-        Self::Fault(Error::unavailable(
-            Reason::StoreUnavailable,
-            format!("a file on its way could not be read: {error}"),
-        ))
+        Self::Fault(Error::unavailable(Reason::StoreUnavailable, format!("cannot read a temporary file: {error}")))
     }
 }
 
-/// Reads files. Cheap to clone; all clones share the slots of recognition.
+/// Reads files. Cheap to clone; clones share the OCR permits.
 #[derive(Debug, Clone)]
 pub struct TextReader {
     options: Arc<Options>,
@@ -78,7 +75,7 @@ pub struct TextReader {
 }
 
 impl TextReader {
-    /// A reader with these settings.
+    /// Creates a reader with these settings.
     pub fn new(options: Options) -> Self {
         let ocr = Arc::new(Ocr::new(&options));
         Self { options: Arc::new(options), ocr }
@@ -88,17 +85,18 @@ impl TextReader {
         &self.options
     }
 
-    /// Where files lie while they are read.
+    /// Returns the folder for temporary files.
     pub(crate) fn scratch(&self) -> PathBuf {
         let folder = self.options.scratch.clone().unwrap_or_else(std::env::temp_dir);
-        // Children work in a folder of their own: a relative path would mean another one there.
+        // Children run in another working directory, so the path must be absolute.
         std::path::absolute(&folder).unwrap_or(folder)
     }
 
-    /// Reads a file that was sniffed as `media_type`; `folder` is for what is made on the way, and its owner removes it.
-    /// What is wrong with the file is in the reading's state.
+    /// Reads a file of type `media_type`. `folder` is for temporary files; its owner removes it. Problems of the file
+    /// are in the state of the reading.
     ///
-    /// Errors: only what the file is not to blame for (no child process could be started, the disk failed).
+    /// # Errors
+    /// Fails only for reasons other than the file: a child process cannot be started, or the disk fails.
     pub async fn read(&self, media_type: &str, file: &Path, folder: &Path) -> Result<Reading> {
         let work = Work { options: &self.options, ocr: &self.ocr, file, folder, children: self.children(folder) };
         let pages = match route(media_type) {
@@ -107,7 +105,7 @@ impl TextReader {
             Route::Text => work.text().await,
             Route::Image => work.image().await,
             Route::Tiff => work.tiff().await,
-            Route::None => Err(Refusal::NoText(format!("the text of {media_type} files is not read"))),
+            Route::None => Err(Refusal::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
         match pages.and_then(|pages| self.settle(pages)) {
             Ok(pages) => Ok(Reading { state: TextState::Ready, pages, lacks_program: false }),
@@ -120,7 +118,7 @@ impl TextReader {
         }
     }
 
-    /// Which programs are there now.
+    /// Returns the programs that are installed now.
     pub(crate) fn installed(&self) -> Installed {
         Ocr::installed(&self.options)
     }
@@ -152,7 +150,7 @@ fn is_blank(page: &str) -> bool {
     page.chars().all(|c| c.is_whitespace() || c.is_control())
 }
 
-/// One file that is being read.
+/// A file that is being read.
 struct Work<'a> {
     options: &'a Options,
     ocr: &'a Ocr,
@@ -202,7 +200,7 @@ impl Work<'_> {
                 Ok(text) => *page = Some(text),
                 Err(error @ ChildError::Start(_)) => return Err(error.into()),
                 Err(error) => {
-                    tracing::info!(%error, page = number, "a page could not be recognized");
+                    tracing::info!(%error, page = number, "OCR of a page failed");
                     *page = None;
                 }
             }
@@ -244,7 +242,7 @@ impl Work<'_> {
         }
     }
 
-    /// Has a child read the file, and takes its answer apart.
+    /// Runs a child that reads the file, and parses its output.
     async fn child(&self, job: Job) -> Result<Pages, Refusal> {
         let task = Task {
             memory_bytes: self.options.child_memory_bytes,
@@ -252,7 +250,7 @@ impl Work<'_> {
             file_bytes: 0,
             job,
         };
-        // A character is at most six bytes of JSON; a page costs a few more.
+        // A character takes at most six bytes of JSON; a page adds a few.
         let pages = u64::from(self.options.max_pages);
         let max_output =
             6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
@@ -262,7 +260,7 @@ impl Work<'_> {
     }
 }
 
-/// The pages of a child's answer.
+/// Parses the pages in a child's output.
 fn answer(output: &[u8]) -> Result<Pages, Refusal> {
     let broken = || Refusal::Failed("reading it ended early".to_owned());
     let mut pages = Vec::new();
@@ -281,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_without_its_end_is_none() {
+    fn an_answer_without_its_end_is_refused() {
         let whole = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
         assert!(matches!(answer(whole), Ok(pages) if pages == [Some("a".to_owned()), None]));
         for cut in 0..whole.len() - 2 {

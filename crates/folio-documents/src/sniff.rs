@@ -1,42 +1,42 @@
-//! What a file is, by its content.
+//! Detection of file types by content.
 //!
 //! | content | kind | text |
 //! |---|---|---|
-//! | PDF | `application/pdf` | its text layer, else recognition |
-//! | PNG, JPEG, TIFF | `image/…` | recognition |
-//! | HTML | `text/html` | as shown |
-//! | other text | `text/plain`, or by the name's extension `text/markdown`, `text/csv` | as it is |
-//! | office documents, books, other images, RTF, PostScript | as sniffed | none: kept as `no_text` |
+//! | PDF | `application/pdf` | its text layer, otherwise OCR |
+//! | PNG, JPEG, TIFF | `image/…` | OCR |
+//! | HTML | `text/html` | as rendered |
+//! | other text | `text/plain`, or by the name's extension `text/markdown`, `text/csv` | unchanged |
+//! | office documents, books, other images, RTF, PostScript | as detected | none: stored as `no_text` |
 //! | programs, archives, audio, video, fonts, anything unknown | refused with `UNSUPPORTED_TYPE` | – |
 //!
-//! The extension of the name decides only between kinds of text; for all else the content does. A client's word on the
-//! media type is not asked for.
+//! The extension only distinguishes types of text; the content determines everything else. A media type declared by the
+//! client is not used.
 
 use folio_types::{Error, Reason, Result};
 
 use crate::plain;
 
-/// Bytes from the beginning of a file that are enough to sniff it.
+/// Number of bytes at the start of a file that are sufficient for detection.
 pub const SNIFF_BYTES: usize = 8 * 1024;
 
-/// How the text of a kind of file is read.
+/// The way to extract the text of a type of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The text layer of a PDF, and recognition of pages without.
+    /// The text layer of a PDF, and OCR of pages without one.
     Pdf,
-    /// Recognition of an image of one page.
+    /// OCR of an image with one page.
     Image,
-    /// Recognition of an image that may have several pages.
+    /// OCR of an image that may have several pages.
     Tiff,
-    /// Text without markup, or with markup that reads well.
+    /// Plain text or readable markup.
     Text,
     /// HTML.
     Html,
-    /// Not at all.
+    /// No text is extracted.
     None,
 }
 
-/// The route of a stored media type.
+/// Returns the route of a stored media type.
 pub fn route(media_type: &str) -> Route {
     match media_type {
         "application/pdf" => Route::Pdf,
@@ -48,14 +48,15 @@ pub fn route(media_type: &str) -> Route {
     }
 }
 
-/// Sniffs the beginning of a file (its first [`SNIFF_BYTES`], or all where it is shorter) and gives its media type.
+/// Returns the media type of a file by its first [`SNIFF_BYTES`] (all bytes of a shorter file).
 ///
-/// Errors: `UNSUPPORTED_TYPE`, `INVALID_FIELD` for an empty file.
+/// # Errors
+/// `UNSUPPORTED_TYPE`, and `INVALID_FIELD` for an empty file.
 pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
     if beginning.is_empty() {
         return Err(Error::invalid_field("chunk", "the file is empty"));
     }
-    // Something may stand before the mark, as readers of PDF allow; a text that speaks of it is none.
+    // Readers of PDF accept bytes before the mark. A text that mentions the mark is not a PDF.
     let is_text = plain::looks_like_text(beginning);
     let first = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning).trim_ascii_start();
     if first.starts_with(b"%PDF-") || (!is_text && contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-")) {
@@ -124,7 +125,7 @@ mod tests {
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
 
     #[test]
-    fn content_is_believed_and_names_are_not() {
+    fn content_determines_the_type_and_names_do_not() {
         let cases: [(&str, &[u8], &str); 21] = [
             ("a.txt", b"%PDF-1.4\n%\xe2\xe3", "application/pdf"),
             ("a.txt", b"\xef\xbb\xbf\n%PDF-1.4\n1 0 obj", "application/pdf"),

@@ -1,8 +1,8 @@
-//! How many pages a TIFF file has: its chain of directories is followed, and nothing else of it is read here.
+//! Counts the pages of a TIFF file by following its chain of image file directories.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Pages, at most `max + 1`; none where the chain is broken or runs in a circle.
+/// Returns the number of pages, at most `max + 1`. None if the chain is broken or cyclic.
 pub(crate) fn count_pages(file: &mut (impl Read + Seek), max: u32) -> io::Result<Option<u32>> {
     let Some(format) = Format::read(file)? else { return Ok(None) };
     let mut at = format.first;
@@ -49,7 +49,7 @@ impl Format {
         };
         let mut format = Self { little, big, first: 0 };
         if big {
-            // Size of an offset, and two bytes that are zero.
+            // The size of an offset, and two zero bytes.
             file.seek(SeekFrom::Start(8))?;
         }
         match format.number(file, if big { 8 } else { 4 }) {
@@ -59,7 +59,7 @@ impl Format {
         Ok(Some(format))
     }
 
-    /// Where the directory after the one at `at` is; 0 for the last.
+    /// Returns the offset of the directory after the one at `at`. 0: it is the last one.
     fn next(&self, file: &mut (impl Read + Seek), at: u64) -> io::Result<u64> {
         file.seek(SeekFrom::Start(at))?;
         let (count_bytes, entry_bytes, offset_bytes) = if self.big { (8, 20, 8) } else { (2, 12, 4) };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_broken_chains_are_seen() {
+    fn cycles_and_broken_chains_are_detected() {
         assert_eq!(count_pages(&mut Cursor::new(chain(&[26, 8])), 10).unwrap(), None);
         assert_eq!(count_pages(&mut Cursor::new(chain(&[9_999])), 10).unwrap(), None);
         assert_eq!(count_pages(&mut Cursor::new(b"II*\0"), 10).unwrap(), None);

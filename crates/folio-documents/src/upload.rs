@@ -1,8 +1,8 @@
-//! Intake of a file: streamed, bounded, sniffed, and written once for each request.
+//! Uploads: streamed, bounded, type-checked, and idempotent by request id.
 //!
-//! The document's id follows from the request, so that a repeated upload finds its op row: the same file gives the same
-//! document, another one `REQUEST_ID_CONFLICT`. Bytes become visible before the deciding write, never after it, and are
-//! removed where that write is refused.
+//! The document's id is derived from the request, so a repeated upload finds its op row: the same file returns the same
+//! document, another one `REQUEST_ID_CONFLICT`. Bytes become visible before the deciding write, and are removed if that
+//! write is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};
 use crate::usage_cache::{RETRY_MIN, UsageCache, storage_exceeded};
 
-/// What a client says about a file before its bytes.
+/// The description of a file before its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewUpload {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
     /// The file name.
     pub name: String,
-    /// Tags; they must live.
+    /// Tags of the document, which must exist.
     pub tags: Vec<TagId>,
     /// Metadata.
     pub metadata: BTreeMap<String, String>,
-    /// How many bytes will come; none: it is not known, and counts as the most that a document may have.
+    /// Declared size in bytes. None: the upload counts with the maximum size.
     pub size: Option<u64>,
 }
 
-/// Takes files in. Cheap to clone.
+/// Receives files. Cheap to clone.
 #[derive(Clone)]
 pub struct Uploader {
     stores: Stores,
@@ -56,17 +56,17 @@ impl std::fmt::Debug for Uploader {
     }
 }
 
-/// What an upload came to.
+/// Result of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
     /// The document.
     pub document: Document,
-    /// Whether this request made it (else an earlier one with the same id and content did).
+    /// False if an earlier request with the same id and content created the document.
     pub created: bool,
 }
 
 impl Uploader {
-    /// Takes in files within the limits of `options`; new documents are given to `ingest`.
+    /// Creates an uploader with the limits of `options`. New documents are submitted to `ingest`.
     pub fn new(
         stores: Stores,
         environment: Arc<dyn Environment>,
@@ -79,26 +79,27 @@ impl Uploader {
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
     }
 
-    /// With what organizations may have; else there is no limit but for those that have one of their own.
+    /// Sets the quotas of organizations. Without them, only quotas that an organization has of its own apply.
     #[must_use]
     pub fn with_quotas(self, quotas: KnownQuotas) -> Self {
         Self { quotas, ..self }
     }
 
-    /// The uploads under way.
+    /// Returns the active uploads.
     pub fn active_uploads(&self) -> &ActiveUploads {
         &self.active
     }
 
-    /// Bytes of a file at most.
+    /// Returns the maximum size of a file, in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Begins an upload.
+    /// Starts an upload.
     ///
-    /// Errors: `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) while an upload with the same request id is under
-    /// way, or as many as may be; `QUOTA_EXCEEDED` where the organization has as many documents, or bytes of them, as it may.
+    /// # Errors
+    /// `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) if an upload with the same request id is active or the
+    /// maximum is reached; `QUOTA_EXCEEDED` if the organization's quota of documents or bytes is exhausted.
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
         check_name("description.name", &new.name)?;
         check_metadata("description.metadata", &new.metadata)?;
@@ -153,16 +154,16 @@ impl Uploader {
     }
 }
 
-/// A file that is coming in. Dropped unfinished, it leaves nothing behind.
+/// An active upload. Dropping it before `finish` removes its bytes.
 pub struct Upload {
     uploader: Uploader,
     principal: Principal,
     new: NewUpload,
     id: DocumentId,
     blob: Box<dyn BlobWriter>,
-    /// Known once enough bytes are there.
+    /// Media type. None: not enough bytes have arrived.
     media_type: Option<&'static str>,
-    /// The first bytes, until the kind is known.
+    /// The first bytes, until the type is known.
     beginning: BytesMut,
     hash: Sha256,
     size: u64,
@@ -172,16 +173,20 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Takes the next piece.
+    /// Adds the next chunk.
     ///
-    /// Errors: `TOO_LARGE`, `QUOTA_EXCEEDED`, `UNSUPPORTED_TYPE`, a store's.
+    /// # Errors
+    /// `TOO_LARGE`, `QUOTA_EXCEEDED`, `UNSUPPORTED_TYPE`, and errors of the store.
     pub async fn write(&mut self, chunk: Bytes) -> Result<()> {
         self.size = self.size.saturating_add(chunk.len() as u64);
         if self.size > self.uploader.max_bytes {
             return Err(self.uploader.too_large("chunk"));
         }
-        if let Some(said) = self.new.size.filter(|said| self.size > *said) {
-            return Err(Error::invalid_field("description.size_bytes", format!("more than {said} bytes came")));
+        if let Some(declared) = self.new.size.filter(|declared| self.size > *declared) {
+            return Err(Error::invalid_field(
+                "description.size_bytes",
+                format!("received more than the declared {declared} bytes"),
+            ));
         }
         if self.size > self.available {
             return Err(storage_exceeded(self.uploader.quotas.of(&self.principal.org).await?, RETRY_MIN));
@@ -197,13 +202,14 @@ impl Upload {
         self.blob.write(chunk).await
     }
 
-    /// All bytes are there: writes the document.
+    /// Writes the document after the last chunk.
     ///
-    /// Errors: `UNSUPPORTED_TYPE`, `NOT_FOUND` (a tag), `REQUEST_ID_CONFLICT`, `INVALID_FIELD` for an empty file, a
-    /// store's (then the same request may be sent again).
+    /// # Errors
+    /// `UNSUPPORTED_TYPE`, `NOT_FOUND` (a tag), `REQUEST_ID_CONFLICT`, `INVALID_FIELD` for an empty file, and errors of
+    /// the store, after which the same request may be repeated.
     pub async fn finish(self) -> Result<Uploaded> {
-        if let Some(said) = self.new.size.filter(|said| self.size != *said) {
-            let problem = format!("{} bytes came, {said} were announced", self.size);
+        if let Some(declared) = self.new.size.filter(|declared| self.size != *declared) {
+            let problem = format!("received {} bytes, expected the declared {declared} bytes", self.size);
             return Err(Error::invalid_field("description.size_bytes", problem));
         }
         let media_type = match self.media_type {
@@ -224,7 +230,7 @@ impl Upload {
     }
 }
 
-/// The end of an upload.
+/// The deciding write of an upload.
 struct Commit<'a> {
     uploader: &'a Uploader,
     principal: &'a Principal,
@@ -260,7 +266,7 @@ impl Commit<'_> {
                 }
                 Ok(uploaded)
             }
-            Ok(Decided::Moved) => Err(self.gone()),
+            Ok(Decided::Moved) => Err(self.deleted()),
             Err(error) => {
                 self.undo(&error).await;
                 Err(error)
@@ -268,14 +274,14 @@ impl Commit<'_> {
         }
     }
 
-    /// Removes the bytes of a document that was refused. Where the outcome of the write is unknown they stay: the same
+    /// Removes the bytes of a refused document. They stay if the outcome of the write is unknown, because the repeated
     /// request writes them again.
     async fn undo(&self, refused: &Error) {
         if matches!(refused.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal) {
             return;
         }
         if let Err(error) = self.uploader.stores.blobs.delete(&self.principal.org, self.id).await {
-            tracing::warn!(%error, document = %self.id, "bytes of a refused upload could not be removed");
+            tracing::warn!(%error, document = %self.id, "cannot remove the bytes of a refused upload");
         }
     }
 
@@ -287,14 +293,14 @@ impl Commit<'_> {
         match row.state {
             OpState::Done(OpResult::Resource { .. }) => {
                 let found = self.uploader.stores.of::<Document>().get(&self.principal.org, self.id).await?;
-                let document = found.ok_or_else(|| self.gone())?;
+                let document = found.ok_or_else(|| self.deleted())?;
                 Ok(Uploaded { document, created: false })
             }
-            _ => Err(self.gone()),
+            _ => Err(self.deleted()),
         }
     }
 
-    fn gone(&self) -> Error {
+    fn deleted(&self) -> Error {
         Error::not_found("the document of this request_id was deleted:", self.id)
     }
 }

@@ -1,9 +1,9 @@
-//! The child process that reads what strangers wrote.
+//! The child process that parses users' files.
 //!
-//! The same binary is started again with a marker argument; [`run_if_asked`] takes it from there, before anything else of
-//! the program begins: it puts limits on itself, reads the file from standard input and writes text to standard output,
-//! one JSON object a line. It has no secrets (its environment is empty), no core dump, its own process group, and dies with
-//! its parent. Tesseract and pdftoppm are started through it too, so that the same limits hold for them.
+//! The parent starts the same binary with a marker argument. [`run_if_asked`] handles it before any other code of the
+//! program: it limits its own resources, reads the file from standard input and writes text to standard output, one
+//! JSON object per line. The child has no secrets (its environment is empty), no core dump and its own process group,
+//! and it dies with its parent. Tesseract and pdftoppm are started through it, so the same limits apply to them.
 
 mod html;
 mod layout;
@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 /// The first argument of a child. The second one is its task.
 pub const MARKER: &str = "__folio-read-file";
 
-/// Stack of the thread that parses: deep nesting ends the child and nobody else.
+/// Stack of the parsing thread. Excessive nesting crashes only the child.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a child is to do.
+/// The task of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// Bytes of address space.
+    /// Maximum address space, in bytes.
     pub(crate) memory_bytes: u64,
-    /// Processor seconds.
+    /// Maximum processor time, in seconds.
     pub(crate) cpu_seconds: u64,
-    /// Bytes of a file that it may write.
+    /// Maximum size of written files, in bytes.
     pub(crate) file_bytes: u64,
     /// The work.
     pub(crate) job: Job,
@@ -40,49 +40,49 @@ pub(crate) struct Task {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Job {
-    /// Text by page of the PDF on standard input.
+    /// Reads the text of the PDF on standard input, by page.
     Pdf {
-        /// Pages at most.
+        /// Maximum pages.
         max_pages: u32,
-        /// Characters of a page at most.
+        /// Maximum characters per page.
         page_chars: usize,
     },
-    /// Text of the HTML file on standard input.
+    /// Reads the text of the HTML file on standard input.
     Html {
-        /// Pages at most.
+        /// Maximum pages.
         max_pages: u32,
-        /// Characters of the document at most.
+        /// Maximum characters of the document.
         document_chars: usize,
     },
-    /// Becomes another program under the limits.
+    /// Executes another program under the limits.
     Program {
-        /// Its path.
+        /// Path of the program.
         path: PathBuf,
         /// Its arguments.
         arguments: Vec<String>,
     },
 }
 
-/// One line of a child's answer.
+/// A line of a child's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// A page, in order.
+    /// A page. Pages are in order.
     Page {
-        /// Its text; none where it could not be read.
+        /// Text of the page. None: the page could not be read.
         text: Option<String>,
     },
-    /// The file has no text for a reason that people understand.
+    /// The file has no text, for a reason that users understand.
     Refused {
         /// The reason.
         reason: String,
     },
-    /// All pages were there: an answer without it was cut off.
+    /// The end of the output. Output without it was truncated.
     End,
 }
 
-/// Where this process was started as a child: does its work and never returns. Else returns at once. The first thing that
-/// `main` does, before threads and runtimes.
+/// Does the work and exits if this process was started as a child; otherwise returns immediately. `main` calls it
+/// first, before threads and runtimes.
 pub fn run_if_asked() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(MARKER) {
@@ -90,7 +90,7 @@ pub fn run_if_asked() {
     }
 }
 
-/// Does the work; the exit code.
+/// Does the work. Returns the exit code.
 fn run(task: &str) -> i32 {
     let Ok(task) = serde_json::from_str::<Task>(task) else {
         return 64;
@@ -100,7 +100,7 @@ fn run(task: &str) -> i32 {
     }
     match task.job {
         Job::Program { path, arguments } => {
-            // Returns only where the program could not be started.
+            // Returns only if the program could not be started.
             let _ = std::process::Command::new(path).args(arguments).exec();
             69
         }
@@ -121,7 +121,7 @@ fn limit(task: &Task) -> nix::Result<()> {
 }
 
 fn read(job: Job) -> io::Result<()> {
-    // Panics are counted where they are caught; what they print may hold text of the document.
+    // Panics are counted where they are caught. Their messages may contain text of the document.
     std::panic::set_hook(Box::new(|_| {}));
     let out = answer_file()?;
     let mut input = Vec::new();
@@ -141,14 +141,14 @@ fn read(job: Job) -> io::Result<()> {
         .map_err(|_| io::Error::other("panicked"))?
 }
 
-/// Where answers go: what was standard output. Whatever a library prints from now on goes nowhere.
+/// Returns the original standard output. Output of libraries is discarded from now on.
 fn answer_file() -> io::Result<File> {
     let answer = nix::unistd::dup(io::stdout())?;
     nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
     Ok(File::from(answer))
 }
 
-/// The answer in the making.
+/// The writer of the output.
 pub(crate) struct Answer {
     out: io::BufWriter<File>,
 }

@@ -21,7 +21,7 @@ pub struct ChatCommand {
     pub documents: Vec<DocumentId>,
     /// The thread. None: a new thread, whose id is derived from organization, user, profile, documents and request id.
     pub thread: Option<ThreadId>,
-    /// Whether the new thread is hidden and removed after 24 hours. False for an existing thread.
+    /// True if the new thread is hidden and removed after 24 hours. False for an existing thread.
     pub ephemeral: bool,
     /// Messages that precede a new ephemeral thread. Empty otherwise.
     pub history: Vec<Message>,
@@ -31,13 +31,13 @@ pub struct ChatCommand {
     pub mentions: Vec<Mention>,
     /// The model. None: the thread's model, or the default.
     pub model: Option<String>,
-    /// Whether calls run without approval unless the organization's policy requires one.
+    /// If true, calls run without approval unless the organization's policy requires one.
     pub auto_approve: bool,
     /// Tools whose calls run without approval unless the organization's policy requires one.
     pub auto_approved_tools: Vec<String>,
-    /// What to do if a turn of the thread is running.
+    /// Behaviour if a turn of the thread is running.
     pub if_busy: IfBusy,
-    /// What to do if a turn of the thread waits for approval.
+    /// Behaviour if a turn of the thread is waiting for approval.
     pub if_pending: IfPending,
     /// Number of user and final assistant messages to keep; later ones are dropped. None: all. None for a new thread.
     pub truncate_to_message_count: Option<u32>,
@@ -67,22 +67,22 @@ impl ChatCommand {
     }
 }
 
-/// What a chat does if a turn of its thread is running.
+/// Behaviour of a chat if a turn of its thread is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfBusy {
     /// The chat is refused with `TURN_BUSY`.
     #[default]
     Reject,
-    /// The chat waits in memory behind the running turn, at most [`folio_types::limits::QUEUE_PER_THREAD`] of them; one
-    /// more is refused with `QUEUE_FULL`. It is accepted at its `turn_started`, and dropped if its caller disconnects
-    /// before.
+    /// The chat waits in memory behind the running turn, at most [`folio_types::limits::QUEUE_PER_THREAD`] of them; a
+    /// further one is refused with `QUEUE_FULL`. It is accepted with its `turn_started`, and dropped if its caller
+    /// disconnects before.
     Enqueue,
     /// The running turn is cancelled first.
     Interrupt,
 }
 
-/// What a chat does if a turn of its thread waits for approval.
+/// Behaviour of a chat if a turn of its thread is waiting for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfPending {
@@ -96,22 +96,22 @@ pub enum IfPending {
 /// Decisions on calls of a pending round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApproveCommand {
-    /// The turn.
+    /// Id of the turn.
     pub turn: TurnId,
     /// The round. None: the round of the decisions. Required if there are no decisions.
     pub round: Option<u32>,
     /// The decisions: at most one per call, all of one round of `turn`.
     pub decisions: Vec<CallDecision>,
-    /// Whether calls that need a decision and have none are rejected.
+    /// If true, undecided calls that need a decision are rejected.
     pub reject_undecided: bool,
-    /// Whether the turn continues through later rounds in which no call needs approval.
+    /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
 /// A decision on one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallDecision {
-    /// The call.
+    /// Id of the call.
     pub call: CallId,
     /// The decision.
     pub decision: Decision,
@@ -161,7 +161,7 @@ pub struct CreateThreadCommand {
 /// Renames a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RenameThreadCommand {
-    /// The thread.
+    /// Id of the thread.
     pub thread: ThreadId,
     /// The title, not empty.
     pub title: String,
@@ -172,7 +172,7 @@ pub struct RenameThreadCommand {
 /// Deletes a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeleteThreadCommand {
-    /// The thread.
+    /// Id of the thread.
     pub thread: ThreadId,
     /// The client's id for the request. None: not repeatable.
     pub request_id: Option<RequestId>,

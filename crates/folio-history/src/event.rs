@@ -10,12 +10,13 @@ use folio_types::message::{FinishReason, Usage};
 use folio_types::policy::Waits;
 use folio_types::{CallId, Digest, TurnId};
 
-/// An event with its place in its turn's stream.
+/// An event with its number in the stream of its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The turn.
+    /// Id of the turn.
     pub turn: TurnId,
-    /// From 1, growing by one under one owner; a new owner starts at `takeovers << 32` + 1 with a snapshot.
+    /// Number of the event, from 1 and consecutive under one owner. A new owner starts at `takeovers << 32` + 1 with a
+    /// snapshot.
     pub number: u64,
     /// The content.
     pub kind: EventKind,
@@ -27,10 +28,10 @@ pub struct Event {
 pub enum EventKind {
     /// The turn is accepted and durable.
     TurnStarted {
-        /// The model that it runs with.
+        /// Name of the turn's model.
         model: String,
     },
-    /// A model call begins. A later attempt of a round voids the round's earlier deltas.
+    /// A model call starts. A later attempt of a round voids the round's earlier deltas.
     RoundStarted {
         /// The round, from 1.
         round: u32,
@@ -47,32 +48,32 @@ pub enum EventKind {
         /// Text to append.
         text: String,
     },
-    /// The calls that the round asks for.
+    /// The calls that the round requests.
     ToolCalls {
         /// The calls.
         calls: Vec<CallView>,
     },
-    /// A call begins to run.
+    /// A call starts.
     ToolStarted {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// The tool.
+        /// Name of the tool.
         name: String,
     },
-    /// A call has its result.
+    /// A call has a result.
     ToolResult {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// The tool.
+        /// Name of the tool.
         name: String,
         /// Status of the call.
         status: CallStatus,
-        /// The result as the model reads it.
+        /// The result for the model.
         content: String,
     },
-    /// The round is over.
+    /// The round has ended.
     RoundFinished {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
         /// Name of the model that answered: the turn's model, or a fallback.
         #[serde(default)]
@@ -88,41 +89,41 @@ pub enum EventKind {
         round: u32,
         /// Every call of the round.
         pending: Vec<CallView>,
-        /// From when no decision counts.
+        /// Time from which decisions are refused.
         expires_at: Timestamp,
     },
-    /// Closing: the agent is done.
+    /// Closing: the turn is completed.
     Completed {
         /// The answer.
         text: String,
-        /// The thinking before it.
+        /// Thinking that precedes the answer.
         thinking: String,
         /// The working state after the turn.
         working: WorkingState,
         /// The executed rounds.
         rounds: Vec<RoundView>,
-        /// Why it stopped.
+        /// Reason for the end of the answer.
         finish: FinishReason,
-        /// The sum over the turn's model calls.
+        /// Usage of the turn's model calls.
         usage: Usage,
     },
-    /// Closing: something failed.
+    /// Closing: the turn failed.
     Failed {
         /// The error.
         error: Error,
-        /// Whether `ResumeTurn` can resume the turn.
+        /// True if `ResumeTurn` can resume the turn.
         retriable: bool,
     },
     /// Closing: the turn was cancelled.
     Cancelled,
-    /// Closing: no decision came in time.
+    /// Closing: the approval expired.
     Expired,
-    /// Closing: another message took its place.
+    /// Closing: another message superseded the turn.
     Superseded,
 }
 
 impl EventKind {
-    /// Whether a stream ends with it.
+    /// Returns true if the event closes the stream.
     pub fn is_closing(&self) -> bool {
         matches!(
             self,
@@ -136,27 +137,27 @@ impl EventKind {
     }
 }
 
-/// A call as clients see it.
+/// A call for clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallView {
-    /// The call.
+    /// Id of the call.
     pub id: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments: the edited ones once a decision edited them.
+    /// The arguments, after an edit by a decision.
     pub arguments: Value,
     /// [`Digest::of_json`] of the arguments.
     pub digest: Digest,
-    /// Whether the tool writes.
+    /// True if the tool writes.
     pub access: Access,
-    /// Whether it waits for a decision.
+    /// True if the call waits for a decision.
     pub needs_approval: bool,
     /// The rule that requires a decision, and the approvers. None: the call needs no decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
 }
 
-/// A round as clients see it.
+/// A round for clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundView {
     /// The round, from 1.
@@ -171,47 +172,47 @@ pub struct RoundView {
     pub results: Vec<ResultView>,
 }
 
-/// A result as clients see it.
+/// A result for clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultView {
-    /// The call.
+    /// Id of the call.
     pub call: CallId,
     /// Status of the call.
     pub status: CallStatus,
-    /// The result as the model reads it.
+    /// The result for the model.
     pub content: String,
 }
 
-/// A turn as clients see it at one moment.
+/// The current state of a turn for clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnView {
-    /// The turn.
+    /// Id of the turn.
     pub turn: TurnId,
     /// State of the turn.
     pub status: TurnStatus,
-    /// The model that it runs with.
+    /// Name of the turn's model.
     pub model: String,
     /// The user message.
     pub user_text: String,
-    /// The rounds so far, the running one among them.
+    /// The rounds, including the running one.
     pub rounds: Vec<RoundView>,
-    /// The calls that wait, while it waits.
+    /// Calls that wait for a decision. Empty unless the turn waits.
     pub pending: Vec<CallView>,
     /// Expiry of the pause. None: the turn does not wait.
     pub expires_at: Option<Timestamp>,
-    /// The working state now.
+    /// The current working state.
     pub working: WorkingState,
-    /// The answer, once it is completed.
+    /// The answer of a completed turn.
     pub text: String,
-    /// Why it stopped, once it is completed.
+    /// Reason for the end of the answer of a completed turn.
     pub finish: Option<FinishReason>,
     /// The error of a failed turn.
     pub error: Option<Error>,
-    /// Whether `ResumeTurn` can resume the turn.
+    /// True if `ResumeTurn` can resume the turn.
     pub retriable: bool,
-    /// The sum over its model calls so far.
+    /// Usage of its model calls so far.
     pub usage: Usage,
-    /// The number that the next event will have.
+    /// Number of the next event.
     pub next_event: u64,
 }
 
@@ -219,18 +220,18 @@ pub struct TurnView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {
-    /// It runs.
+    /// The turn is running.
     Running,
-    /// It waits for decisions.
+    /// The turn waits for decisions.
     AwaitingApproval,
-    /// The agent is done.
+    /// The turn is completed.
     Completed,
-    /// Something failed.
+    /// The turn failed.
     Failed,
     /// The turn was cancelled.
     Cancelled,
-    /// No decision came in time.
+    /// The approval expired.
     Expired,
-    /// Another message took its place.
+    /// Another message superseded the turn.
     Superseded,
 }

@@ -1,7 +1,7 @@
 //! The journal of a thread: its entries in order. The history that a reader or a model sees is a fold over them; there
 //! is no second copy of it.
 //!
-//! Entries are stored. A change here must keep old ones readable: the golden files of `folio-storage` hold that.
+//! Entries are stored. A change must keep old entries readable; the golden files of `folio-storage` test this.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -22,28 +22,28 @@ use folio_types::{
 pub enum Entry {
     /// A turn was accepted.
     Accepted(Box<Accepted>),
-    /// A round: what the model answered, and the results of the calls that needed no intent.
+    /// A round: the model's answer, and the results of the calls that needed no intent.
     Round(Box<Round>),
     /// The turn waits for decisions on the calls of its newest round.
     Paused(Paused),
-    /// Decisions that arrived together, durable before anything runs.
+    /// Decisions of one request, durable before any call runs.
     Decisions(Decisions),
-    /// A write call is about to run.
+    /// A write call is about to start.
     Intent(Intent),
     /// The outcome of one call.
     Outcome(Outcome),
     /// A new owner, or a new attempt after a failed end, continues the turn.
     Resumed(Resumed),
-    /// The turn is being ended with open intents: the next owner finishes closing and runs nothing more.
+    /// The turn is being ended with open intents: the next owner completes the closing and runs no further call.
     Closing(Closing),
     /// The turn ended.
     Ended(Box<Ended>),
-    /// Messages that were there before the thread: a fork's, or what an ephemeral thread brought.
+    /// Messages that precede the thread: of a fork, or of the request for an ephemeral thread.
     Imported(Imported),
 }
 
 impl Entry {
-    /// The turn that it belongs to; none: it is of no turn.
+    /// Returns the number of the entry's turn. None: the entry belongs to no turn.
     pub fn turn(&self) -> Option<u32> {
         match self {
             Self::Accepted(accepted) => Some(accepted.turn),
@@ -78,7 +78,7 @@ impl Entry {
 /// A turn was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The client's id for the request.
     pub request: RequestId,
@@ -92,7 +92,7 @@ pub struct Accepted {
     pub mentions: Vec<Mention>,
     /// Options of the turn.
     pub options: TurnOptions,
-    /// Messages (user and final assistant ones) of the history that stay; later ones are dropped.
+    /// Number of kept messages (user and final assistant ones); later ones are dropped. None: all.
     pub truncate_to: Option<u32>,
     /// The working state that the turn starts from.
     pub working: WorkingState,
@@ -107,9 +107,9 @@ pub struct Accepted {
 /// With positions a reader finds any message in a number of steps that grows with the logarithm of the thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SegmentPosition {
-    /// Visible messages before its own.
+    /// Visible messages before the entry's own messages.
     pub messages: u32,
-    /// User and final assistant ones among them.
+    /// User and final assistant messages among them.
     pub counted: u32,
     /// Sequence numbers of the entries that started the segments 1, 2, 4, 8, … before it, as far as they exist. The
     /// visible messages of the first one are the difference between the two positions.
@@ -121,15 +121,15 @@ pub struct SegmentPosition {
 pub struct TurnOptions {
     /// The model, resolved when the turn was accepted.
     pub model: String,
-    /// Whether no call waits.
+    /// If true, calls run without approval.
     pub auto_approve: bool,
     /// Tools whose calls run without approval.
     pub auto_approved_tools: Vec<String>,
-    /// Seconds that a pause waits.
+    /// Seconds that a pause waits for decisions.
     pub approval_ttl_seconds: u32,
-    /// Model calls of the turn at most.
+    /// Maximum model calls of the turn.
     pub rounds_max: u32,
-    /// The rules of the organization's policy that may concern the turn, as they were when it was accepted.
+    /// Rules of the organization's policy that may apply to the turn, at the time of its acceptance.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,
 }
@@ -146,20 +146,20 @@ pub enum Mention {
     Tag(TagId),
 }
 
-/// A round: one model call and the calls that it asked for.
+/// A round: one model call and the calls that it requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The round, from 1.
     pub round: u32,
     /// The model that answered.
     pub model: String,
-    /// Its text.
+    /// Text of the answer.
     pub text: String,
-    /// Its thinking.
+    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
-    /// The calls that it asked for, in order; a call's index is its place, from 1.
+    /// The requested calls in order. A call's index is its position, from 1.
     pub calls: Vec<Call>,
     /// Results of calls that ran before the round was appended, by index.
     pub results: Vec<CallResult>,
@@ -167,36 +167,36 @@ pub struct Round {
     pub usage: Usage,
 }
 
-/// A call that a model asked for.
+/// A call that a model requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Its place in the round, from 1.
+    /// Index in the round, from 1.
     pub index: u32,
-    /// The provider's own id; some repeat it.
+    /// The provider's id, which may repeat.
     pub provider_id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as the model gave them; an empty object where they were no JSON object.
+    /// The model's arguments. An empty object if they were not a JSON object.
     pub arguments: Value,
-    /// Whether the tool writes.
+    /// Access of the tool.
     pub access: Access,
-    /// Whether it waits for a decision.
+    /// True if the call waits for a decision.
     pub needs_approval: bool,
-    /// The rule that asks for the decision; none: no rule does.
+    /// The rule that requires the decision. None: no rule does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
-    /// Why it cannot run at all (unknown tool, arguments that are no JSON or break the tool's schema): its result says
-    /// so.
+    /// Reason why the call cannot run (an unknown tool, or arguments that are not JSON or do not match the tool's
+    /// schema). Its result contains it.
     pub problem: Option<String>,
 }
 
-/// Whether a tool writes.
+/// Access of a tool to resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Reads only: runs at once.
+    /// The tool only reads. Its calls run immediately.
     ReadOnly,
-    /// Writes: may wait for a decision, and its effect happens once.
+    /// The tool writes. Its calls may wait for a decision and take effect once.
     ReadWrite,
 }
 
@@ -205,9 +205,9 @@ pub enum Access {
 pub struct CallResult {
     /// The round of the call.
     pub round: u32,
-    /// Its place in the round.
+    /// Index of the call in the round.
     pub index: u32,
-    /// Whether it ran well, failed, or did not run and why.
+    /// Outcome of the call.
     pub status: CallStatus,
     /// The result's text.
     pub content: String,
@@ -222,30 +222,30 @@ pub struct CallResult {
     pub at: Option<Timestamp>,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// It ran.
+    /// The call succeeded.
     Ok,
-    /// It ran and failed; the content says how.
+    /// The call failed. The content contains the reason.
     Failed,
-    /// The user rejected it.
+    /// The user rejected the call.
     Rejected,
-    /// Its turn was cancelled first.
+    /// The turn was cancelled before the call ran.
     Cancelled,
-    /// Its approval did not come in time.
+    /// The approval expired.
     Expired,
-    /// Another message took its turn's place.
+    /// Another message superseded the turn.
     Superseded,
-    /// Its target changed since it was approved; nothing was written.
+    /// The target changed since the approval; nothing was written.
     Conflict,
     /// The turn had no rounds left.
     NotRun,
 }
 
 impl CallStatus {
-    /// Its name.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -260,37 +260,37 @@ impl CallStatus {
     }
 }
 
-/// The turn waits.
+/// A turn waits for decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The pending round.
     pub round: u32,
-    /// From when no decision counts.
+    /// Time from which decisions are refused.
     pub expires_at: Timestamp,
     /// The working state at the pause.
     pub working: WorkingState,
-    /// The number of the closing event of the stream that ends here.
+    /// Number of the closing event of the stream.
     pub event: u64,
     /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// Decisions that arrived together.
+/// Decisions of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decisions {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The round.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// Each with its call's index.
+    /// Decisions by the index of the call.
     pub decided: Vec<(u32, Decision)>,
     /// The approver.
     pub by: UserId,
     /// The time at which expiry was evaluated.
     pub decided_at: Timestamp,
-    /// Whether the turn continues through rounds in which no call needs approval.
+    /// If true, the turn continues through rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
@@ -298,28 +298,28 @@ pub struct Decisions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum Decision {
-    /// Run it.
+    /// The call runs.
     Approve,
-    /// Run it with these arguments instead; the history shows them.
+    /// The call runs with these arguments, which the history contains.
     ApproveEdited {
-        /// The whole arguments, checked against the tool's schema.
+        /// The complete arguments, validated against the tool's schema.
         arguments: Value,
     },
-    /// Do not run it.
+    /// The call does not run.
     Reject {
         /// Reason for the model, in addition to the rejection.
         reason: Option<String>,
     },
 }
 
-/// A write call is about to run.
+/// A write call is about to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The round.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// The call's place.
+    /// Index of the call in the round.
     pub index: u32,
     /// The aggregate that the call changes.
     pub target: Target,
@@ -336,7 +336,7 @@ pub struct Intent {
 /// The outcome of a call after its intent, or in the order of an approved round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The result.
     pub result: CallResult,
@@ -345,19 +345,19 @@ pub struct Outcome {
 /// The turn continues under a new owner or as a new attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The owner from here.
+    /// The new owner.
     pub owner: Incarnation,
-    /// Its epoch.
+    /// Epoch of the new owner.
     pub epoch: u64,
-    /// Why: a takeover, or a new attempt.
+    /// Takeover or new attempt.
     pub why: ResumeCause,
     /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// Why a turn is continued.
+/// Cause of a resumption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeCause {
@@ -370,7 +370,7 @@ pub enum ResumeCause {
 /// The turn is being ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closing {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The end that follows.
     pub why: ClosingCause,
@@ -384,27 +384,27 @@ pub struct Closing {
 pub enum ClosingCause {
     /// The turn was cancelled.
     Cancelled,
-    /// Another message takes its place.
+    /// Another message supersedes the turn.
     Superseded,
 }
 
 /// The turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The kind of end.
     pub how: End,
-    /// Results, synthetic ones among them, of calls that had none.
+    /// Results, including synthetic ones, of calls that had none.
     pub results: Vec<CallResult>,
-    /// Whether these results are not final: none of their calls was started, and resuming the turn runs them.
+    /// True if these results are not final: none of their calls started, and resuming the turn runs them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs_again: bool,
     /// The working state after the turn.
     pub working: WorkingState,
-    /// The sum over its model calls.
+    /// Usage of the turn's model calls.
     pub usage: Usage,
-    /// The number of the closing event.
+    /// Number of the closing event.
     pub event: u64,
     /// Time of the entry.
     pub at: Timestamp,
@@ -414,36 +414,36 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "end")]
 pub enum End {
-    /// The agent is done.
+    /// The turn is completed.
     Completed {
         /// The answer.
         text: String,
-        /// The thinking before it.
+        /// Thinking that precedes the answer.
         thinking: Vec<ThinkingBlock>,
-        /// Why it stopped.
+        /// Reason for the end of the answer.
         finish: FinishReason,
     },
-    /// Something failed.
+    /// The turn failed.
     Failed {
         /// The error.
         error: Error,
-        /// Whether `ResumeTurn` can resume the turn.
+        /// True if `ResumeTurn` can resume the turn.
         retriable: bool,
     },
     /// The turn was cancelled.
     Cancelled,
-    /// No decision came in time.
+    /// The approval expired.
     Expired,
-    /// Another message took its place.
+    /// Another message superseded the turn.
     Superseded,
 }
 
-/// Messages that were there before the thread. A long history is split over several such entries.
+/// Messages that precede the thread. A long history is split into several such entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
     /// The messages, sanitized.
     pub messages: Vec<Message>,
-    /// The working state that belongs after them.
+    /// The working state after them.
     pub working: WorkingState,
     /// Position of the messages. None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -453,59 +453,59 @@ pub struct Imported {
 /// The working state of a thread: the model receives it in each round, and it is stored after each turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkingState {
-    /// The last schema revision that was made.
+    /// The last created schema revision.
     pub schema_revid: Option<SchemaRevId>,
-    /// The last prompt revision that was made or run.
+    /// The last created or executed prompt revision.
     pub prompt_revid: Option<PromptRevId>,
     /// The last extraction.
     pub extraction: Option<WorkingExtraction>,
 }
 
-/// The extraction that the agent works on.
+/// The extraction that the agent edits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkingExtraction {
-    /// Its id.
+    /// Id of the extraction.
     pub id: ExtractionId,
-    /// The document that was read.
+    /// The document of the extraction.
     pub document: DocumentId,
-    /// The prompt that was run.
+    /// The prompt of the extraction.
     pub prompt: PromptRevId,
-    /// The data as it is now.
+    /// The current data.
     pub data: Value,
 }
 
 /// The changes of a call to the working state. Deleted resources are removed from it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkingChange {
-    /// The schema revision from now on.
+    /// The new schema revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_revid: Option<SchemaRevId>,
-    /// The prompt revision from now on.
+    /// The new prompt revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_revid: Option<PromptRevId>,
-    /// The extraction from now on.
+    /// The new extraction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extraction: Option<WorkingExtraction>,
-    /// A schema that was deleted.
+    /// A deleted schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_schema: Option<SchemaId>,
-    /// A prompt that was deleted.
+    /// A deleted prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_prompt: Option<PromptId>,
-    /// A document that was deleted, with its extractions.
+    /// A deleted document, with its extractions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document: Option<DocumentId>,
 }
 
 impl WorkingChange {
-    /// Whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl WorkingState {
-    /// The state after a call's change.
+    /// Returns the state after a call's change.
     pub fn apply(&mut self, change: &WorkingChange) {
         if let Some(gone) = &change.deleted_schema {
             self.schema_revid.take_if(|revid| revid.of == *gone);

@@ -7,8 +7,8 @@ use crate::journal::{Entry, WorkingState};
 use folio_types::access::Principal;
 use folio_types::{Digest, DocumentId, Incarnation, OrgId, RequestId, ThreadId, TurnId, UserId};
 
-/// The id of the thread that a chat without one begins: it follows from the request, so that every gateway and every
-/// node knows it alike. The same documents in another order begin the same thread.
+/// Returns the id of the thread that a chat without a thread starts. It is derived from the request, so every gateway
+/// and node derives the same id. The order of documents does not matter.
 pub fn begun_by(principal: &Principal, profile: &str, documents: &[DocumentId], request: &RequestId) -> ThreadId {
     let mut documents: Vec<&str> = documents.iter().map(DocumentId::as_str).collect();
     documents.sort_unstable();
@@ -19,15 +19,15 @@ pub fn begun_by(principal: &Principal, profile: &str, documents: &[DocumentId], 
 /// The header of a thread: one row, stored with the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadHeader {
-    /// The thread.
+    /// Id of the thread.
     pub id: ThreadId,
-    /// Its organization.
+    /// Id of the organization.
     pub org: OrgId,
     /// The user that started the thread.
     pub user: UserId,
-    /// Its profile.
+    /// Name of the profile.
     pub profile: String,
-    /// Its documents.
+    /// Ids of the documents.
     pub documents: Vec<DocumentId>,
     /// Its title; empty until the first message.
     pub title: String,
@@ -41,26 +41,26 @@ pub struct ThreadHeader {
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Grows by one at each new owner; 0: never owned.
+    /// Epoch, which each new owner increments. 0: never owned.
     pub epoch: u64,
     /// The owner. None: the thread never had one.
     pub owner: Option<Incarnation>,
-    /// Grows by one at each append.
+    /// Version, which each append increments.
     pub version: u64,
-    /// Entries of the journal so far; the next entry gets this sequence number.
+    /// Number of journal entries. The next entry gets this sequence number.
     pub entries: u64,
-    /// Bytes of the journal so far.
+    /// Size of the journal in bytes.
     pub bytes: u64,
-    /// Turns so far.
+    /// Number of turns.
     pub turns: u32,
     /// The working state after the last ended turn.
     pub working: WorkingState,
-    /// The turn that is open.
+    /// The open turn. None: no turn is open.
     pub open_turn: Option<OpenTurn>,
 }
 
 impl ThreadHeader {
-    /// Whether the header is unchanged since this fence and no turn is open.
+    /// Returns true if the header is unchanged since this fence and no turn is open.
     pub fn is_unused_at(&self, fence: Fence) -> bool {
         (self.epoch, self.version) == (fence.epoch, fence.version) && self.open_turn.is_none()
     }
@@ -121,7 +121,7 @@ impl From<ThreadHeader> for ThreadView {
 /// The turn of a thread that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTurn {
-    /// Its number.
+    /// Number of the turn in its thread.
     pub number: u32,
     /// Phase of the turn.
     pub phase: Phase,
@@ -133,13 +133,13 @@ pub struct OpenTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It runs: without a live owner it is to be ended or resumed.
+    /// The turn runs. Without a live owner it must be ended or resumed.
     Running,
-    /// It waits for decisions: nothing runs.
+    /// The turn waits for decisions.
     Paused,
-    /// It carries out decided calls.
+    /// The turn executes decided calls.
     Executing,
-    /// It is being ended.
+    /// The turn is being ended.
     Closing,
 }
 
@@ -152,7 +152,7 @@ pub struct Fence {
     pub version: u64,
 }
 
-/// One conditional append: entries and what becomes of the header, all or nothing.
+/// A conditional append: entries and a header change, committed atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Append {
     /// Identifies this append, so that an unknown outcome can be looked up.
@@ -161,11 +161,11 @@ pub struct Append {
     pub fence: Fence,
     /// The entries, in order; each at most [`folio_types::limits::ENTRY_BYTES`].
     pub entries: Vec<Entry>,
-    /// A new owner with the epoch that it takes (a takeover); none: the owner stays.
+    /// A new owner with its epoch (a takeover). None: the owner does not change.
     pub take: Option<(u64, Incarnation)>,
-    /// The header's fields that change.
+    /// Changed fields of the header.
     pub change: HeaderChange,
-    /// The row (request id → turn) of an accepted turn, or of a rename, inserted if not there.
+    /// Row (request id → turn) of an accepted turn or a rename, inserted if it does not exist.
     pub request: Option<RequestRow>,
     /// The row of the open-turn index, if the append opens, resumes or takes over a turn. It is stored before the
     /// append.
@@ -174,18 +174,18 @@ pub struct Append {
     pub at: Timestamp,
 }
 
-/// The header's fields that an append changes; what is none stays.
+/// Changed fields of the header. None: unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderChange {
-    /// The open turn from now on.
+    /// The new open turn.
     pub open_turn: Option<Option<OpenTurn>>,
-    /// The working state from now on.
+    /// The new working state.
     pub working: Option<WorkingState>,
-    /// The title from now on.
+    /// The new title.
     pub title: Option<String>,
-    /// The model from now on.
+    /// The new model.
     pub model: Option<String>,
-    /// The count of turns from now on.
+    /// The new number of turns.
     pub turns: Option<u32>,
 }
 
@@ -194,7 +194,7 @@ pub struct HeaderChange {
 pub struct RequestRow {
     /// The client's id.
     pub request: RequestId,
-    /// The turn; 0: none, the request made or renamed the thread.
+    /// Number of the turn. 0: the request created or renamed the thread.
     pub turn: u32,
     /// Digest of the request's content.
     pub digest: Digest,
@@ -203,9 +203,9 @@ pub struct RequestRow {
 /// The store's answer to an append. An unknown outcome is an `Err`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {
-    /// The append is committed; the header after it.
+    /// The append is committed. Contains the new header.
     Done(Box<ThreadHeader>),
-    /// The header was not as expected, or the request id is taken; nothing was written. What is there now.
+    /// The header differed from the condition, or the request id exists. Nothing was written.
     Refused {
         /// The current header.
         header: Box<ThreadHeader>,
@@ -219,12 +219,12 @@ pub enum Appended {
 /// row's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OpenTurnRow {
-    /// The tenant (a column of a system index, read by no request).
+    /// The organization (a column of a system index, which no request reads).
     pub org: OrgId,
-    /// The turn.
+    /// Id of the turn.
     pub turn: TurnId,
-    /// The epoch under which it is opened, resumed or taken over.
+    /// The epoch of the append.
     pub epoch: u64,
-    /// Time at which the row expires; after the longest approval.
+    /// Time at which the row expires, later than the longest approval.
     pub until: Timestamp,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use folio_storage::AuditStore;
 use folio_types::access::Scope;
-use folio_types::audit::{AuditEntry, AuditKind, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
 use folio_types::page::Order;
 use folio_types::{Error, OrgId, Result, Role, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
@@ -45,14 +45,14 @@ pub struct LogPeriod {
 }
 
 impl LogPeriod {
-    fn bounds(self) -> Result<(AuditPlace, AuditPlace)> {
+    fn bounds(self) -> Result<(AuditPosition, AuditPosition)> {
         let start = self.start_time.unwrap_or(Timestamp::UNIX_EPOCH);
         // The clocks of nodes differ: an entry of this moment may have a slightly later time.
         let end = self.end_time.unwrap_or(Timestamp::MAX);
         if start > end {
             return Err(Error::invalid_field("start_time", "must not be after end_time"));
         }
-        Ok((AuditPlace::before(start), AuditPlace::before(end)))
+        Ok((AuditPosition::before(start), AuditPosition::before(end)))
     }
 }
 
@@ -69,12 +69,15 @@ impl Operation for ListAuditEntries {
         let filter = EntryFilter::parse(&self.list.filter)?;
         let is_newest_first = listing.page.order == Order::Newest;
         listing
-            .scan(READ, async |scan: Scan<AuditPlace>| {
+            .scan(READ, async |scan: Scan<AuditPosition>| {
                 let after = scan.after.as_ref();
                 let (low, high) =
                     if is_newest_first { (&low, after.unwrap_or(&high)) } else { (after.unwrap_or(&low), &high) };
                 let read = context.stores().audit.list(org, low, high, is_newest_first, scan.limit).await?;
-                Ok(read.into_iter().map(|entry| (entry.place(), Some(entry).filter(|it| filter.matches(it)))).collect())
+                Ok(read
+                    .into_iter()
+                    .map(|entry| (entry.position(), Some(entry).filter(|it| filter.matches(it))))
+                    .collect())
             })
             .await
     }
@@ -103,7 +106,7 @@ impl Operation for DownloadAuditEntries {
 fn entries(
     store: Arc<dyn AuditStore>,
     org: OrgId,
-    (mut low, high): (AuditPlace, AuditPlace),
+    (mut low, high): (AuditPosition, AuditPosition),
     filter: EntryFilter,
 ) -> BoxStream<'static, Result<Vec<AuditEntry>>> {
     async_stream::try_stream! {
@@ -111,7 +114,7 @@ fn entries(
             let mut read = store.list(&org, &low, &high, false, READ).await?;
             let is_last = read.len() < READ;
             if let Some(last) = read.last() {
-                low = last.place();
+                low = last.position();
             }
             read.retain(|entry| filter.matches(entry));
             yield read;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_tools::policy::{self, KnownNames};
+use folio_tools::policy::{self, PolicyNames};
 use folio_types::access::{Organization, Scope};
 use folio_types::policy::Policy;
 use folio_types::{Error, Etag, OrgId, Result, limits};
@@ -56,7 +56,7 @@ impl Operation for SetPolicy {
         let registry = registry()?;
         let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
         let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
-        policy::check(&self.policy, KnownNames { tools: &tools, profiles: &profiles })?;
+        policy::check(&self.policy, PolicyNames { tools: &tools, profiles: &profiles })?;
         let (ttl, most) = (Duration::from_secs(self.approval_ttl_seconds.into()), limits::APPROVAL_TTL_MAX);
         if ttl > most {
             let problem = format!("must be at most {}", most.as_secs());

@@ -1,9 +1,9 @@
-//! Files that a process writes.
+//! File permissions of a process.
 
 use nix::sys::stat::{Mode, umask};
 
-/// From here on every file and folder that this process makes is its owner's alone, whatever the shell's mask was. To be
-/// called before threads are started.
+/// Restricts every file and folder that this process creates from now on to its owner, regardless of the shell's umask.
+/// Call it before any thread starts.
 pub fn private() {
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
 }

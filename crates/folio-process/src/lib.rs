@@ -1,10 +1,10 @@
-//! What every process of Folio does the same way: settings, telemetry, figures, signals.
+//! Functions that every Folio process shares: settings, telemetry, metrics, signals.
 //!
-//! This crate knows no component: each owns its `Options`, and the binary composes them into one settings type that is
-//! loaded here.
+//! This crate knows no component. Each component owns its `Options`; the binary composes them into one settings type
+//! and loads it with [`settings::load`].
 
-pub mod figures;
 pub mod files;
+pub mod metrics;
 pub mod settings;
 pub mod signals;
 pub mod telemetry;

@@ -1,8 +1,8 @@
 //! Settings: defaults, then a TOML file, then `FOLIO_SECTION__KEY`, then flags.
 //!
 //! The known keys are those of the settings type's default value. An unknown key in the file is an error that names the
-//! nearest known one; an unknown variable is a warning, since variables come from everywhere. The keys below a free map
-//! (providers, models) are those of [`Sources::maps`].
+//! nearest known key. An unknown variable is only a warning, because the environment also holds variables of other
+//! programs. [`Sources::maps`] gives the known keys below maps with free names (providers, models).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,40 +14,40 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What a variable begins with that sets something.
+/// Prefix of environment variables that set a value.
 pub const ENV_PREFIX: &str = "FOLIO_";
 
-/// Variables with the prefix that are no settings.
+/// Variables with the prefix that are not settings.
 const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED"];
 
-/// Stands for every name of a free map.
+/// Represents every name of a free map.
 const ANY: &str = "*";
 
-/// Where settings come from, beside their defaults.
+/// Sources of settings. The defaults of the settings type are the lowest layer.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The file; it must be there if `file_required`.
+    /// The TOML file. It must exist if `file_required` is true.
     pub file: Option<PathBuf>,
-    /// Whether a missing file is an error (it was named by hand).
+    /// True if a missing file is an error, because the user named the file.
     pub file_required: bool,
-    /// The variables of the process.
+    /// The environment variables of the process.
     pub variables: BTreeMap<String, String>,
-    /// What flags set, by the key's path (`gateway.listen`).
+    /// Values of flags by key path (`gateway.listen`).
     pub flags: BTreeMap<String, Value>,
     /// Free maps: the path of each (`models.providers`, `models.providers.*.models`) with the default of an entry.
     pub maps: BTreeMap<String, Value>,
 }
 
-/// Settings and what is to be said about their sources.
+/// Loaded settings with warnings about their sources.
 #[derive(Debug)]
 pub struct Loaded<T> {
     /// The effective settings.
     pub settings: T,
-    /// Warnings, for the log.
+    /// Warnings for the log.
     pub warnings: Vec<String>,
 }
 
-/// Why settings cannot be used.
+/// A reason why settings cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
@@ -55,28 +55,28 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// The file is no TOML.
+    /// The file is not valid TOML.
     #[error("{path}: {message}")]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// The line and the reason, without the line's text.
         message: String,
     },
-    /// A key that does not exist.
+    /// The key does not exist.
     #[error("{path}: unknown key `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     UnknownKey {
-        /// Where it was read.
+        /// The file that contains the key.
         path: String,
         /// The key's path.
         key: String,
-        /// The nearest known one, where one is near.
+        /// The most similar known key. None if no key is similar.
         nearest: Option<String>,
     },
-    /// A value of the wrong type or out of bounds.
+    /// The value has the wrong type or is out of bounds.
     #[error("{0}")]
     Value(String),
 }
@@ -107,7 +107,8 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
     Ok(Loaded { settings, warnings })
 }
 
-/// Text where a text is known to be wanted; else parsed as `figment` parses variables: booleans, numbers, lists, text.
+/// Returns `text` unchanged if the default is a string. Otherwise parses it as `figment` parses variables: boolean,
+/// number, list or string.
 fn variable_value(known: Option<&Value>, text: &str) -> figment::value::Value {
     if known.is_some_and(Value::is_string) {
         return text.into();
@@ -139,19 +140,19 @@ fn check_file(path: &Path, text: &str, known: &Value) -> Result<(), Error> {
     }
 }
 
-/// Where and what, without the line itself: it may hold a secret.
+/// Returns a syntax error with line and reason. It omits the line's text, which may contain a secret.
 fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Error {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     Error::Syntax { path: path.to_owned(), message: format!("line {line}: {}", error.message()) }
 }
 
-/// What is known below a name: its own, or what every name of a free map has.
+/// Returns the schema of the member `name`, or the schema of all members of a free map.
 fn member<'a>(known: &'a Value, name: &str) -> Option<&'a Value> {
     known.get(name).or_else(|| known.get(ANY))
 }
 
-/// The first key of `given` that `known` does not have. Below a list or a scalar nothing is judged here.
+/// Returns the path of the first key of `given` that `known` does not have. Lists and scalars are not checked.
 fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
     let (Value::Object(given), Value::Object(_)) = (given, known) else { return None };
     given.iter().find_map(|(name, value)| {
@@ -163,7 +164,7 @@ fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
     })
 }
 
-/// Every known key, as its path.
+/// Appends the path of every known key to `into`.
 fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
     if let Value::Object(members) = known {
         for (name, value) in members {
@@ -177,7 +178,7 @@ fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
 fn nearest(key: &str, known: &Value) -> Option<String> {
     let mut paths = Vec::new();
     known_paths(known, "", &mut paths);
-    // Where the map's names are free, the ones that were given stand.
+    // Free names in the paths are replaced by the names of the given key.
     let given: Vec<&str> = key.split('.').collect();
     for path in &mut paths {
         let named = path.split('.').enumerate();
@@ -189,7 +190,7 @@ fn nearest(key: &str, known: &Value) -> Option<String> {
     paths
         .into_iter()
         .map(|path| {
-            // The right key in the wrong section is as near as a misspelt one in the right section.
+            // A correct key in the wrong section is as similar as a misspelled key in the right section.
             let distance =
                 strsim::damerau_levenshtein(key, &path).min(strsim::damerau_levenshtein(&last(key), &last(&path)) + 1);
             (distance, path)
@@ -201,7 +202,7 @@ fn nearest(key: &str, known: &Value) -> Option<String> {
 
 type Variables = Vec<(String, String)>;
 
-/// The variables that set something, by key path, and warnings about those that look so but do not.
+/// Splits variables into settings by key path, and warnings about variables with the prefix that set nothing.
 fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Variables, Vec<String>) {
     let mut set = Vec::new();
     let mut warnings = Vec::new();
@@ -222,12 +223,12 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
     (set, warnings)
 }
 
-/// The default of a known value.
+/// Returns the default at `path`.
 fn leaf<'a>(known: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(known, member)
 }
 
-/// Whether the path names a value, and not a section.
+/// Returns true if `path` names a value, not a section.
 fn is_leaf(known: &Value, path: &str) -> bool {
     leaf(known, path).is_some_and(|found| !found.is_object())
 }

@@ -1,4 +1,4 @@
-//! Changing what is set: by the version that was read, with every key that is touched under the newest master key.
+//! Changes of model settings: conditional on the version that was read, with every key under the newest master key.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,44 @@ use tokio_util::sync::CancellationToken;
 use crate::check;
 use crate::models::Providers;
 
-/// How often a change is tried again on what is there then.
+/// Maximum attempts of a change without an expected version.
 const ATTEMPTS: u32 = 5;
-/// Organizations that are read at once.
+/// Organizations per page.
 const PAGE: usize = 100;
 
-/// What of a provider is changed. What is none stays as it is; of a provider that is not there, it is the default.
+/// Changes of a provider. None: unchanged, or the default for a new provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderChange {
-    /// Whether it is used.
+    /// Enables or disables the provider.
     pub enabled: Option<bool>,
-    /// Where it is. Empty: where the platform's of the same name is. A key that stands is forgotten with another URL, so
-    /// that it never goes where it was not given for; so is the list of the endpoint's models.
+    /// Base URL. Empty: the URL of the platform's provider with this name. Another URL removes the stored key, so that
+    /// it is never sent to a URL that it was not given for, and the list of the endpoint's models.
     pub base_url: Option<String>,
-    /// Its key. Empty: none.
+    /// API key. Empty: removes the key.
     pub api_key: Option<Secret>,
-    /// How it calls the limit of output tokens.
+    /// Name of the request field with the limit of output tokens.
     pub output_limit_field: Option<OutputLimitField>,
-    /// Whether to ask for usage in streams.
+    /// Requests usage in streams.
     pub stream_usage: Option<bool>,
-    /// Its models, all of them.
+    /// All models of the provider.
     pub models: Option<BTreeMap<String, ModelOptions>>,
 }
 
-/// What became of the stored keys.
+/// Result of moving the stored keys to the newest master key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Renewed {
-    /// Keys under a master key that is not there.
+    /// Number of keys whose master key is missing.
     pub lost: usize,
-    /// Owners whose keys could not be read or written.
+    /// Number of owners whose keys could not be read or written.
     pub failed: usize,
 }
 
 impl Providers {
-    /// Makes or changes a provider; gives the settings with it.
+    /// Creates or changes a provider. Returns the new settings.
     ///
     /// # Errors
     /// `INVALID_FIELD`, `NAME_TAKEN`, `QUOTA_EXCEEDED`; `SECRETS_UNAVAILABLE` for a key without a master key;
-    /// `VERSION_CONFLICT` where the settings have another version than `expected` (0: any).
+    /// `VERSION_CONFLICT` if the settings have another version than `expected` (0: any).
     pub async fn update(
         &self,
         owner: &OrgId,
@@ -67,7 +67,7 @@ impl Providers {
         .await
     }
 
-    /// Removes a provider: what the platform has of this name counts again.
+    /// Deletes a provider. The platform's provider with this name becomes effective again.
     ///
     /// # Errors
     /// `NOT_FOUND`, `VERSION_CONFLICT`.
@@ -79,10 +79,10 @@ impl Providers {
         .await
     }
 
-    /// Says which model is meant where none is named, and which ones stand in, best first.
+    /// Sets the default model and the fallback models, best first.
     ///
     /// # Errors
-    /// `MODEL_NOT_AVAILABLE` for a name that the owner does not have, `INVALID_FIELD`, `VERSION_CONFLICT`.
+    /// `MODEL_NOT_AVAILABLE` for a model that the owner does not have, `INVALID_FIELD`, `VERSION_CONFLICT`.
     pub async fn set_defaults(
         &self,
         owner: &OrgId,
@@ -108,12 +108,12 @@ impl Providers {
         .await
     }
 
-    /// Asks an own endpoint for its models and keeps the list, cut to what has room beside the owner's other ones; gives the settings
-    /// with it.
+    /// Queries an own endpoint for its models and stores the list, cut to the space that the owner's other lists leave.
+    /// Returns the new settings.
     ///
     /// # Errors
-    /// `NOT_FOUND` where the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, those of the endpoint; `VERSION_CONFLICT`
-    /// where it has another URL by then.
+    /// `NOT_FOUND` if the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, errors of the endpoint;
+    /// `VERSION_CONFLICT` if its URL changed during the query.
     pub async fn discover(&self, owner: &OrgId, name: &str) -> Result<ModelSettings> {
         let (asked, available) = self.available(owner, name).await?;
         let now = self.now();
@@ -131,11 +131,11 @@ impl Providers {
         .await
     }
 
-    /// Puts every stored key under the newest master key. What cannot be read or written of one owner keeps no other back. None: it
-    /// was ended before all were looked at.
+    /// Encrypts every stored key with the newest master key. A failure affects only its owner. Returns None if it was
+    /// cancelled before the end.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: nobody knows which organizations there are.
+    /// `STORE_UNAVAILABLE`: the organizations cannot be listed.
     pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<Option<Renewed>> {
         let (mut renewed, mut after) = (Renewed::default(), None);
         let mut owners = vec![ModelSettings::platform()];
@@ -147,7 +147,7 @@ impl Providers {
                 match self.renew(owner).await {
                     Ok(lost) => renewed.lost += lost,
                     Err(error) => {
-                        tracing::warn!(org = %owner, %error, "keys of model providers were not renewed");
+                        tracing::warn!(org = %owner, %error, "cannot renew the keys of model providers");
                         renewed.failed += 1;
                     }
                 }
@@ -169,7 +169,8 @@ impl Providers {
         Ok(lost)
     }
 
-    /// The platform's provider of a name, as an organization finds it; the settings' one, as the platform does.
+    /// Returns the platform's provider with a name, as seen by an organization. For the platform: the provider in the
+    /// settings file.
     async fn below(&self, owner: &OrgId, name: &str) -> Result<Option<ProviderOptions>> {
         if *owner == ModelSettings::platform() {
             return Ok(self.table().providers.get(name).cloned());
@@ -219,7 +220,7 @@ impl Providers {
         Ok(new)
     }
 
-    /// Reads, changes and stores, until nobody else does at the same moment.
+    /// Reads, changes and stores, until no concurrent change interferes.
     async fn change(
         &self,
         owner: &OrgId,
@@ -248,9 +249,5 @@ impl Providers {
 }
 
 fn moved() -> Error {
-    Error::new(
-        Code::Aborted,
-        Reason::VersionConflict,
-        "the model settings were changed by somebody else; read them again",
-    )
+    Error::new(Code::Aborted, Reason::VersionConflict, "the model settings were changed concurrently; read them again")
 }

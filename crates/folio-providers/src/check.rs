@@ -1,4 +1,4 @@
-//! What may be set of model providers.
+//! Validation of model settings.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use folio_llm::{ModelOptions, ProviderOptions, Reach, options};
 use folio_types::models::{ModelSettings, Provider};
 use folio_types::{Error, Reason, Result, Secret};
 
-/// Providers of an owner.
+/// Maximum providers of an owner.
 pub(crate) const PROVIDERS_MAX: usize = 32;
-/// Models of an owner's providers together: with them its settings are read at each refresh.
+/// Maximum models of an owner's providers together. Each refresh reads them all.
 pub(crate) const MODELS_MAX: usize = 300;
-/// Models that stand in for others.
+/// Maximum fallback models.
 pub(crate) const FALLBACKS_MAX: usize = 8;
-/// Names in the lists of an owner's endpoints together, and their bytes.
+/// Maximum names in the lists of an owner's endpoints together, and their size in bytes.
 pub(crate) const LISTED_MAX: usize = 2_000;
 const LISTED_BYTES: usize = 64 * 1024;
 const NAME_CHARS: usize = 64;
 const URL_BYTES: usize = 500;
 const KEY_BYTES: usize = 4_096;
 
-/// The name of a provider: it stands in records and errors.
+/// Validates the name of a provider, which records and errors contain.
 pub(crate) fn name(field: &str, name: &str) -> Result<()> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     if !name.is_empty() && name.len() <= NAME_CHARS && name.chars().all(good) {
@@ -28,7 +28,8 @@ pub(crate) fn name(field: &str, name: &str) -> Result<()> {
     Err(Error::invalid_field(field, format!("must be 1 to {NAME_CHARS} characters of a-z, 0-9, -, _ and .")))
 }
 
-/// Where an endpoint is. `reach`: where an organization may point to; none: the platform, which may point anywhere.
+/// Validates the base URL of an endpoint. `reach`: networks that an organization's URL may lead to. None: the platform,
+/// whose URLs are unrestricted.
 pub(crate) fn base_url(field: &str, text: &str, reach: Option<&Reach>) -> Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -48,16 +49,16 @@ pub(crate) fn api_key(field: &str, key: &Secret) -> Result<()> {
     let wrong = if text.len() > KEY_BYTES {
         "is too long"
     } else if key.is_mask() {
-        "is the mask of a key that is not shown, not a key"
+        "is the mask that replaces a key in output, not a key"
     } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        "holds characters that no key has (spaces, line breaks or non-ASCII)"
+        "contains spaces, line breaks or non-ASCII characters"
     } else {
         return Ok(());
     };
     Err(Error::invalid_field(field, wrong))
 }
 
-/// The models of one provider. `below`: the platform's provider of the same name.
+/// Validates the models of one provider. `below`: the platform's provider with the same name.
 pub(crate) fn models(field: &str, set: &Provider, below: Option<&ProviderOptions>) -> Result<()> {
     for (name, model) in &set.models {
         let path = format!("{field}[{name}]");
@@ -69,25 +70,26 @@ pub(crate) fn models(field: &str, set: &Provider, below: Option<&ProviderOptions
         }
         let Some(theirs) = below.and_then(|below| below.models.get(name)) else {
             let what =
-                "is no model of the platform's provider of this name; other ones need a base URL or a key of your own";
+                "is not a model of the platform's provider with this name; other models need your own base URL or key";
             return Err(Error::invalid_field(path, what));
         };
         if !narrows(model, theirs) {
-            let what = "the platform pays for it: only enabled, chat and prompts can be set without a base URL or a key of your own";
+            let what =
+                "the platform pays for it: only enabled, chat and prompts can be set without your own base URL or key";
             return Err(Error::invalid_field(path, what));
         }
     }
     Ok(())
 }
 
-/// Whether nothing is set but what of the platform's model is offered.
+/// Returns true if the settings only restrict the platform's model.
 fn narrows(set: &ModelOptions, theirs: &ModelOptions) -> bool {
     let ModelOptions { enabled, chat, prompts, .. } = set.clone();
     let offered = |base: &ModelOptions| ModelOptions { enabled, chat, prompts, ..base.clone() };
     *set == offered(theirs) || *set == offered(&ModelOptions::default())
 }
 
-/// As many names of an endpoint's list as have room beside the lists of the owner's other endpoints.
+/// Cuts an endpoint's list of names to the space that the lists of the owner's other endpoints leave.
 pub(crate) fn listed<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
     let (mut count, mut bytes) = lists(others);
     let fits = |name: &&String| {
@@ -97,13 +99,13 @@ pub(crate) fn listed<'a>(names: &[String], others: impl Iterator<Item = &'a Prov
     names.iter().take_while(fits).cloned().collect()
 }
 
-/// How many names the lists of providers have, and how many bytes.
+/// Returns the number of names in the lists of providers, and their bytes.
 fn lists<'a>(providers: impl Iterator<Item = &'a Provider>) -> (usize, usize) {
     let names = providers.flat_map(|provider| &provider.available);
     names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len()))
 }
 
-/// All settings of an owner together.
+/// Validates all settings of an owner together.
 pub(crate) fn whole(settings: &ModelSettings) -> Result<()> {
     let full = |what: &str, most: usize| {
         Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))

@@ -1,10 +1,11 @@
-//! Whose models are whose: what each organization sets of model providers, over what the platform has.
+//! Model settings of organizations, layered over those of the platform.
 //!
-//! An organization's catalogue is the platform's table (the settings, then what the platform's administrator stored) with
-//! the organization's own providers over it. It is resolved by a pure function (`resolve`), kept for a few seconds
-//! ([`Providers`] is the [`folio_llm::Models`] of a process), and its API keys stand encrypted in the store ([`Vault`]).
+//! The catalogue of an organization is the platform's table (the settings file with the changes of the platform
+//! administrator) overlaid with the organization's own providers. A pure function (`resolve`) computes it,
+//! [`Providers`] (the [`folio_llm::Models`] of a process) caches it for some seconds, and the store holds its API keys
+//! encrypted ([`Vault`]).
 //!
-//! It knows nothing of turns, tools or credit: who calls a model asks for its permit, as ever.
+//! This crate knows nothing of turns, tools or credit. Permits for model calls belong to the caller.
 
 mod change;
 mod check;

@@ -1,4 +1,4 @@
-//! The models of a process: each organization's own catalogue behind one port.
+//! The models of a process: the catalogue of each organization behind one trait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,23 +19,23 @@ use crate::check;
 use crate::resolve::{Layer, Resolved, resolve};
 use crate::vault::Vault;
 
-/// Catalogues that are kept; one more lets the one go that was used least.
+/// Maximum cached catalogues, least recently used first out.
 const KEPT: u64 = 10_000;
-/// How long one is kept that nobody asks for.
+/// Time after which an unused catalogue is evicted.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Settings of what organizations may set of models (`providers`).
+/// Settings of organizations' model settings (`providers`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// How long a catalogue is believed before its store is asked again: a change counts on every process after that.
-    /// Default 3.
+    /// Time for which a catalogue is cached, in seconds. Every process applies a change after this time. Default 3.
     #[serde(with = "folio_types::seconds")]
     pub refresh_seconds: Duration,
-    /// Networks beside the public internet that base URLs of organizations may lead to, such as `10.1.0.0/16`. At most 100.
+    /// Networks, in addition to the public internet, that base URLs of organizations may lead to, such as
+    /// `10.1.0.0/16`. At most 100.
     pub allowed_networks: Vec<Network>,
-    /// Networks that base URLs of organizations may not lead to, though they are public or allowed: the operator's own that have
-    /// addresses of the public internet, such as `2001:db8:7::/48`. At most 100.
+    /// Networks that base URLs of organizations may not lead to, although they are public or allowed: the operator's
+    /// own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
     pub denied_networks: Vec<Network>,
 }
 
@@ -49,7 +49,7 @@ impl Options {
     /// Checks every setting.
     ///
     /// # Errors
-    /// What cannot be used.
+    /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("providers");
         problems.seconds("refresh_seconds", self.refresh_seconds, Duration::ZERO, Duration::from_secs(60));
@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-/// The catalogues of all organizations, and what changes them. Cheap to clone.
+/// The catalogues of all organizations, and operations that change them. Cheap to clone.
 #[derive(Clone)]
 pub struct Providers {
     inner: Arc<Inner>,
@@ -73,16 +73,17 @@ struct Inner {
     reach: Reach,
     table: folio_llm::Options,
     endpoints: Endpoints,
-    /// The table as it is in the settings: keeps its endpoints, with what their breakers know.
+    /// Models of the table in the settings. Holding them keeps the state of their endpoints' breakers.
     _kept: OpenAiModels,
-    /// What was read a moment ago.
-    fresh: Cache<OrgId, Arc<Known>>,
-    /// What was built, as long as its settings have these versions. Organizations that set nothing share the platform's.
-    built: Cache<OrgId, Arc<Known>>,
+    /// Catalogues within `refresh_seconds`.
+    fresh: Cache<OrgId, Arc<CachedCatalogue>>,
+    /// Catalogues that are reused while the versions of their settings are unchanged. Organizations without settings
+    /// share the platform's.
+    built: Cache<OrgId, Arc<CachedCatalogue>>,
 }
 
-/// A catalogue, and the versions of the settings of platform and organization that it was built from.
-struct Known {
+/// A catalogue with the versions of the platform's and the organization's settings that it was built from.
+struct CachedCatalogue {
     versions: (u64, u64),
     models: OpenAiModels,
 }
@@ -94,10 +95,10 @@ impl std::fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// The catalogues over this table of the settings. Nothing is connected yet.
+    /// Creates the catalogues over this table of the settings. Does not connect to endpoints.
     ///
     /// # Errors
-    /// Every problem of the table.
+    /// Returns every problem of the table.
     pub fn new(
         table: folio_llm::Options,
         options: &Options,
@@ -108,7 +109,7 @@ impl Providers {
         let table = table.resolve(|name| std::env::var(name).ok())?;
         let reach = Reach::new(&options.allowed_networks).without(&options.denied_networks);
         let endpoints = Endpoints::new(&table, reach.clone(), Arc::clone(&environment));
-        // The table itself is good or the start fails.
+        // An invalid table fails the start.
         let kept = OpenAiModels::built(table.clone(), &endpoints, |_| Owned::Platform)?;
         let inner = Inner {
             store: Arc::clone(&stores.providers),
@@ -125,17 +126,17 @@ impl Providers {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Whether older master keys are there beside the newest: then stored keys are to be put under the newest one.
+    /// Returns true if there are older master keys, so that stored keys should be moved to the newest one.
     pub fn rotates(&self) -> bool {
         self.inner.vault.rotates()
     }
 
-    /// How each endpoint in use stands.
+    /// Returns the status of each endpoint in use.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
         self.inner.endpoints.status()
     }
 
-    /// What an owner has set.
+    /// Returns the settings of an owner.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`.
@@ -143,13 +144,13 @@ impl Providers {
         Ok(self.inner.store.settings(owner).await?.unwrap_or_default())
     }
 
-    /// The models of an organization now, or the platform's where the owner is [`ModelSettings::platform`].
+    /// Returns the current models of an organization, or of the platform for [`ModelSettings::platform`].
     pub async fn models_of(&self, owner: &OrgId) -> Result<OpenAiModels> {
         let known = self.inner.fresh.try_get_with_by_ref(owner, self.load(owner)).await;
         known.map(|known| known.models.clone()).map_err(|error: Arc<Error>| (*error).clone())
     }
 
-    /// The names of the platform's providers, for who may set something for them.
+    /// Returns the names of the platform's providers that an owner may override.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`.
@@ -161,7 +162,7 @@ impl Providers {
         Ok(platform.options().providers.keys().cloned().collect())
     }
 
-    async fn load(&self, owner: &OrgId) -> Result<Arc<Known>> {
+    async fn load(&self, owner: &OrgId) -> Result<Arc<CachedCatalogue>> {
         let inner = &*self.inner;
         let platform = ModelSettings::platform();
         let set = async { if *owner == platform { Ok(ModelSettings::default()) } else { self.settings(owner).await } };
@@ -172,9 +173,9 @@ impl Providers {
             return Ok(known);
         }
         for (name, provider) in set.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
-            // Perhaps it was allowed when it was set. All others go on.
+            // The URL may have been permitted when it was set. The other providers are not affected.
             if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.reach)) {
-                tracing::warn!(org = %owner, provider = name, %error, "a model provider is left out");
+                tracing::warn!(org = %owner, provider = name, %error, "ignored a model provider");
                 provider.enabled = false;
             }
         }
@@ -183,7 +184,7 @@ impl Providers {
         let Resolved { options, owned } = resolve(&inner.table, &layers.0, &layers.1, open);
         let models = OpenAiModels::built(options, &inner.endpoints, |name| owned.of(name));
         let models = models.map_err(|error| Error::internal(format!("stored model settings: {error}")))?;
-        let known = Arc::new(Known { versions, models });
+        let known = Arc::new(CachedCatalogue { versions, models });
         inner.built.insert(shared.clone(), Arc::clone(&known)).await;
         Ok(known)
     }
@@ -192,13 +193,13 @@ impl Providers {
         match self.inner.vault.open(org, name, key) {
             Ok(key) => Some(key),
             Err(error) => {
-                tracing::error!(%org, provider = name, %error, "a model provider cannot be used");
+                tracing::error!(%org, provider = name, %error, "cannot use a model provider");
                 None
             }
         }
     }
 
-    /// What the model list of an owner's own endpoint names, and the URL that is set for that endpoint.
+    /// Returns the model names that an own endpoint of the owner lists, and the configured URL of the endpoint.
     pub(crate) async fn available(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
         let settings = self.settings(owner).await?;
         let set = settings.providers.get(name).filter(|set| set.is_own());
@@ -207,11 +208,11 @@ impl Providers {
             return Err(Error::not_found("own model provider", shown));
         };
         if let Some(key) = &set.key {
-            // A key that cannot be read is an error here, and no reason to ask without it.
+            // A key that cannot be decrypted is an error; the endpoint is not called without it.
             self.inner.vault.open(owner, name, key)?;
         }
         let base_url = set.base_url.clone();
-        // One that is not in use yet may be asked: that is how its models are found.
+        // A provider without models may be queried; this is how its models are discovered.
         let mut asked = settings.clone();
         asked.providers.retain(|there, _| there == name);
         asked.providers.values_mut().for_each(|set| set.enabled = true);
@@ -226,7 +227,7 @@ impl Providers {
         let Resolved { options, owned } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
         if *owner != platform && owned.of(name) == Owned::Platform {
-            // It has a key that the platform's endpoint does not take.
+            // The platform's endpoint does not accept the provider's key.
             return Err(Error::not_found("own model provider", name));
         }
         let found = self.inner.endpoints.available(name, provider, owned.of(name)).await;

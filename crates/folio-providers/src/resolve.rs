@@ -1,4 +1,4 @@
-//! What an organization has: the platform's table with its own settings over it. Pure.
+//! Resolves the effective model table of an organization: the platform's table overlaid with its own settings. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,41 +6,41 @@ use folio_llm::{ModelOptions, Options, Owned, ProviderOptions};
 use folio_types::models::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
 
-/// A table for one organization.
+/// The effective table of an organization.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
-    /// The endpoints that may be called. Each model's name stands once.
+    /// Endpoints that may be called. Each model name occurs once.
     pub(crate) options: Options,
-    /// Whose they are.
+    /// Owners of the endpoints.
     pub(crate) owned: Owners,
 }
 
-/// The providers that are accounts of the organization itself.
+/// Owners of the providers. A provider that is not listed belongs to the platform.
 #[derive(Debug, Clone)]
 pub(crate) struct Owners(BTreeMap<String, Owned>);
 
 impl Owners {
-    /// Whose a provider is.
+    /// Returns the owner of a provider.
     pub(crate) fn of(&self, name: &str) -> Owned {
         self.0.get(name).copied().unwrap_or_default()
     }
 }
 
-/// Whose settings, and what opens the keys in them.
+/// Stored settings with their owner.
 pub(crate) struct Layer<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) settings: &'a ModelSettings,
 }
 
-/// Decrypts the key of an owner's provider; none: it cannot be used.
+/// Decrypts the key of an owner's provider. Returns None if that fails.
 pub(crate) trait Open: Fn(&OrgId, &str, &SealedKey) -> Option<Secret> {}
 
 impl<F: Fn(&OrgId, &str, &SealedKey) -> Option<Secret>> Open for F {}
 
-/// Lays the platform's stored settings over the table, and an organization's over both.
+/// Overlays the table with the platform's stored settings, then with an organization's.
 pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>, open: impl Open) -> Resolved {
     let mut providers = table.providers.clone();
-    // What the platform says of its own providers is its own word.
+    // The platform may override all of its own providers.
     overlay(&mut providers, platform, |_| true, &open);
     let owned = overlay(&mut providers, tenant, ProviderOptions::takes_own_keys, &open);
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
@@ -58,7 +58,8 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owned }
 }
 
-/// Lays one layer over the others; gives whose its providers are. `takes_keys`: whether one below may be called with this layer's key.
+/// Overlays the providers with one layer. Returns the owners of this layer's providers. `takes_keys`: true if a
+/// provider below may be called with this layer's key.
 fn overlay(
     providers: &mut BTreeMap<String, ProviderOptions>,
     layer: &Layer<'_>,
@@ -88,7 +89,7 @@ fn overlay(
     Owners(owners)
 }
 
-/// An account of whoever set it. No key of another layer ever goes to its URL.
+/// Returns the provider as an account of the layer. A key of another layer is never sent to its URL.
 fn owned(
     below: Option<&ProviderOptions>,
     name: &str,
@@ -100,7 +101,7 @@ fn owned(
         Some(key) => open(org, name, key)?,
         None => Secret::default(),
     };
-    // At another URL it is another endpoint.
+    // Another URL means another endpoint.
     let there = !set.base_url.is_empty() || below.is_some_and(|below| below.enabled);
     let base = ProviderOptions {
         enabled: set.enabled && there,
@@ -125,7 +126,7 @@ fn owned(
     Some(if set.models.is_empty() { base } else { ProviderOptions { models: set.models.clone(), ..base } })
 }
 
-/// The account of the layer below, of which this one says what is offered.
+/// Returns the provider of the layer below, restricted to the models that this layer offers.
 fn narrowed(below: Option<&ProviderOptions>, set: &Provider) -> Option<ProviderOptions> {
     let mut over = below?.clone();
     over.enabled &= set.enabled;
@@ -138,7 +139,7 @@ fn narrowed(below: Option<&ProviderOptions>, set: &Provider) -> Option<ProviderO
     Some(over)
 }
 
-/// Leaves each model's name to one provider: to an own one before the platform's, then to the first by name.
+/// Assigns each model name to one provider: an own one before the platform's, then the first by name.
 fn name_once(providers: &mut BTreeMap<String, ProviderOptions>, own: impl Fn(&str) -> bool) {
     let (mut models, mut embedding_models) = (BTreeSet::new(), BTreeSet::new());
     for first in [true, false] {
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_without_url_and_key_only_narrows_the_platforms() {
+    fn a_provider_without_url_and_key_only_restricts_the_platforms() {
         let cheap =
             ModelOptions { input_price: Some(0), context_tokens: 9_000, chat: false, ..ModelOptions::default() };
         let off = ModelOptions { enabled: false, ..ModelOptions::default() };
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_platforms_key_never_goes_to_an_organizations_url() {
+    fn the_platforms_key_is_never_sent_to_an_organizations_url() {
         let url = Provider { base_url: "https://tenant.example/v1".into(), ..Provider::default() };
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", url.clone())]));
         let hub = &found.options.providers["hub"];
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_key_goes_with_the_platforms_url_and_models_or_own_ones() {
+    fn an_own_key_is_used_with_the_platforms_url_and_models_or_own_ones() {
         let own = Provider { key: sealed("sk-own"), ..Provider::default() };
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", own.clone())]));
         let hub = &found.options.providers["hub"];
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_models_name_is_the_organizations_before_the_platforms() {
+    fn the_organizations_model_takes_precedence_over_the_platforms() {
         let models = [("small".to_owned(), model(5))].into();
         let own = Provider { base_url: "https://z.example/v1".into(), models, ..Provider::default() };
         let tenant = ModelSettings {

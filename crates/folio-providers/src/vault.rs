@@ -1,5 +1,5 @@
-//! API keys at rest: AES-256-GCM, with the organization and the provider as associated data, so that a key that is moved
-//! to another row does not open.
+//! Encryption of stored API keys: AES-256-GCM with organization and provider as associated data, so that a key that was
+//! copied to another row cannot be decrypted.
 
 use std::path::PathBuf;
 
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 const KEY_BYTES: usize = 32;
-/// Bytes of a key's digest that are its id.
+/// Bytes of a key's digest that form its id.
 const ID_BYTES: usize = 8;
 
-/// Settings of what is stored encrypted (`secrets`).
+/// Settings of encrypted data (`secrets`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecretsOptions {
-    /// Master keys: 32 bytes each, in Base64 (`openssl rand -base64 32`). The first encrypts, all decrypt: a new one is put
-    /// before the old one, which can go once a start has said that nothing is encrypted with it any more. None: API keys of
-    /// providers cannot be set over the API.
+    /// Master keys: 32 bytes each, in Base64 (`openssl rand -base64 32`). The first key encrypts, all keys decrypt. To
+    /// rotate, put a new key first; remove the old key after a start logged that no stored key uses it. None: the API
+    /// cannot store API keys of providers.
     pub master_keys: Vec<Secret>,
-    /// A file with further master keys, one a line, that come before those above.
+    /// A file with further master keys, one per line, which precede those above.
     pub master_key_file: Option<PathBuf>,
 }
 
 /// Encrypts and decrypts with the master keys.
 #[derive(Debug, Default)]
 pub struct Vault {
-    /// The newest first.
+    /// Master keys, newest first.
     keys: Vec<Master>,
 }
 
@@ -50,7 +50,7 @@ impl Vault {
     /// Reads the master keys.
     ///
     /// # Errors
-    /// A file that cannot be read, and each key that is none, by its place.
+    /// Returns an unreadable file and the position of each invalid key.
     pub fn new(options: &SecretsOptions) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::of("secrets");
         let mut keys = Vec::new();
@@ -72,10 +72,10 @@ impl Vault {
         problems.verdict().map(|()| Self { keys })
     }
 
-    /// Encrypts the key of an organization's provider with the newest master key.
+    /// Encrypts the API key of an organization's provider with the newest master key.
     ///
     /// # Errors
-    /// `SECRETS_UNAVAILABLE` where there is no master key.
+    /// `SECRETS_UNAVAILABLE` if there is no master key.
     pub fn seal(&self, org: &OrgId, provider: &str, key: &Secret) -> Result<SealedKey> {
         let Some(newest) = self.keys.first() else {
             let message = "API keys cannot be stored: this installation has no master key (secrets.master_keys)";
@@ -88,14 +88,14 @@ impl Vault {
         Ok(SealedKey { master: newest.id.clone(), sealed })
     }
 
-    /// Decrypts the key of an organization's provider.
+    /// Decrypts the API key of an organization's provider.
     ///
     /// # Errors
-    /// `SECRETS_UNAVAILABLE` where its master key is not there any more, `STORED_FORMAT` where it was changed or moved.
+    /// `SECRETS_UNAVAILABLE` if its master key is missing, `STORED_FORMAT` if the stored value was modified or copied.
     pub fn open(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Result<Secret> {
         let master = self.keys.iter().find(|master| master.id == sealed.master).ok_or_else(|| {
             let message = format!(
-                "the key of provider {provider} is encrypted with master key {}, which is not there",
+                "the key of provider {provider} is encrypted with master key {}, which is missing",
                 sealed.master
             );
             Error::precondition(Reason::SecretsUnavailable, message)
@@ -109,7 +109,7 @@ impl Vault {
         Ok(Secret::new(std::str::from_utf8(opened).map_err(|_| broken())?))
     }
 
-    /// The same key under the newest master key, where it is under an older one that is there.
+    /// Encrypts a key with the newest master key. None if it already is, or if its master key is missing.
     pub(crate) fn renewed(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Option<SealedKey> {
         let newest = self.keys.first()?;
         if newest.id == sealed.master {
@@ -118,7 +118,7 @@ impl Vault {
         self.seal(org, provider, &self.open(org, provider, sealed).ok()?).ok()
     }
 
-    /// Whether older master keys are there beside the newest.
+    /// Returns true if there are older master keys.
     pub(crate) fn rotates(&self) -> bool {
         self.keys.len() > 1
     }
@@ -130,7 +130,7 @@ fn take(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems)
         return problems.add(path, "is not 32 bytes in Base64");
     };
     let Ok(key) = RandomizedNonceKey::new(&AES_256_GCM, &bytes) else {
-        return problems.add(path, "is no key of AES-256");
+        return problems.add(path, "is not an AES-256 key");
     };
     let digest = Sha256::new().chain_update(b"folio master key").chain_update(&bytes).finalize();
     let id: String = digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
@@ -139,7 +139,7 @@ fn take(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems)
     }
 }
 
-/// Whose key it is: an organization's id has a fixed length, so that no two pairs are the same bytes.
+/// Returns the associated data. An organization's id has a fixed length, so different pairs have different bytes.
 fn aad(org: &OrgId, provider: &str) -> Vec<u8> {
     [org.as_str().as_bytes(), b"/", provider.as_bytes()].concat()
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_opens_only_where_it_was_put_and_never_shows() {
+    fn a_key_is_decrypted_only_for_its_owner_and_never_shown() {
         let (vault, key) = (vault(&[1]), Secret::new("sk-very-secret"));
         let sealed = vault.seal(&org("a"), "openai", &key).unwrap();
         assert_eq!(vault.open(&org("a"), "openai", &sealed).unwrap(), key);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_from_a_file_too_and_bad_ones_are_named_by_their_place() {
+    fn keys_come_from_a_file_too_and_invalid_ones_are_reported_by_position() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let [one, two] = [1_u8, 2].map(|byte| STANDARD.encode([byte; KEY_BYTES]));

@@ -1,4 +1,4 @@
-//! What organizations set, on a real store and against endpoints that answer.
+//! Tests of model settings with a real store and model endpoints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 const KEY: &str = "sk-tenant-very-secret-0123456789";
-/// 32 bytes each, in Base64.
+/// Two keys with 32 bytes each, in Base64.
 const MASTER_KEYS: [&str; 2] =
     ["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="];
 
@@ -31,21 +31,21 @@ fn master(keys: &[&str]) -> SecretsOptions {
     SecretsOptions { master_keys: keys.iter().map(|key| Secret::new(key)).collect(), ..SecretsOptions::default() }
 }
 
-/// A process whose platform has one endpoint, there, with the model `hub-model`.
+/// Creates the providers of a process whose platform has one endpoint with the model `hub-model`.
 fn process(stores: &Stores, hub: &str, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
     let mut table = folio_llm::Options::openai(Secret::new("hub-key"), Some(hub), Some("hub-model"));
     table.providers.values_mut().for_each(|provider| provider.own_keys = None);
     over(table, stores, keys, networks)
 }
 
-/// A process whose platform has this table.
+/// Creates the providers of a process whose platform has this table.
 fn over(mut table: folio_llm::Options, stores: &Stores, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
     table.retries.retries = 0;
     let networks = networks.iter().map(|network| network.parse().map_err(anyhow::Error::msg));
     let options = Options {
         refresh_seconds: Duration::from_millis(50),
         allowed_networks: networks.collect::<anyhow::Result<_>>()?,
-        // Not where the tests are.
+        // A network that the test endpoints are not in.
         denied_networks: vec!["192.0.2.0/24".parse().map_err(anyhow::Error::msg)?],
     };
     let environment: Arc<dyn Environment> = Arc::new(System);
@@ -85,7 +85,7 @@ async fn names(providers: &Providers, org: &OrgId) -> Result<Vec<String>> {
     Ok(providers.catalogue(org).await?.list().iter().map(|model| model.name.clone()).collect())
 }
 
-/// Whether bytes stand in any file below a folder.
+/// Returns true if a file below the folder contains these bytes.
 fn holds(folder: &Path, bytes: &[u8]) -> std::io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -143,7 +143,7 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
 }
 
 #[tokio::test]
-async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> anyhow::Result<()> {
+async fn a_url_of_an_organization_cannot_lead_into_the_operators_network() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
@@ -179,17 +179,17 @@ async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> a
     Ok(())
 }
 
-/// What spans of model calls say: figures take their labels from it.
+/// Fields of model call spans, from which metrics take their labels.
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<String>>>);
+struct RecordedFields(Arc<Mutex<Vec<String>>>);
 
-impl Visit for &Said {
+impl Visit for &RecordedFields {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{}={value:?}", field.name()));
     }
 }
 
-impl Subscriber for Said {
+impl Subscriber for RecordedFields {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         about.is_span() && about.name() == "model"
     }
@@ -207,17 +207,17 @@ impl Subscriber for Said {
 }
 
 #[tokio::test]
-async fn figures_name_no_model_that_an_organization_has_by_a_key_of_its_own() -> anyhow::Result<()> {
+async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
-    // It takes any key.
+    // The endpoint accepts any key.
     let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
     let process = process(&stores, &hub.url(), &MASTER_KEYS[..1], &[])?;
     let platform: Vec<String> =
         process.models_of(&org("them")).await?.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     let [platform] = platform.as_slice() else { anyhow::bail!("one provider: {platform:?}") };
-    let said = Said::default();
+    let said = RecordedFields::default();
     for name in ["us", "them"] {
         let model = format!("model-of-{name}");
         let key = Some(Secret::new(&format!("{KEY}-{name}")));
@@ -242,7 +242,7 @@ async fn figures_name_no_model_that_an_organization_has_by_a_key_of_its_own() ->
 }
 
 #[tokio::test]
-async fn an_invented_key_gets_no_account_at_an_endpoint_that_checks_none() -> anyhow::Result<()> {
+async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
@@ -267,7 +267,7 @@ async fn an_invented_key_gets_no_account_at_an_endpoint_that_checks_none() -> an
     allowing.update(&them, "openai", 0, invented).await?;
     assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator says that it may");
     allowing.discover(&them, "openai").await?;
-    // Stored before, and not allowed any more: the platform's account, with what it is and costs there.
+    // The key was stored before it was forbidden: the platform's account applies, with its model options and prices.
     let after = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model"]);
     let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
@@ -282,7 +282,7 @@ async fn an_invented_key_gets_no_account_at_an_endpoint_that_checks_none() -> an
 }
 
 #[tokio::test]
-async fn a_url_that_is_allowed_no_more_takes_away_its_own_models_only() -> anyhow::Result<()> {
+async fn a_url_that_is_no_longer_permitted_affects_only_its_own_models() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
@@ -327,7 +327,7 @@ async fn the_lists_of_an_owners_endpoints_are_bounded_together() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Result<()> {
+async fn without_a_master_key_only_api_keys_are_refused() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let sim = LlmSim::builder().script(Script::always("hello")).start().await?;
@@ -342,14 +342,14 @@ async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Re
     Ok(())
 }
 
-/// Settings of which the platform's cannot be read.
-struct Holed(Arc<dyn ProviderStore>);
+/// A store that cannot read the platform's settings.
+struct UnreadablePlatform(Arc<dyn ProviderStore>);
 
 #[async_trait]
-impl ProviderStore for Holed {
+impl ProviderStore for UnreadablePlatform {
     async fn settings(&self, owner: &OrgId) -> Result<Option<ModelSettings>> {
         if *owner == ModelSettings::platform() {
-            return Err(Error::internal("a row that nobody can read"));
+            return Err(Error::internal("unreadable row"));
         }
         self.0.settings(owner).await
     }
@@ -360,7 +360,7 @@ impl ProviderStore for Holed {
 }
 
 #[tokio::test]
-async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> {
+async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
@@ -373,16 +373,16 @@ async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> 
 
     let lost = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
     let one = Some(Renewed { lost: 1, failed: 0 });
-    assert_eq!(lost.renew_keys(&CancellationToken::new()).await?, one, "a key under a master key that is gone");
+    assert_eq!(lost.renew_keys(&CancellationToken::new()).await?, one, "a key under a master key that is missing");
     assert_eq!(names(&lost, &them).await?, ["hub-model"], "its provider is left out, and not called without a key");
 
     let both = process(&stores, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert!(both.rotates());
     let ended = CancellationToken::new();
     ended.cancel();
-    assert_eq!(both.renew_keys(&ended).await?, None, "nothing is told of a pass that did not end");
-    // One row that nobody can read keeps no other back.
-    let holed = Stores { providers: Arc::new(Holed(Arc::clone(&stores.providers))), ..stores.clone() };
+    assert_eq!(both.renew_keys(&ended).await?, None, "a cancelled pass returns no result");
+    // An unreadable row does not block the others.
+    let holed = Stores { providers: Arc::new(UnreadablePlatform(Arc::clone(&stores.providers))), ..stores.clone() };
     let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert_eq!(passed.renew_keys(&CancellationToken::new()).await?, Some(Renewed { lost: 0, failed: 1 }));
     let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
@@ -392,7 +392,7 @@ async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn changes_hold_to_their_version_and_to_what_may_be_set() -> anyhow::Result<()> {
+async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();

@@ -1,7 +1,7 @@
 //! [`folio_storage::AuditStore`].
 
 use folio_types::Timestamp;
-use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use serde_json::{Value, json};
 
 use super::context::Context;
@@ -29,7 +29,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     store.append(org, &all).await?;
     store.append(org, &[]).await?;
 
-    let (low, high) = (AuditPlace::before(start), AuditPlace::before(after(40_000)));
+    let (low, high) = (AuditPosition::before(start), AuditPosition::before(after(40_000)));
     same!(store.list(org, &low, &high, false, 10).await?, all.to_vec(), "the log, oldest first");
     let newest: Vec<_> = all.iter().rev().cloned().collect();
     same!(store.list(org, &low, &high, true, 10).await?, newest, "the log, newest first");
@@ -41,14 +41,15 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
             pages.extend(page);
             last
         } {
-            *(if newest_first { &mut high } else { &mut low }) = last.place();
+            *(if newest_first { &mut high } else { &mut low }) = last.position();
         }
         let whole = if newest_first { &newest[..] } else { &all[..] };
         same!(pages, whole.to_vec(), "the log page by page, newest first: {newest_first}");
     }
-    let middle = store.list(org, &AuditPlace::before(after(1)), &AuditPlace::before(after(300)), false, 10).await?;
+    let middle =
+        store.list(org, &AuditPosition::before(after(1)), &AuditPosition::before(after(300)), false, 10).await?;
     same!(middle, vec![third.clone()], "a range that ends before its last moment");
-    let between = store.list(org, &first.place(), &third.place(), true, 10).await?;
+    let between = store.list(org, &first.position(), &third.position(), true, 10).await?;
     same!(between, vec![second.clone()], "between two entries");
     same!(store.list(org, &high, &low, false, 10).await?, Vec::new(), "a range the wrong way round");
     same!(store.list(org, &low, &high, false, 0).await?, Vec::new(), "no entry");

@@ -7,7 +7,7 @@ use folio_credit::{Grant, GrantKind, LedgerRow};
 use folio_history::thread::{Fence, OpenTurnRow};
 use folio_resources::{Document, DocumentFilter, Extraction, Resource as _, Schema, SchemaChange, TextState};
 use folio_types::access::{Member, Organization, Role};
-use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use folio_types::message::Usage;
 use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};
 use folio_types::op::{Expected, IdempotencyRecord};
@@ -68,7 +68,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     // What a document has is asked for by its id, which outlives its lists.
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
     let asked = ThreadFilter::default();
-    let (low, high) = (AuditPlace::before(Timestamp::UNIX_EPOCH), AuditPlace::before(Timestamp::MAX));
+    let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut held = vec![
         found.len(),
         context.stores.texts.text(org, &id, 1, 10).await?.len(),

@@ -334,7 +334,7 @@ async fn threads(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure>
         for step in 0..STEPS {
             let request = format!("ask-{step}").parse()?;
             let row = stores.threads.request(&org, &thread, &request).await?;
-            let stands = stores.threads.batch_stands(&org, &thread, step as u128).await?;
+            let stands = stores.threads.has_batch(&org, &thread, step as u128).await?;
             seen.push(format!("{step}: {row:?} {stands}"));
         }
     }

@@ -108,7 +108,7 @@ async fn beginning(context: &Context) -> Outcome {
     same!((made.title.as_str(), &made.documents), ("First", &vec![document.clone()]), "a thread that began");
     let journal = vec![(0, Entry::Imported(before)), (1, ended(1, "first"))];
     same!(store.entries(&context.org, &new.id, 0, 10).await?, journal, "the journal of a thread that began");
-    check!(store.batch_stands(&context.org, &new.id, first.batch).await?, "a first append left no row of its own");
+    check!(store.has_batch(&context.org, &new.id, first.batch).await?, "a first append left no row of its own");
     if let Some(row) = &first.request {
         same!(
             store.request(&context.org, &new.id, &row.request).await?,
@@ -124,7 +124,7 @@ async fn beginning(context: &Context) -> Outcome {
         let other = Append { request, ..begun(context)? };
         let refused = Appended::Refused { header: Box::new(made.clone()), request: stands };
         same!(store.begin(new.clone(), other.clone()).await?, refused, "a thread begun over one that is there");
-        check!(!store.batch_stands(&context.org, &new.id, other.batch).await?, "a refused first append stands");
+        check!(!store.has_batch(&context.org, &new.id, other.batch).await?, "a refused first append stands");
     }
     let empty = store.create(context.new_thread(&[])).await?;
     let over = NewThread { id: empty.id.clone(), ..context.new_thread(&[]) };
@@ -139,7 +139,7 @@ async fn beginning(context: &Context) -> Outcome {
     for first in [back, odd] {
         check!(store.begin(late.clone(), first.clone()).await.is_err(), "a first append that cannot be was taken");
         same!(store.header(&context.org, &late.id).await?, None, "the thread of an append that failed");
-        check!(!store.batch_stands(&context.org, &late.id, first.batch).await?, "an append that failed stands");
+        check!(!store.has_batch(&context.org, &late.id, first.batch).await?, "an append that failed stands");
     }
     context.delete_document(&document).await?;
     let about = context.new_thread(&[document]);
@@ -168,7 +168,7 @@ async fn deletion(context: &Context) -> Outcome {
     same!(store.removed_by(&context.org, &new.id).await?, Some(by), "who removed a thread");
     same!(store.removed_by(&context.other(), &new.id).await?, None, "who removed a thread of another organization");
     same!(store.entries(&context.org, &new.id, 0, 10).await?, vec![], "the journal of a deleted thread");
-    check!(!store.batch_stands(&context.org, &new.id, append.batch).await?, "a batch row outlived its thread");
+    check!(!store.has_batch(&context.org, &new.id, append.batch).await?, "a batch row outlived its thread");
     if let Some(row) = &append.request {
         same!(store.request(&context.org, &new.id, &row.request).await?, None, "the request row of a deleted thread");
     }

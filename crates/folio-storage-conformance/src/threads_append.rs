@@ -87,8 +87,8 @@ async fn one_append(context: &Context) -> Outcome {
     same!((header.entries, header.turns, header.open_turn.as_ref()), (2, 1, Some(&open)), "what an append counts");
     same!((header.title.as_str(), header.model.as_deref()), ("Title", Some("model")), "what an append changes");
     check!(header.bytes > 0 && header.updated_at == append.at, "bytes {} at {}", header.bytes, header.updated_at);
-    check!(store.batch_stands(&context.org, &made.id, append.batch).await?, "an append left no row of its own");
-    check!(!store.batch_stands(&context.org, &made.id, 1 << 90).await?, "a batch that never was stands");
+    check!(store.has_batch(&context.org, &made.id, append.batch).await?, "an append left no row of its own");
+    check!(!store.has_batch(&context.org, &made.id, 1 << 90).await?, "a batch that never was stands");
     let mut next = batch(context, at(&header), vec![ended(1, "three")]);
     next.change.open_turn = Some(None);
     let header = appended(store.append(&context.org, &made.id, next).await?)?;
@@ -128,7 +128,7 @@ async fn fence(context: &Context) -> Outcome {
         same!(answer, expected, "an append under {fence:?}");
         same!(store.header(&context.org, &made.id).await?, Some(theirs.clone()), "the header after it was refused");
         same!(store.entries(&context.org, &made.id, 0, 10).await?, vec![], "the journal after it was refused");
-        check!(!store.batch_stands(&context.org, &made.id, late.batch).await?, "a refused batch stands");
+        check!(!store.has_batch(&context.org, &made.id, late.batch).await?, "a refused batch stands");
         if let Some(row) = late.request {
             same!(store.request(&context.org, &made.id, &row.request).await?, None, "the request row of a refused one");
         }

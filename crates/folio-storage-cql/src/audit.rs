@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
@@ -30,10 +30,10 @@ fn hour(micros: i64) -> i64 {
 impl AuditStore for Audits {
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let hours: BTreeSet<i64> = entries.iter().map(|entry| hour(entry.place().micros)).collect();
+        let hours: BTreeSet<i64> = entries.iter().map(|entry| hour(entry.position().micros)).collect();
         let mut rows = Vec::new();
         for entry in entries {
-            rows.push((entry.place(), encoded_audit(entry)?));
+            rows.push((entry.position(), encoded_audit(entry)?));
         }
         let hours = hours.into_iter().map(|hour| tables.audit.put_hour(cql, org, hour));
         let hours = futures::stream::iter(hours).buffer_unordered(AT_ONCE).try_collect::<()>();
@@ -45,8 +45,8 @@ impl AuditStore for Audits {
     async fn list(
         &self,
         org: &OrgId,
-        low: &AuditPlace,
-        high: &AuditPlace,
+        low: &AuditPosition,
+        high: &AuditPosition,
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {

@@ -73,7 +73,7 @@ impl ThreadStore for Threads {
         append::append(&self.0, org, id, batch).await
     }
 
-    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+    async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
         append::stands(&self.0, org, id, batch).await
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::{OrgId, Result};
 
 use super::engine::Engine;
@@ -17,7 +17,7 @@ pub(crate) struct Audits(pub(crate) Arc<Engine>);
 impl AuditStore for Audits {
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
         entries.iter().try_for_each(|entry| encoded_audit(entry).map(drop))?;
-        let rows: Vec<_> = entries.iter().map(|entry| (keys::audit(org, &entry.place()), entry.clone())).collect();
+        let rows: Vec<_> = entries.iter().map(|entry| (keys::audit(org, &entry.position()), entry.clone())).collect();
         self.0
             .write(move |transaction| {
                 for (key, entry) in rows {
@@ -33,8 +33,8 @@ impl AuditStore for Audits {
     async fn list(
         &self,
         org: &OrgId,
-        low: &AuditPlace,
-        high: &AuditPlace,
+        low: &AuditPosition,
+        high: &AuditPosition,
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {

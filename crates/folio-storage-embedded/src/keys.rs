@@ -3,7 +3,7 @@
 //! A key is text: parts joined by `/`. No part but the last may hold a slash; ids, kinds and numbers never do.
 
 use folio_history::thread::OpenTurnRow;
-use folio_types::audit::AuditPlace;
+use folio_types::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
 use folio_types::token::TokenId;
 use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
@@ -172,7 +172,7 @@ pub(crate) fn audits(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str(), "audit"])
 }
 
-pub(crate) fn audit(org: &OrgId, place: &AuditPlace) -> Vec<u8> {
+pub(crate) fn audit(org: &OrgId, place: &AuditPosition) -> Vec<u8> {
     key(&[org.as_str(), "audit", &sorted(place.micros), &place.key])
 }
 

@@ -78,7 +78,7 @@ impl ThreadStore for Threads {
         self.0.write_large(bytes, move |transaction| append(transaction, &org, &id, batch, entries)).await
     }
 
-    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+    async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
         self.0.read(|view| view.contains(Space::Threads, &keys::batch(org, id, batch)))
     }
 

@@ -1,11 +1,11 @@
-//! What is downloaded or built once for all checkouts of a user.
+//! Cache of downloaded and built programs, shared by all checkouts of a user.
 
 use std::fs::{File, create_dir_all, rename};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The folder: `FOLIO_TEST_CACHE`, else `folio-test-servers` in the user's cache folder.
+/// Returns the cache folder: `FOLIO_TEST_CACHE`, otherwise `folio-test-servers` in the user's cache folder.
 fn folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("FOLIO_TEST_CACHE")
@@ -14,34 +14,33 @@ fn folder() -> PathBuf {
         .unwrap_or_else(|| std::env::temp_dir().join("folio-test-servers"))
 }
 
-/// Whether it is there.
+/// Returns true if an entry is cached.
 pub(crate) fn has(name: &str) -> bool {
     folder().join(name).is_dir()
 }
 
-/// The folder of that name; made by `make`, which fills an empty folder, where it is not there yet. Others who want the
-/// same one wait. It is there whole or not at all.
+/// Returns the folder of an entry. If it is not cached, `make` fills an empty folder first, under a lock. A failure
+/// leaves no entry.
 ///
 /// # Errors
-/// It cannot be made.
+/// Returns an error of `make` or of the file system.
 pub(crate) fn once(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let place = folder().join(name);
-    create_dir_all(folder()).context("the cache folder of the test servers cannot be made")?;
+    create_dir_all(folder()).context("cannot create the cache folder of the test servers")?;
     let lock = File::create(folder().join(format!("{name}.lock")))?;
-    lock.lock().context("the cache folder of the test servers cannot be locked")?;
+    lock.lock().context("cannot lock the cache folder of the test servers")?;
     if !place.is_dir() {
         let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(folder())?;
         make(unfinished.path())?;
-        rename(unfinished.keep(), &place).context("a cached folder cannot be moved to its place")?;
+        rename(unfinished.keep(), &place).context("cannot move a folder into the cache")?;
     }
     Ok(place)
 }
 
-/// Runs a command to its end; one that fails is an error that shows what it said.
+/// Runs a command to its end. The error of a failed command contains its output.
 pub(crate) fn finish(command: &mut std::process::Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output =
-        command.stdin(std::process::Stdio::null()).output().with_context(|| format!("{name} cannot be started"))?;
+    let output = command.stdin(std::process::Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
         bail!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&said).trim());

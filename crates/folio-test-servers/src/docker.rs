@@ -1,4 +1,4 @@
-//! ScyllaDB from `compose.yaml`, where there is a container engine.
+//! ScyllaDB from `compose.yaml`, if there is a container engine.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::cache::finish;
-use crate::place;
 use crate::ports;
 use crate::process::Process;
+use crate::storage;
 
-/// How long it may take to be ready; the image may have to be fetched.
+/// Timeout for readiness, including a download of the image.
 const READY_LIMIT: Duration = Duration::from_secs(300);
 
-/// Whether an engine answers: a client alone says nothing.
+/// Returns true if a container engine responds. An installed client is not sufficient.
 pub(crate) fn answers() -> bool {
     let quiet = |arguments: &[&str]| {
         Command::new("docker")
@@ -30,24 +30,24 @@ pub(crate) fn answers() -> bool {
     quiet(&["info"]) && quiet(&["compose", "version"])
 }
 
-/// A ScyllaDB in a container: the service `scylla` of `compose.yaml` under a project name of its own.
+/// A ScyllaDB container: the service `scylla` of `compose.yaml` under a unique project name.
 #[derive(Debug)]
 pub struct Scylla {
     project: String,
     port: u16,
-    /// The client in the foreground: the container goes when it is asked to stop, or by its watcher.
+    /// The client in the foreground. Stopping it or its watcher removes the container.
     client: Option<Process>,
     folder: TempDir,
 }
 
 impl Scylla {
-    /// Starts it on a free port and waits until it is healthy.
+    /// Starts a container on a free port and waits until it is healthy.
     ///
     /// # Errors
     /// There is no engine, or the container does not become healthy.
     pub fn start() -> Result<Self> {
         let port = ports::free(1)?;
-        let folder = place::folder("scylla")?;
+        let folder = storage::folder("scylla")?;
         let mut server = Self { project: format!("folio-test-{port}"), port, folder, client: None };
         let command = server.compose(&["up", "--abort-on-container-exit", "scylla"]);
         let folder = server.folder.path();
@@ -58,7 +58,7 @@ impl Scylla {
         Ok(server)
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -89,7 +89,7 @@ impl Drop for Scylla {
             let _ = client.stop();
         }
         if let Err(error) = finish(&mut self.compose(&["down", "--volumes", "--timeout", "5"])) {
-            eprintln!("{:#}", error.context("the ScyllaDB container was not removed"));
+            eprintln!("{:#}", error.context("cannot remove the ScyllaDB container"));
         }
     }
 }

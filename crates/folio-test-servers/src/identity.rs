@@ -1,17 +1,17 @@
-//! Who a server says that it is.
+//! TLS identity of a server.
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// A server's certificate with its key, and the authority that signed it and whoever may connect: PEM text.
+/// A server's certificate with its key, and the authority that signed it and its clients' certificates, in PEM.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// The authority.
+    /// Certificate of the authority.
     pub authority_pem: String,
-    /// The server's certificate; it names 127.0.0.1.
+    /// Certificate of the server, for 127.0.0.1.
     pub certificate_pem: String,
-    /// Its key (PKCS 8).
+    /// Private key of the server (PKCS 8).
     pub key_pem: String,
 }
 
@@ -25,7 +25,7 @@ impl Identity {
             ("key.pem", &self.key_pem),
             ("both.pem", &both),
         ] {
-            std::fs::write(folder.join(name), text).context("a certificate cannot be written")?;
+            std::fs::write(folder.join(name), text).context("cannot write a certificate")?;
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! The real servers that tests run on: Redis, a CQL server, an S3 server; started, killed and restarted. For tests only.
+//! Real servers for tests: Redis, a CQL server and an S3 server, which tests start, kill and restart. For tests only.
 //!
-//! A server started here has private ports on loopback and a folder of its own, and ends with whoever started it, however
-//! that one ends (see [`process`]). Tests that only need *a* server call [`redis_url`], [`cql`] or [`s3`]: that of the test
-//! run where its variable is set, else one started for this process. Tests that break a server start their own
+//! A server has private ports on loopback and a temporary folder, and ends with the process that started it (see
+//! [`process`]). Tests that need any server call [`redis_url`], [`cql`] or [`s3`], which return the server in the
+//! environment variable of the test run or start one for this process. Tests that break a server start their own
 //! ([`Redis`], [`RedisCluster`], [`Cassandra`], [`S3`]).
 //!
-//! Everything here blocks, so that the test runner needs no async runtime.
+//! All functions block, so the test runner needs no async runtime.
 
 mod cache;
 mod cassandra;
 mod docker;
 mod identity;
 mod needs;
-mod place;
 mod ports;
 pub mod process;
 mod redis;
 mod redis_cluster;
 mod run;
 mod s3;
+mod storage;
 
 pub use cassandra::Cassandra;
 pub use docker::Scylla;

@@ -1,22 +1,22 @@
-//! What the machine must have before the servers can be started.
+//! Checks for the programs that the servers require.
 
 use std::process::{Command, Stdio};
 
 use crate::run::{CQL, REDIS, S3_SERVER, is_given};
 use crate::{cassandra, docker, s3};
 
-/// A program that is missing.
+/// A missing program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// The program.
+    /// Name of the program.
     pub program: &'static str,
-    /// What for.
+    /// Purpose of the program.
     pub purpose: &'static str,
-    /// The Debian package that has it.
+    /// Debian package of the program.
     pub package: &'static str,
 }
 
-/// What is missing for the servers that no variable names.
+/// Returns the missing programs of the servers that no environment variable provides.
 pub fn missing() -> Vec<Need> {
     let mut needs = Vec::new();
     let mut need = |is_there: bool, program, purpose, package| {

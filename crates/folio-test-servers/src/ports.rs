@@ -1,4 +1,4 @@
-//! Private ports: below those that the system gives to clients, so that a server finds its own again after a restart.
+//! Private ports, below the range of ephemeral ports, so that a restarted server gets its port again.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// Where ports are taken from.
+/// Range of the ports.
 const RANGE: Range<u16> = 20_000..31_000;
 
-/// How often another place is tried.
+/// Maximum attempts to find free ports.
 const TRIES: u64 = 1_000;
 
-/// The first of `count` ports in a row that nothing listens on, on the first three addresses of loopback.
+/// Returns the first of `count` consecutive ports that are free on the first three loopback addresses.
 ///
 /// # Errors
-/// None was found.
+/// No free ports were found.
 pub(crate) fn free(count: u16) -> Result<u16> {
     let random = RandomState::new();
     let places = u64::from(RANGE.end - RANGE.start - count);
@@ -24,14 +24,14 @@ pub(crate) fn free(count: u16) -> Result<u16> {
         .filter_map(|number| u16::try_from(random.hash_one(number) % places).ok())
         .map(|offset| RANGE.start + offset)
         .find(|first| (0..count).all(|offset| is_free(first + offset)))
-        .context("no free ports were found")
+        .context("found no free ports")
 }
 
 fn is_free(port: u16) -> bool {
     (1..=3).all(|host| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).is_ok())
 }
 
-/// Whether something accepts connections there.
+/// Returns true if a server accepts connections on this address.
 pub(crate) fn accepts(host: Ipv4Addr, port: u16) -> bool {
     TcpStream::connect_timeout(&(host, port).into(), Duration::from_millis(500)).is_ok()
 }

@@ -1,9 +1,9 @@
-//! A child process that ends with its parent, also when that is killed.
+//! A child process that ends with its parent, even if the parent is killed.
 //!
-//! A server is started by a shell that first leaves a watcher behind and then becomes the server. The watcher reads from a
-//! pipe whose other end only the parent holds. When the parent dies, however and whenever it dies, the pipe ends; then the
-//! watcher kills the server and removes its folder. Both are in a process group of their own, so that Ctrl-C reaches the
-//! parent only. (The system's own signal for a parent's death comes already when the *thread* that started the child ends.)
+//! A shell forks a watcher and then executes the server. The watcher reads from a pipe whose other end only the parent
+//! has. When the parent dies for any reason, the pipe closes, and the watcher kills the server and removes its folder.
+//! Both are in their own process group, so that Ctrl-C reaches only the parent. (The kernel's parent-death signal is
+//! not usable, because it is sent when the *thread* that started the child ends.)
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// `sh -c STARTER sh FOLDER CLEANING PROGRAM ARGUMENT…`
+/// Arguments: `sh -c STARTER sh FOLDER CLEANING PROGRAM ARGUMENT…`
 const STARTER: &str = r#"
 folder=$1 cleaning=$2
 shift 2
@@ -33,24 +33,24 @@ exec 3<&0
 exec "$@" </dev/null 3<&-
 "#;
 
-/// How long a server may take to end when it is asked to.
+/// Timeout of a graceful stop.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Bytes of a log that an error shows.
+/// Maximum bytes of a log in an error.
 const LOG_SHOWN_BYTES: usize = 2_000;
 
-/// A server's process. Dropped, it is killed.
+/// A server process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    /// Its end tells the watcher that we died.
+    /// Pipe to the watcher. Its end means that this process died.
     pipe: ChildStdin,
     ended: bool,
 }
 
 impl Process {
-    /// Starts it with its output in `folder/NAME.out`. The folder is removed should this process die before the server.
+    /// Starts a process with its output in `folder/NAME.out`. If this process dies first, the folder is removed.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -58,7 +58,7 @@ impl Process {
         Self::start_and_clean(name, command, folder, "")
     }
 
-    /// The same, with a shell script that cleans up should this process die before the server.
+    /// Like [`Process::start`], with a shell script that runs if this process dies first.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -67,7 +67,7 @@ impl Process {
             .create(true)
             .append(true)
             .open(output_of(name, folder))
-            .context("a server's output file cannot be opened")?;
+            .context("cannot open a server's output file")?;
         let mut starter = Command::new("sh");
         starter
             .args(["-c", STARTER, "sh"])
@@ -85,25 +85,25 @@ impl Process {
             .stderr(output)
             .process_group(0)
             .spawn()
-            .with_context(|| format!("{name} cannot be started"))?;
+            .with_context(|| format!("cannot start {name}"))?;
         let pipe = child.stdin.take().context("a server has no pipe")?;
         Ok(Self { name: name.to_owned(), child, pipe, ended: false })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `ready`; an early end, or none within `limit`, is an error that shows the last of its output.
+    /// Waits until `ready` returns true. The error of a failure contains the end of the output.
     ///
     /// # Errors
-    /// It ended, or the time was over.
+    /// The process ended, or `limit` passed.
     pub fn wait_until(&mut self, folder: &Path, limit: Duration, ready: impl Fn() -> bool) -> Result<()> {
         let end = Instant::now() + limit;
         while !ready() {
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended at its start ({status}): {}", self.name, last_output(&self.name, folder));
+                bail!("{} ended while it started ({status}): {}", self.name, last_output(&self.name, folder));
             }
             if Instant::now() > end {
                 bail!("{} was not ready within {limit:?}: {}", self.name, last_output(&self.name, folder));
@@ -113,10 +113,10 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end (SIGTERM) and waits; kills it when that takes too long.
+    /// Sends SIGTERM and waits. Kills the process after a timeout.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The signal cannot be sent.
     pub fn stop(mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)?;
         let end = Instant::now() + STOP_LIMIT;
@@ -127,33 +127,33 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone.
+    /// Kills the process (SIGKILL) and reaps it.
     pub fn kill(mut self) {
         self.end();
     }
 
-    /// Stops it where it stands (SIGSTOP): its connections stay open and nothing answers.
+    /// Suspends the process (SIGSTOP): its connections stay open and it does not respond.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The signal cannot be sent.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it go on after [`Process::pause`].
+    /// Continues the process after [`Process::pause`].
     ///
     /// # Errors
-    /// The system refuses.
+    /// The signal cannot be sent.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let id = i32::try_from(self.child.id()).context("a process id is too large")?;
-        kill(Pid::from_raw(id), signal).with_context(|| format!("{signal} cannot be sent to {}", self.name))
+        kill(Pid::from_raw(id), signal).with_context(|| format!("cannot send {signal} to {}", self.name))
     }
 
-    /// The watcher is told while the server's id is still its own: a child that was waited for may have given it away.
+    /// Notifies the watcher before the process is reaped, because its id may be reused afterwards.
     fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             let _ = self.child.kill();

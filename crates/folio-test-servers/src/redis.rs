@@ -10,33 +10,33 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::identity::Identity;
-use crate::place;
 use crate::ports;
 use crate::process::Process;
+use crate::storage;
 
-/// How long it may take to be ready.
+/// Timeout for readiness.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often another port is tried, should someone else have been faster.
+/// Attempts with another port, in case another process takes a port first.
 const TRIES: usize = 5;
 
-/// A Redis server that fsyncs each write before it answers. Stops are kills: what was answered is kept.
+/// A Redis server that fsyncs each write before it responds. Stopping kills it; acknowledged writes are kept.
 #[derive(Debug)]
 pub struct Redis {
-    /// None: not running.
+    /// The process. None: the server is stopped.
     process: Option<Process>,
     port: u16,
     folder: TempDir,
     arguments: Vec<String>,
-    /// With the user and the password, where it wants certificates and these.
+    /// User and password of a server with TLS and authentication.
     login: Option<(String, String)>,
 }
 
 impl Redis {
-    /// Starts one on a free port.
+    /// Starts a server on a free port.
     ///
     /// # Errors
-    /// There is no `redis-server`, or it does not start.
+    /// `redis-server` is missing or does not start.
     pub fn start() -> Result<Self> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -48,18 +48,18 @@ impl Redis {
         Err(last.context("no try was made")?)
     }
 
-    /// Starts one on this port with more arguments.
+    /// Starts a server on this port with further arguments.
     pub(crate) fn start_at(port: u16, arguments: &[String]) -> Result<Self> {
-        let folder = place::folder("redis")?;
+        let folder = storage::folder("redis")?;
         let mut redis = Self { process: None, port, folder, arguments: arguments.to_vec(), login: None };
         redis.run()?;
         Ok(redis)
     }
 
-    /// Starts one that follows this one, and knows all that it knows.
+    /// Starts a replica of this server and waits until it is synchronized.
     ///
     /// # Errors
-    /// It does not start, or does not reach this one.
+    /// The replica does not start or does not reach this server.
     pub fn start_replica(&self) -> Result<Self> {
         let arguments = ["--replicaof", "127.0.0.1", &self.port.to_string()].map(str::to_owned);
         let replica = Self::start_at(ports::free(1)?, &arguments)?;
@@ -74,31 +74,32 @@ impl Redis {
         Ok(replica)
     }
 
-    /// Makes a replica a server of its own: a failover.
+    /// Promotes a replica to a primary.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The server does not respond.
     pub fn promote(&self) -> Result<()> {
         anyhow::ensure!(self.ask("REPLICAOF NO ONE")? == "+OK", "a replica was not promoted");
         Ok(())
     }
 
-    /// Makes it a replica of another one: its clients may not write any more.
+    /// Makes the server a replica of another one, so that clients cannot write to it.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The server does not respond.
     pub fn demote(&self, of: &Self) -> Result<()> {
         let answer = self.ask(&format!("REPLICAOF 127.0.0.1 {}", of.port))?;
         anyhow::ensure!(answer.starts_with("+OK"), "a server was not demoted: {answer}");
         Ok(())
     }
 
-    /// Starts one that speaks TLS only, wants a certificate of its clients, and has one user, `folio`, with this password.
+    /// Starts a server that only speaks TLS, requires client certificates, and has one user, `folio`, with this
+    /// password.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn start_secured(identity: &Identity, password: &str) -> Result<Self> {
-        let folder = place::folder("redis")?;
+        let folder = storage::folder("redis")?;
         let files = tempfile::Builder::new().prefix("certificates-").tempdir_in(folder.path())?.keep();
         identity.write(&files)?;
         let port = ports::free(1)?;
@@ -118,7 +119,7 @@ impl Redis {
         Ok(redis)
     }
 
-    /// Its URL, also while it is not running.
+    /// Returns the URL, also while the server is stopped.
     pub fn url(&self) -> String {
         match &self.login {
             Some((user, password)) => format!("rediss://{user}:{password}@127.0.0.1:{}", self.port),
@@ -126,22 +127,22 @@ impl Redis {
         }
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Kills it (SIGKILL); what it answered for is in its folder.
+    /// Kills the server (SIGKILL). Its folder keeps acknowledged writes.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Starts it again after [`Redis::kill`], on the same port, with the data it had.
+    /// Starts the server after [`Redis::kill`], on the same port with the same data.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let (port, secured) = (self.port, self.login.is_some());
@@ -161,46 +162,46 @@ impl Redis {
         Ok(())
     }
 
-    /// Starts it again with nothing in it.
+    /// Starts the server without its data.
     ///
     /// # Errors
-    /// Its data cannot be removed, or it does not start.
+    /// The data cannot be removed, or the server does not start.
     pub fn run_emptied(&mut self) -> Result<()> {
         self.kill();
-        empty(self.folder.path()).context("the data of a Redis server cannot be removed")?;
+        empty(self.folder.path()).context("cannot remove the data of a Redis server")?;
         self.run()
     }
 
-    /// Stops it where it stands (SIGSTOP): its connections stay open and nothing answers.
+    /// Suspends the server (SIGSTOP): its connections stay open and it does not respond.
     ///
     /// # Errors
-    /// It is not running.
+    /// The server is stopped.
     pub fn pause(&self) -> Result<()> {
-        self.process.as_ref().context("it is not running")?.pause()
+        self.process.as_ref().context("the server is stopped")?.pause()
     }
 
-    /// Lets it go on after [`Redis::pause`].
+    /// Continues the server after [`Redis::pause`].
     ///
     /// # Errors
-    /// It is not running.
+    /// The server is stopped.
     pub fn resume(&self) -> Result<()> {
-        self.process.as_ref().context("it is not running")?.resume()
+        self.process.as_ref().context("the server is stopped")?.resume()
     }
 
-    /// Sends one command and gives the lines of an answer that is a list.
+    /// Sends a command and returns the items of its list response.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The server does not respond.
     pub fn lines(&self, command: &str) -> Result<Vec<String>> {
         let mut answers = send(self.port, command)?;
         let count = line(&mut answers)?.strip_prefix('*').and_then(|count| count.parse::<usize>().ok());
-        (0..count.context("the answer is no list")?).map(|_| item(&mut answers)).collect()
+        (0..count.context("the response is not a list")?).map(|_| item(&mut answers)).collect()
     }
 
-    /// Sends one command and gives the answer: its line, or the text of a bulk string.
+    /// Sends a command and returns its response: a line, or the text of a bulk string.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The server does not respond.
     pub fn ask(&self, command: &str) -> Result<String> {
         ask(self.port, command)
     }
@@ -238,7 +239,7 @@ fn line(answers: &mut BufReader<TcpStream>) -> Result<String> {
 fn item(answers: &mut BufReader<TcpStream>) -> Result<String> {
     let line = line(answers)?;
     let Some(length) = line.strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) else { return Ok(line) };
-    // With the end of its line.
+    // The length does not include the line end.
     let mut text = vec![0; length + 2];
     answers.read_exact(&mut text)?;
     text.truncate(length);

@@ -1,4 +1,4 @@
-//! A Redis Cluster of three processes, with a replica of each or without.
+//! A Redis Cluster of three nodes, optionally with a replica of each.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::redis::Redis;
 
 const NODES: u16 = 3;
 
-/// How long the nodes may take to find each other.
+/// Timeout for the formation of the cluster.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Three servers that share the slots.
@@ -21,18 +21,18 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts it on free ports.
+    /// Starts a cluster on free ports.
     ///
     /// # Errors
-    /// There is no `redis-server`, or the nodes do not find each other.
+    /// `redis-server` is missing, or the cluster does not form.
     pub fn start() -> Result<Self> {
         Self::start_with(0)
     }
 
-    /// The same with a replica of each node: the nodes 3, 4 and 5, in any order.
+    /// Starts a cluster with a replica of each node: the nodes 3, 4 and 5, in any order.
     ///
     /// # Errors
-    /// There is no `redis-server`, or the nodes do not find each other.
+    /// `redis-server` is missing, or the cluster does not form.
     pub fn start_replicated() -> Result<Self> {
         Self::start_with(1)
     }
@@ -57,29 +57,29 @@ impl RedisCluster {
         let end = Instant::now() + READY_LIMIT;
         while !cluster.agrees() {
             if Instant::now() > end {
-                bail!("the nodes of a Redis Cluster did not find each other within {READY_LIMIT:?}");
+                bail!("a Redis Cluster did not form within {READY_LIMIT:?}");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(cluster)
     }
 
-    /// Whether each node serves its slots, and each replica has its server's data.
+    /// Returns true if each node serves its slots and each replica is synchronized.
     pub fn agrees(&self) -> bool {
         self.nodes.iter().all(agrees)
     }
 
-    /// Its nodes.
+    /// Returns the nodes.
     pub fn nodes(&mut self) -> &mut [Redis] {
         &mut self.nodes
     }
 
-    /// The URLs of its nodes.
+    /// Returns the URLs of the nodes.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Redis::url).collect()
     }
 
-    /// One of its nodes, to be killed or restarted.
+    /// Returns a node, to kill or restart it.
     pub fn node(&mut self, number: usize) -> Option<&mut Redis> {
         self.nodes.get_mut(number)
     }

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::{Cassandra, Redis, S3, Scylla, docker};
 
-/// The variable that names the Redis server: `redis://HOST:PORT`.
+/// Environment variable with the Redis server: `redis://HOST:PORT`.
 pub const REDIS: &str = "FOLIO_TEST_REDIS_URL";
-/// The variable that names the CQL server: `HOST:PORT[,HOST:PORT…]`.
+/// Environment variable with the CQL server: `HOST:PORT[,HOST:PORT…]`.
 pub const CQL: &str = "FOLIO_TEST_CQL";
-/// The variable that names the S3 server with its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
+/// Environment variable with the S3 server, its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
 pub const S3_SERVER: &str = "FOLIO_TEST_S3";
 
 pub(crate) fn is_given(variable: &str) -> bool {
@@ -29,7 +29,7 @@ impl CqlServer {
         if docker::answers() {
             match Scylla::start() {
                 Ok(scylla) => return Ok(Self::Scylla(scylla)),
-                Err(error) => eprintln!("{:#}", error.context("no ScyllaDB, so Cassandra is taken")),
+                Err(error) => eprintln!("{:#}", error.context("ScyllaDB is not available; using Cassandra")),
             }
         }
         Cassandra::start(1).map(Self::Cassandra)
@@ -43,7 +43,7 @@ impl CqlServer {
     }
 }
 
-/// One server of each kind, but for those that a variable names. Dropped, they are killed.
+/// One server of each kind, except those in environment variables. Dropping it kills them.
 #[derive(Debug)]
 pub struct Servers {
     redis: Option<Redis>,
@@ -52,22 +52,22 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts them beside each other and waits until they are ready.
+    /// Starts the servers concurrently and waits until they are ready.
     ///
     /// # Errors
-    /// One does not start; the others are stopped then.
+    /// A server does not start; the others are then stopped.
     pub fn start() -> Result<Self> {
         std::thread::scope(|scope| {
             let cql = scope.spawn(|| unless_given(CQL, CqlServer::start));
             let s3 = scope.spawn(|| unless_given(S3_SERVER, S3::start));
             let redis = unless_given(REDIS, Redis::start).context("Redis");
-            let cql = cql.join().map_err(|_| anyhow!("starting it panicked")).flatten().context("the CQL server");
-            let s3 = s3.join().map_err(|_| anyhow!("starting it panicked")).flatten().context("the S3 server");
+            let cql = cql.join().map_err(|_| anyhow!("the start panicked")).flatten().context("the CQL server");
+            let s3 = s3.join().map_err(|_| anyhow!("the start panicked")).flatten().context("the S3 server");
             Ok(Self { redis: redis?, cql: cql?, s3: s3? })
         })
     }
 
-    /// The variables that name the servers that were started here.
+    /// Returns the environment variables for the started servers.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let redis = self.redis.as_ref().map(|redis| (REDIS, redis.url()));
         let cql = self.cql.as_ref().map(|cql| (CQL, cql.address()));
@@ -80,8 +80,8 @@ fn unless_given<T>(variable: &str, start: impl FnOnce() -> Result<T>) -> Result<
     if is_given(variable) { Ok(None) } else { start().map(Some) }
 }
 
-/// What the variable says, else the address of a server started for this process. It ends with the process, by its
-/// watcher: nothing static is dropped.
+/// Returns the value of the variable, otherwise the address of a server that is started for this process. Its watcher
+/// ends it, because statics are never dropped.
 fn shared<T>(
     variable: &str,
     server: &'static OnceLock<Result<(T, String), String>>,
@@ -100,32 +100,32 @@ fn shared<T>(
     });
     match started {
         Ok((_, address)) => Ok(address.clone()),
-        Err(error) => Err(anyhow!("{error} ({variable} may name a server that is there)")),
+        Err(error) => Err(anyhow!("{error} (set {variable} to use an existing server)")),
     }
 }
 
-/// The URL of the Redis server of this test run.
+/// Returns the URL of the Redis server of this test run.
 ///
 /// # Errors
-/// None is named and none can be started.
+/// No server is configured and none can be started.
 pub fn redis_url() -> Result<String> {
     static SERVER: OnceLock<Result<(Redis, String), String>> = OnceLock::new();
     shared(REDIS, &SERVER, Redis::start, Redis::url)
 }
 
-/// The addresses of the CQL server of this test run.
+/// Returns the addresses of the CQL server of this test run.
 ///
 /// # Errors
-/// None is named and none can be started.
+/// No server is configured and none can be started.
 pub fn cql() -> Result<String> {
     static SERVER: OnceLock<Result<(CqlServer, String), String>> = OnceLock::new();
     shared(CQL, &SERVER, CqlServer::start, CqlServer::address)
 }
 
-/// The S3 server of this test run, with its keys and its bucket.
+/// Returns the S3 server of this test run with its keys and bucket.
 ///
 /// # Errors
-/// None is named and none can be started.
+/// No server is configured and none can be started.
 pub fn s3() -> Result<String> {
     static SERVER: OnceLock<Result<(S3, String), String>> = OnceLock::new();
     shared(S3_SERVER, &SERVER, S3::start, S3::url)

@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::cache::{self, finish};
-use crate::place;
 use crate::ports;
 use crate::process::Process;
+use crate::storage;
 
-/// The Go module, with its version.
+/// The Go module with its version.
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
-/// The name of its cached folder.
+/// Name of the cache entry.
 const CACHED: &str = "versitygw-1.8.0";
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -24,10 +24,10 @@ const ACCESS_KEY: &str = "folio-test";
 const SECRET_KEY: &str = "folio-test-secret";
 const BUCKET: &str = "folio";
 
-/// An S3 server with one bucket, on path-style addresses.
+/// An S3 server with one bucket and path-style addresses.
 #[derive(Debug)]
 pub struct S3 {
-    /// None: not running.
+    /// The process. None: the server is stopped.
     process: Option<Process>,
     port: u16,
     data: PathBuf,
@@ -35,12 +35,12 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// Starts one on a free port; builds the program the first time (about a minute).
+    /// Starts a server on a free port. The first start builds the program (about a minute).
     ///
     /// # Errors
-    /// It cannot be built or does not start.
+    /// The program cannot be built or does not start.
     pub fn start() -> Result<Self> {
-        let folder = place::folder("s3")?;
+        let folder = storage::folder("s3")?;
         let data = folder.path().join("data");
         std::fs::create_dir_all(data.join(BUCKET))?;
         let mut server = Self { process: None, port: ports::free(1)?, data, folder };
@@ -48,27 +48,27 @@ impl S3 {
         Ok(server)
     }
 
-    /// Where it is, with its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
+    /// Returns the URL with keys and bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
     pub fn url(&self) -> String {
         format!("http://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{}/{BUCKET}", self.port)
     }
 
-    /// The folder that holds its data: objects are files.
+    /// Returns the data folder. Objects are files.
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the server (SIGKILL).
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Starts it again after [`S3::kill`], on the same port, with the data it had.
+    /// Starts the server after [`S3::kill`], on the same port with the same data.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let mut command = Command::new(program()?);
@@ -84,24 +84,24 @@ impl S3 {
         Ok(())
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Suspends the server (SIGSTOP).
     ///
     /// # Errors
-    /// It is not running.
+    /// The server is stopped.
     pub fn pause(&self) -> Result<()> {
-        self.process.as_ref().context("it is not running")?.pause()
+        self.process.as_ref().context("the server is stopped")?.pause()
     }
 
-    /// Lets it go on after [`S3::pause`].
+    /// Continues the server after [`S3::pause`].
     ///
     /// # Errors
-    /// It is not running.
+    /// The server is stopped.
     pub fn resume(&self) -> Result<()> {
-        self.process.as_ref().context("it is not running")?.resume()
+        self.process.as_ref().context("the server is stopped")?.resume()
     }
 }
 
-/// Whether the program was built before.
+/// Returns true if the program is cached.
 pub(crate) fn is_built() -> bool {
     cache::has(CACHED)
 }

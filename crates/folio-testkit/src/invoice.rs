@@ -1,12 +1,12 @@
-//! The sample invoice: what it says, and the file `samples/invoice.pdf` that `cargo run -p folio-testkit --example
-//! sample-invoice` writes. Everybody in it is invented.
+//! The sample invoice: its values, and the file `samples/invoice.pdf`, which `cargo run -p folio-testkit --example
+//! sample-invoice` writes. All names in it are fictitious.
 
 use crate::pdf::{self, Font, Page};
 
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 539.0;
 
-/// Number, date and the like: label, value.
+/// Labels and values of the header.
 pub const FACTS: [(&str, &str); 5] = [
     ("Invoice Number", "INV-2026-0417"),
     ("Invoice Date", "2026-03-17"),
@@ -15,7 +15,7 @@ pub const FACTS: [(&str, &str); 5] = [
     ("Currency", "EUR"),
 ];
 
-/// Position, description, quantity, unit price, amount.
+/// Items: position, description, quantity, unit price, amount.
 pub const ITEMS: [[&str; 5]; 4] = [
     ["1", "Recycled paper A4, box of 2500 sheets", "12", "24.90", "298.80"],
     ["2", "Toner cartridge TN-423, black", "4", "87.50", "350.00"],
@@ -23,10 +23,10 @@ pub const ITEMS: [[&str; 5]; 4] = [
     ["4", "Delivery and unloading", "1", "45.00", "45.00"],
 ];
 
-/// Sums: label, value.
+/// Labels and values of the sums.
 pub const SUMS: [(&str, &str); 3] = [("Subtotal", "804.20"), ("VAT", "152.80"), ("Total", "957.00")];
 
-/// The invoice as a PDF file of one page.
+/// Returns the invoice as a PDF file of one page.
 pub fn sample_invoice() -> Vec<u8> {
     let mut page = Page::new();
     heading(&mut page);

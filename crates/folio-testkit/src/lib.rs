@@ -1,5 +1,5 @@
-//! What tests share: simulated time and randomness, waiting on conditions, seeds, PDF files,
-//! a proxy that cuts connections. A dev-dependency only.
+//! Test utilities: simulated time and randomness, waiting on conditions, seeds, PDF files, and a proxy that cuts
+//! connections. A dev-dependency only.
 
 pub mod invoice;
 pub mod pdf;
@@ -13,20 +13,20 @@ use folio_types::{Environment, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-/// A clock that a test moves, and random numbers that a seed repeats.
+/// A clock that the test controls, and random numbers from a seed.
 #[derive(Debug)]
 pub struct Simulated {
     state: Mutex<(Timestamp, StdRng)>,
 }
 
 impl Simulated {
-    /// Begins at a fixed time with this seed.
+    /// Starts at a fixed time with this seed.
     pub fn new(seed: u64) -> Self {
         let start = Timestamp::constant(1_790_000_000, 0);
         Self { state: Mutex::new((start, StdRng::seed_from_u64(seed))) }
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     #[expect(clippy::unwrap_used, reason = "a test's clock")]
     pub fn advance(&self, by: Duration) {
         let mut state = self.state.lock().unwrap();
@@ -46,7 +46,8 @@ impl Environment for Simulated {
     }
 }
 
-/// The seed of a test run: from `FOLIO_SEED`, else random. Printed, so that a failure can be repeated.
+/// Returns the seed of a test run from `FOLIO_SEED`, otherwise a random one. Prints it, so that a failure can be
+/// reproduced.
 #[expect(clippy::print_stderr, reason = "a failing test is repeated by its seed")]
 pub fn seed() -> u64 {
     let seed = std::env::var("FOLIO_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rand::random);
@@ -54,7 +55,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Polls until the condition gives something, at most `limit`; panics with `what` after that.
+/// Polls until the condition returns a value, at most `limit`. After that, panics with `what`.
 pub async fn wait_for<T, F>(what: &str, limit: Duration, mut condition: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,

@@ -1,7 +1,6 @@
-//! A small PDF writer, so that tests and the sample have real files whose content is plain to see.
+//! A small PDF writer for files with known content, for tests and the sample.
 //!
-//! It writes PDF 1.4 with uncompressed streams and the standard Helvetica fonts; nothing in a file depends on when or
-//! where it was made.
+//! It writes PDF 1.4 with uncompressed streams and the standard Helvetica fonts. The output is deterministic.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ pub const PAGE_WIDTH: f64 = 595.0;
 /// Height of an A4 page in points.
 pub const PAGE_HEIGHT: f64 = 842.0;
 
-/// The two fonts that a page has.
+/// The fonts of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Font {
     /// Helvetica.
@@ -28,19 +27,19 @@ impl Font {
     }
 }
 
-/// A page in the making. Points from the lower left corner.
+/// A page under construction. Coordinates are points from the lower left corner.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     content: Vec<u8>,
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A page with one line of text below the other.
+    /// Creates a page with lines of text below each other.
     pub fn of_lines(lines: &[&str]) -> Self {
         let mut page = Self::new();
         let mut y = PAGE_HEIGHT - 72.0;
@@ -51,8 +50,7 @@ impl Page {
         page
     }
 
-    /// Writes text beginning at a point. Characters that Windows-1252 has at their Latin-1 place are kept, others
-    /// become `?`.
+    /// Writes text that starts at a point. Characters outside of Latin-1 become `?`.
     pub fn text(&mut self, x: f64, y: f64, size: f64, font: Font, text: &str) -> &mut Self {
         self.raw(&format!("BT /{} {size} Tf {x:.2} {y:.2} Td (", font.resource()));
         for c in text.chars() {
@@ -76,14 +74,14 @@ impl Page {
         self.raw(&format!("0.7 w {:.2} {:.2} m {:.2} {:.2} l S\n", from.0, from.1, to.0, to.1))
     }
 
-    /// Adds operators as they are.
+    /// Adds raw operators.
     pub fn raw(&mut self, operators: &str) -> &mut Self {
         self.content.extend(operators.as_bytes());
         self
     }
 }
 
-/// A file of these pages.
+/// Returns a file with these pages.
 pub fn document(pages: &[Page]) -> Vec<u8> {
     let kids: String = (0..pages.len()).map(|at| format!("{} 0 R ", 5 + 2 * at)).collect();
     let mut objects = vec![
@@ -110,7 +108,7 @@ fn font(name: &str) -> Vec<u8> {
     format!("<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>").into_bytes()
 }
 
-/// A stream object with further dictionary entries.
+/// Returns a stream object with further dictionary entries.
 pub fn stream(entries: &str, data: &[u8]) -> Vec<u8> {
     let mut object = format!("<< {entries} /Length {} >>\nstream\n", data.len()).into_bytes();
     object.extend(data);
@@ -118,7 +116,7 @@ pub fn stream(entries: &str, data: &[u8]) -> Vec<u8> {
     object
 }
 
-/// A file of these objects, numbered from 1; the first is the catalog. For files that are wrong on purpose.
+/// Returns a file with these objects, numbered from 1. The first object is the catalog. For malformed files.
 pub fn objects_to_file(objects: &[Vec<u8>]) -> Vec<u8> {
     let mut file = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".to_vec();
     let mut table = String::from("0000000000 65535 f \n");

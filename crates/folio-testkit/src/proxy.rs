@@ -1,4 +1,4 @@
-//! A TCP proxy between a process and what it talks to, so that a test can cut or slow a connection without either side.
+//! A TCP proxy between a process and a server, so that a test can cut or stall their connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,20 +8,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What happens to connections.
+/// Treatment of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They work.
+    /// Connections work.
     Pass,
-    /// They break, and so does each new one.
+    /// Existing and new connections are closed.
     Cut,
-    /// They stay, and nothing comes through.
+    /// Connections stay open, and no data passes.
     Stall,
-    /// What the client sends comes through; what it is answered does not.
+    /// Data of the client passes, responses do not.
     Mute,
 }
 
-/// What is done to connections, and how often those of the time were cut and stranded.
+/// The mode, and the numbers of times that the current connections were cut and stranded.
 #[derive(Debug, Clone, Copy)]
 struct State {
     mode: Mode,
@@ -29,7 +29,7 @@ struct State {
     strands: u64,
 }
 
-/// A proxy. Dropped, its connections break.
+/// A proxy. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -39,16 +39,16 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one on a free port of 127.0.0.1; where it leads is said later.
+    /// Starts a proxy on a free port of 127.0.0.1. [`Proxy::lead_to`] sets its target.
     pub async fn start() -> Self {
         Self::before(1, None).await
     }
 
-    /// Starts one before the servers on this port of the first `hosts` addresses of loopback, on a port that is free on all
+    /// Starts a proxy for servers on this port of the first `hosts` loopback addresses, on a port that is free on all
     /// of them.
     ///
     /// # Panics
-    /// No address of loopback can be listened on.
+    /// Panics if no loopback address can be listened on.
     pub async fn before(hosts: u8, target: Option<u16>) -> Self {
         let (port, listeners) = loop {
             if let Some(found) = listeners(hosts).await {
@@ -64,39 +64,39 @@ impl Proxy {
         Self { port, state, target, _tasks: tasks }
     }
 
-    /// From now on it leads to this port.
+    /// Sets the port of the target.
     pub fn lead_to(&self, port: u16) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(port);
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address on 127.0.0.1.
+    /// Returns the address on 127.0.0.1.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Changes what happens to connections.
+    /// Sets the treatment of connections.
     pub fn set(&self, mode: Mode) {
         self.state.send_modify(|state| state.mode = mode);
     }
 
-    /// Breaks the connections that there are; new ones work.
+    /// Closes the current connections. New ones work.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Lets nothing through the connections that there are, for ever; new ones work: as where a machine vanished and another
-    /// one has its address.
+    /// Blocks the current connections forever. New ones work, as if a machine vanished and another one took its
+    /// address.
     pub fn strand(&self) {
         self.state.send_modify(|state| state.strands += 1);
     }
 }
 
-/// Listeners on one port of several addresses.
+/// Returns listeners on one port of several addresses.
 async fn listeners(hosts: u8) -> Option<(u16, Vec<TcpListener>)> {
     let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok()?;
     let port = first.local_addr().ok()?.port();
@@ -118,7 +118,7 @@ async fn serve(listener: TcpListener, host: Ipv4Addr, target: Arc<Mutex<Option<u
     }
 }
 
-/// Carries one connection until a side ends it, or it is cut.
+/// Forwards one connection until a side closes it or it is cut.
 async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
     let State { mode, cuts, strands } = *state.borrow_and_update();
     if mode == Mode::Cut {
@@ -161,7 +161,7 @@ mod tests {
     async fn echo() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Ends with the test's runtime.
+        // The task ends with the test's runtime.
         tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -195,7 +195,7 @@ mod tests {
         proxy.set(Mode::Pass);
         let mut answer = [0; 1];
         stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(answer, [2], "what was held comes later");
+        assert_eq!(answer, [2], "stalled data arrives later");
         proxy.set(Mode::Mute);
         assert_eq!(says(&mut stream, 3).await, None);
         proxy.set(Mode::Cut);

@@ -151,7 +151,7 @@ fn compared(one: &Number, other: &Number) -> Option<Ordering> {
 
 /// Names that a policy may refer to.
 #[derive(Debug, Clone, Copy)]
-pub struct KnownNames<'a> {
+pub struct PolicyNames<'a> {
     /// Names of all tools.
     pub tools: &'a [&'a str],
     /// Names of all profiles.
@@ -163,7 +163,7 @@ pub struct KnownNames<'a> {
 ///
 /// # Errors
 /// `INVALID_FIELD`, `INVALID_PATH`, `TOO_LARGE`.
-pub fn check(policy: &Policy, names: KnownNames<'_>) -> Result<()> {
+pub fn check(policy: &Policy, names: PolicyNames<'_>) -> Result<()> {
     if policy.rules.len() > RULES_MAX {
         return Err(Error::invalid_field("policy.rules", format!("has more than {RULES_MAX} rules")));
     }
@@ -194,7 +194,7 @@ fn check_patterns(policy: &Policy) -> Result<()> {
     pattern::check_together(&patterns).or_else(wrong)
 }
 
-fn check_rule(field: &str, rule: &Rule, names: KnownNames<'_>) -> Result<()> {
+fn check_rule(field: &str, rule: &Rule, names: PolicyNames<'_>) -> Result<()> {
     folio_types::fields::check_name(&format!("{field}.name"), &rule.name)?;
     let counts = [
         ("tools", rule.tools.len()),
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn rules_that_could_never_fit_are_refused_by_their_field() {
-        let there = KnownNames { tools: &["create_tag"], profiles: &["document"] };
+        let there = PolicyNames { tools: &["create_tag"], profiles: &["document"] };
         let refused = |policy: &Policy| {
             let error = check(policy, there).unwrap_err();
             error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default()
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn the_patterns_of_a_policy_are_bounded_in_number_and_together() {
-        let there = KnownNames { tools: &[], profiles: &[] };
+        let there = PolicyNames { tools: &[], profiles: &[] };
         let told = |policy: &Policy| {
             let error = check(policy, there).unwrap_err();
             (error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default(), error.message)
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn a_round_of_calls_is_evaluated_within_bounds_under_the_largest_policy() {
         let policy = searching((0..SEARCHES_MAX).map(|n| format!("x{n}$")));
-        assert_eq!(check(&policy, KnownNames { tools: &[], profiles: &[] }), Ok(()));
+        assert_eq!(check(&policy, PolicyNames { tools: &[], profiles: &[] }), Ok(()));
         let arguments = json!({ "name": "a".repeat(SEARCHED_BYTES) });
         let mut evaluation = Evaluation::default();
         for _ in 0..folio_types::limits::CALLS_PER_ROUND_MAX {

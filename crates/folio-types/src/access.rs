@@ -73,7 +73,7 @@ impl Scope {
     pub fn parse(field: &str, name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::as_str).join(", ");
-            Error::invalid_field(field, format!("there are {names}"))
+            Error::invalid_field(field, format!("expected one of {names}"))
         })
     }
 }
@@ -147,7 +147,7 @@ impl Organization {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_zero(version: &u64) -> bool {
     *version == 0
 }

@@ -1,4 +1,4 @@
-//! One small vocabulary of errors. It is mapped to gRPC once, in `folio-proto`.
+//! Errors of Folio. `folio-proto` maps them to gRPC.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,53 +8,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Incarnation;
 
-/// What a fallible operation of Folio gives.
+/// The result of a fallible operation of Folio.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of an error: the part of gRPC's status codes that Folio uses, with their meaning.
+/// The kind of an error: the subset of gRPC's status codes that Folio uses, with their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// The input is wrong, whatever the state of the system.
+    /// The input is invalid, regardless of the state of the system.
     InvalidArgument,
-    /// Missing, or another organization's: the two look the same.
+    /// The resource does not exist or belongs to another organization; both errors are equal.
     NotFound,
-    /// Something of that name or id is there already.
+    /// A resource with this name or id exists.
     AlreadyExists,
-    /// The system is not in a state for this; repeating it unchanged does not help.
+    /// The state of the system does not permit the operation. Repeating it unchanged does not help.
     FailedPrecondition,
-    /// Lost against somebody else's change; read again and repeat.
+    /// A concurrent change won. The caller reads again and repeats.
     Aborted,
-    /// Over a bound, a quota or a limit.
+    /// A bound, a quota or a rate limit is exceeded.
     ResourceExhausted,
-    /// Not now; the same request may be sent again.
+    /// The service is temporarily unavailable. The caller may repeat the request.
     Unavailable,
-    /// Took longer than it may.
+    /// The operation exceeded its deadline.
     DeadlineExceeded,
-    /// The caller is known and may not do this.
+    /// The caller is authenticated but lacks the permission.
     PermissionDenied,
-    /// The caller is not known.
+    /// The caller is not authenticated.
     Unauthenticated,
-    /// The caller ended it.
+    /// The caller cancelled the operation.
     Cancelled,
-    /// Not offered by this server.
+    /// This server does not offer the operation.
     Unimplemented,
     /// A stored value cannot be read.
     DataLoss,
-    /// A fault of Folio. The message that a client gets holds only an id.
+    /// A fault of Folio. Clients only receive an error id.
     Internal,
 }
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// Why, in one stable word (upper snake case). Clients may decide by it; it is never renamed.
+        /// Stable identifier of the cause, in upper snake case. Clients may depend on it; it is never renamed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Reason {
             $($(#[$doc])* #[serde(rename = $text)] $name,)+
         }
 
         impl Reason {
-            /// The word that clients see.
+            /// Returns the identifier.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -74,99 +74,101 @@ reasons! {
     InvalidPageToken = "INVALID_PAGE_TOKEN",
     /// A path such as `a.b[0].c` is malformed or leads nowhere.
     InvalidPath = "INVALID_PATH",
-    /// A schema breaks a rule; the message says where.
+    /// A schema violates a rule; the message contains the position.
     InvalidSchema = "INVALID_SCHEMA",
     /// Data does not match its schema.
     SchemaMismatch = "SCHEMA_MISMATCH",
-    /// Larger than a bound allows.
+    /// The input exceeds a size limit.
     TooLarge = "TOO_LARGE",
-    /// The kind of file is not accepted.
+    /// The type of the file is not supported.
     UnsupportedType = "UNSUPPORTED_TYPE",
-    /// Nothing of that id in the organization.
+    /// The organization has no resource with this id.
     NotFound = "NOT_FOUND",
-    /// The name is taken.
+    /// Another resource has this name.
     NameTaken = "NAME_TAKEN",
-    /// Something else uses it; the message says what.
+    /// Another resource references it; the message names it.
     InUse = "IN_USE",
-    /// It changed since it was read.
+    /// The resource was changed since it was read.
     VersionConflict = "VERSION_CONFLICT",
     /// The request id was used for another request.
     RequestIdConflict = "REQUEST_ID_CONFLICT",
-    /// The model is not known, or disabled.
+    /// The model is unknown or disabled.
     ModelNotAvailable = "MODEL_NOT_AVAILABLE",
-    /// The profile is not known.
+    /// The profile is unknown.
     UnknownProfile = "UNKNOWN_PROFILE",
-    /// The tool is not known or not of this profile.
+    /// The tool is unknown or not part of the profile.
     UnknownTool = "UNKNOWN_TOOL",
     /// The thread has a running turn.
     TurnBusy = "TURN_BUSY",
-    /// The thread has a turn that waits for approval.
+    /// The thread has a turn that is waiting for approval.
     TurnPending = "TURN_PENDING",
-    /// The turn's approvals came too late.
+    /// The turn's approvals arrived after their deadline.
     TurnExpired = "TURN_EXPIRED",
-    /// The turn ended, and what is asked needs a live one.
+    /// The turn has ended, and the request needs an active one.
     TurnEnded = "TURN_ENDED",
     /// The turn cannot be resumed.
     TurnNotResumable = "TURN_NOT_RESUMABLE",
-    /// The turn does not wait for a decision.
+    /// The turn is not waiting for a decision.
     NotAwaitingApproval = "NOT_AWAITING_APPROVAL",
-    /// A decision differs from the one that is recorded.
+    /// A decision differs from the recorded one.
     DecisionConflict = "DECISION_CONFLICT",
-    /// A decision carries a digest that is not the call's.
+    /// The digest of a decision differs from the call's digest.
     DigestMismatch = "DIGEST_MISMATCH",
-    /// A decision names no call of the waiting round.
+    /// A decision refers to a call that is not in the waiting round.
     UnknownCall = "UNKNOWN_CALL",
-    /// The thread has reached its bound; fork it or start another.
+    /// The thread reached its maximum size; fork it or start another thread.
     ThreadFull = "THREAD_FULL",
     /// The queue behind a running turn is full.
     QueueFull = "QUEUE_FULL",
-    /// The node has as many conversations or calls under way as it may.
+    /// The node reached its maximum of conversations or calls.
     Overloaded = "OVERLOADED",
-    /// Longer than the call may take, by the server's bound or the caller's own deadline. What it set off goes on.
+    /// The call exceeded the server's or the caller's deadline. Work that it started continues.
     DeadlineExceeded = "DEADLINE_EXCEEDED",
     /// The node is shutting down.
     Draining = "DRAINING",
-    /// The owner of the thread is another node: `Error::owner` names it.
+    /// Another node owns the thread: `Error::owner` returns it.
     Moved = "MOVED",
-    /// A request was forwarded by a node that it had been forwarded to.
+    /// The request was already forwarded once.
     ForwardedTwice = "FORWARDED_TWICE",
-    /// A process of the cluster does not believe another one who calls: secrets or clocks differ, or it was forged.
+    /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ, or
+    /// it is forged.
     InvalidPrincipal = "INVALID_PRINCIPAL",
     /// The model endpoint failed.
     ModelFailed = "MODEL_FAILED",
-    /// The model endpoint did not answer in time.
+    /// The model endpoint exceeded its deadline.
     ModelTimeout = "MODEL_TIMEOUT",
     /// The model endpoint refused the request.
     ModelRefused = "MODEL_REFUSED",
     /// The model endpoint limits its rate.
     ModelRateLimited = "MODEL_RATE_LIMITED",
-    /// The model's context does not hold what it would be sent, however much of it is cut.
+    /// The request does not fit into the model's context, even after truncation.
     ContextTooSmall = "CONTEXT_TOO_SMALL",
     /// The circuit breaker of the endpoint is open.
     ModelUnavailable = "MODEL_UNAVAILABLE",
-    /// The node died, restarted, or is not reached.
+    /// The node died, restarted, or is unreachable.
     NodeLost = "NODE_LOST",
-    /// What is to be kept encrypted cannot be: this installation has no master key, or not the one that it was encrypted with.
+    /// A secret cannot be encrypted or decrypted: the installation has no master key, or another one than at the
+    /// encryption.
     SecretsUnavailable = "SECRETS_UNAVAILABLE",
-    /// The organization's credit does not cover the call; the details hold its `balance` and what the call may `need`.
+    /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the call.
     SpuExhausted = "SPU_EXHAUSTED",
-    /// A store could not be reached or did not answer in time.
+    /// A store was unreachable or exceeded its deadline.
     StoreUnavailable = "STORE_UNAVAILABLE",
-    /// A stored value cannot be read by this version.
+    /// This version cannot read a stored value.
     StoredFormat = "STORED_FORMAT",
-    /// No token, or one that is malformed, unknown, expired or revoked.
+    /// The token is missing, malformed, unknown, expired or revoked.
     InvalidToken = "INVALID_TOKEN",
-    /// The keys of the issuer of a JWT cannot be read.
+    /// The signing keys of a JWT's issuer cannot be read.
     IssuerUnavailable = "ISSUER_UNAVAILABLE",
     /// The caller's role does not allow this.
     RoleNotAllowed = "ROLE_NOT_ALLOWED",
-    /// The token is limited to other parts of the API.
+    /// The scopes of the token do not include the operation.
     ScopeNotAllowed = "SCOPE_NOT_ALLOWED",
-    /// Too many attempts with tokens that are not good came from this address.
+    /// Too many requests with invalid tokens came from this address.
     TooManyAttempts = "TOO_MANY_ATTEMPTS",
-    /// The organization has as much of it as it may.
+    /// The organization has exhausted a quota.
     QuotaExceeded = "QUOTA_EXCEEDED",
-    /// A rule of the organization's policy says no, or asks somebody else.
+    /// A rule of the organization's policy denies the call or requires another approver.
     PolicyDenied = "POLICY_DENIED",
     /// The document has no text (yet).
     NoText = "NO_TEXT",
@@ -176,42 +178,42 @@ reasons! {
     Internal = "INTERNAL",
 }
 
-/// The names of the details that hold kind and id of a missing resource.
+/// Names of the details with the kind and id of a missing resource.
 const RESOURCE_KIND: &str = "resource_kind";
 const RESOURCE_ID: &str = "resource_id";
-/// The name of the detail that holds the owner of a thread.
+/// Name of the detail with the owner of a thread.
 const OWNER: &str = "owner";
-/// When a caller that does not follow may ask again.
+/// Delay before a retry by a caller that does not follow the redirect.
 const MOVED_RETRY: Duration = Duration::from_millis(500);
 
-/// What is wrong with one field of a request.
+/// A problem with one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldViolation {
-    /// The field's path in the request, as in the proto files.
+    /// Path of the field in the request, as in the proto files.
     pub field: String,
-    /// What is wrong, for a person.
+    /// Description of the problem for a person.
     pub description: String,
 }
 
 /// An error of Folio.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// The kind.
+    /// Kind of the error.
     pub code: Code,
-    /// Why, in one stable word.
+    /// Cause of the error.
     pub reason: Reason,
-    /// For a person. Never a secret, never document text.
+    /// Message for a person. Contains neither secrets nor document text.
     pub message: String,
-    /// When to try again, where that is known.
+    /// Delay before a retry. None: unknown.
     pub retry_after: Option<Duration>,
-    /// The fields at fault.
+    /// Invalid fields of the request.
     pub violations: Vec<FieldViolation>,
-    /// Further facts for a program (ErrorInfo's metadata).
+    /// Further facts for programs (metadata of `ErrorInfo`).
     pub details: BTreeMap<String, String>,
 }
 
 impl Error {
-    /// An error of a code and reason.
+    /// Creates an error.
     pub fn new(code: Code, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -223,12 +225,12 @@ impl Error {
         }
     }
 
-    /// Wrong input.
+    /// Creates an `INVALID_ARGUMENT` error.
     pub fn invalid(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, reason, message)
     }
 
-    /// Wrong input in one field.
+    /// Creates an `INVALID_ARGUMENT` error about one field.
     pub fn invalid_field(field: impl Into<String>, description: impl Into<String>) -> Self {
         let (field, description) = (field.into(), description.into());
         let mut error = Self::invalid(Reason::InvalidField, format!("{field}: {description}"));
@@ -236,74 +238,75 @@ impl Error {
         error
     }
 
-    /// The same error with another reason than the general one.
+    /// Replaces the reason.
     #[must_use]
     pub fn because(mut self, reason: Reason) -> Self {
         self.reason = reason;
         self
     }
 
-    /// The error of a missing resource, which one of another organization equals. `kind` is the word for its kind.
+    /// Creates the error for a missing resource. It is the same for a resource of another organization. `kind` is the
+    /// word for its kind.
     pub fn not_found(kind: &str, id: impl fmt::Display) -> Self {
         Self::new(Code::NotFound, Reason::NotFound, format!("{kind} {id} not found"))
             .detail(RESOURCE_KIND, kind)
             .detail(RESOURCE_ID, id)
     }
 
-    /// Kind and id of the missing resource of [`Error::not_found`].
+    /// Returns kind and id of the missing resource of [`Error::not_found`].
     pub fn missing_resource(&self) -> Option<(&str, &str)> {
         Some((self.details.get(RESOURCE_KIND)?, self.details.get(RESOURCE_ID)?))
     }
 
-    /// The system is not in a state for this.
+    /// Creates a `FAILED_PRECONDITION` error.
     pub fn precondition(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::FailedPrecondition, reason, message)
     }
 
-    /// Not now.
+    /// Creates an `UNAVAILABLE` error.
     pub fn unavailable(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, reason, message)
     }
 
-    /// Over a bound.
+    /// Creates a `RESOURCE_EXHAUSTED` error.
     pub fn exhausted(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::ResourceExhausted, reason, message)
     }
 
-    /// The owner of a thread is another node, which is asked instead. Nothing was done.
+    /// Creates the error that redirects the caller to the owner of a thread. Nothing was done.
     pub fn moved(owner: &Incarnation) -> Self {
         Self::unavailable(Reason::Moved, "the thread is owned by another node")
             .retry_after(MOVED_RETRY)
             .detail(OWNER, owner)
     }
 
-    /// The owner that an error of [`Error::moved`] names.
+    /// Returns the owner in an error of [`Error::moved`].
     pub fn owner(&self) -> Option<Incarnation> {
         let owner = self.details.get(OWNER).filter(|_| self.reason == Reason::Moved)?;
         owner.parse().ok()
     }
 
-    /// A fault of Folio; `message` goes to the log, never to a client.
+    /// Creates an `INTERNAL` error. The log contains `message`; clients do not receive it.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Code::Internal, Reason::Internal, message)
     }
 
-    /// The same error with a hint when to try again.
+    /// Adds the delay before a retry.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// The same error with a further fact for a program.
+    /// Adds a fact for programs.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.details.insert(name.to_owned(), value.to_string());
         self
     }
 
-    /// What a log may be told where the message is not Folio's own: a provider's may repeat a prompt. Of a fault of Folio its
-    /// message, of all else the reason alone.
+    /// Returns the text for logs: the message of an internal error, otherwise only the reason, because the message may
+    /// quote a provider that repeats a prompt.
     pub fn logged(&self) -> &str {
         match self.code {
             Code::Internal | Code::DataLoss => &self.message,
@@ -311,7 +314,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed when it is sent again unchanged.
+    /// Returns true if the same request may succeed when it is repeated.
     pub fn is_retriable(&self) -> bool {
         matches!(self.code, Code::Unavailable | Code::Aborted | Code::DeadlineExceeded)
             || (self.code == Code::ResourceExhausted && self.retry_after.is_some())

@@ -7,19 +7,19 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Reason, Result};
 
-/// The version of a resource as clients see it: an opaque text, which changes with every change of the resource.
+/// The version of a resource in the API: an opaque text that changes with every change of the resource.
 ///
 /// An update or a deletion that carries the etag of an older version is refused with `VERSION_CONFLICT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Etag(u64);
 
 impl Etag {
-    /// The etag of a stored version.
+    /// Creates the etag of a stored version.
     pub const fn new(version: u64) -> Self {
         Self(version)
     }
 
-    /// The stored version.
+    /// Returns the stored version.
     pub const fn version(self) -> u64 {
         self.0
     }

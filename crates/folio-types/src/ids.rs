@@ -1,7 +1,7 @@
-//! Ids: opaque to clients, safe in URLs, checked wherever they come in.
+//! Typed ids: opaque to clients, safe in URLs, validated at every boundary.
 //!
-//! A plain id is a prefix and 128 bits in hexadecimal (`doc_0190…`). An id that belongs to another one contains it, so
-//! that no index is needed: a revision is `<aggregate>.<version>`, a turn `<thread>.<number>`, a call
+//! A plain id is a prefix and 128 bits in hexadecimal (`doc_0190…`). The id of a dependent contains the id of its
+//! parent, so no index is needed: a revision is `<aggregate>.<version>`, a turn `<thread>.<number>`, a call
 //! `<turn>.<round>.<index>`.
 
 use std::fmt;
@@ -37,16 +37,15 @@ macro_rules! plain_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// What every id of this kind begins with, before the underscore.
+            /// Prefix of every id of this kind, without the underscore.
             pub const PREFIX: &'static str = $prefix;
 
-            /// A fresh id; ids made later sort later.
+            /// Generates an id. Ids sort by creation time.
             pub fn generate(environment: &dyn Environment) -> Self {
                 Self::from_uuid(environment.uuid())
             }
 
-            /// The id that follows from `parts`: the same parts always give the same id, different ones never do
-            /// (SHA-256 over the length-prefixed parts).
+            /// Derives an id from `parts` by SHA-256 over the length-prefixed parts. Equal parts give equal ids.
             pub fn derive(parts: &[&str]) -> Self {
                 Self::from_uuid(derived_uuid($prefix, parts))
             }
@@ -55,7 +54,7 @@ macro_rules! plain_id {
                 Self(format!("{}_{}", $prefix, uuid.simple()).into())
             }
 
-            /// The id as it is shown and stored.
+            /// Returns the text form, which is shown and stored.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -133,11 +132,11 @@ plain_id!(
     ThreadId, "thr", "thread"
 );
 plain_id!(
-    /// A schema, all its revisions together.
+    /// A schema with all its revisions.
     SchemaId, "sch", "schema"
 );
 plain_id!(
-    /// A prompt, all its revisions together.
+    /// A prompt with all its revisions.
     PromptId, "prm", "prompt"
 );
 plain_id!(
@@ -149,7 +148,7 @@ plain_id!(
     ExtractionId, "ext", "extraction"
 );
 plain_id!(
-    /// One life of a node process.
+    /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"
 );
 plain_id!(
@@ -157,7 +156,7 @@ plain_id!(
     GrantId, "grn", "grant"
 );
 plain_id!(
-    /// A block of credit that a process drew.
+    /// A block of credit that a process acquired.
     BlockId, "blk", "block"
 );
 
@@ -166,14 +165,14 @@ macro_rules! revision_id {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name {
-            /// What this is a revision of.
+            /// Aggregate of the revision.
             pub of: $of,
-            /// From 1, growing by one.
+            /// Number of the revision, from 1, without gaps.
             pub version: u32,
         }
 
         impl $name {
-            /// The revision of `of` with this version.
+            /// Creates the id of a revision.
             pub fn new(of: $of, version: u32) -> Self {
                 Self { of, version }
             }
@@ -197,7 +196,7 @@ macro_rules! revision_id {
     };
 }
 
-/// A decimal number from 1 without leading zeros, so that every id has one spelling.
+/// Parses a decimal number from 1 without leading zeros, so that every id has one spelling.
 fn number(kind: &'static str, whole: &str, text: &str) -> Result<u32> {
     match text.parse::<u32>() {
         Ok(n) if n > 0 && n.to_string() == text => Ok(n),
@@ -214,17 +213,17 @@ revision_id!(
     PromptRevId, PromptId, "prompt revision"
 );
 
-/// A turn: its thread and its number in it, from 1. Numbers grow, and are never used twice.
+/// A turn: its thread and its number in the thread. Numbers increase and are never reused.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnId {
-    /// The thread that the turn belongs to.
+    /// Thread of the turn.
     pub thread: ThreadId,
-    /// The turn's number in its thread, from 1.
+    /// Number of the turn in its thread, from 1.
     pub number: u32,
 }
 
 impl TurnId {
-    /// The turn of `thread` with this number.
+    /// Creates the id of a turn.
     pub fn new(thread: ThreadId, number: u32) -> Self {
         Self { thread, number }
     }
@@ -246,20 +245,20 @@ impl FromStr for TurnId {
 
 text_form!(@serde TurnId);
 
-/// A tool call: its turn, the round that asked for it (from 1) and its place among that round's calls (from 1). Given by
-/// Folio; the provider's own call id is only an attribute.
+/// A tool call: its turn, the round that requested it, and its index in the round. Folio assigns it; the provider's
+/// call id is only an attribute.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
-    /// The turn.
+    /// Turn of the call.
     pub turn: TurnId,
-    /// The round of the turn, from 1.
+    /// Round of the turn, from 1.
     pub round: u32,
-    /// The place in the round, from 1.
+    /// Index in the round, from 1.
     pub index: u32,
 }
 
 impl CallId {
-    /// The call of `turn` at this place.
+    /// Creates the id of a call.
     pub fn new(turn: TurnId, round: u32, index: u32) -> Self {
         Self { turn, round, index }
     }
@@ -286,17 +285,17 @@ impl FromStr for CallId {
 
 text_form!(@serde CallId);
 
-/// What a client calls one request, so that asking again is no second one: 1 to 128 visible ASCII characters.
+/// A client's id for one request, which makes repetitions idempotent: 1 to 128 visible ASCII characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// An id for a request that came without one: nothing can repeat it.
+    /// Generates an id for a request without one. The request cannot be repeated.
     pub fn generate(environment: &dyn Environment) -> Self {
         Self(format!("folio-{}", environment.uuid().simple()).into())
     }
 
-    /// The id as the client wrote it.
+    /// Returns the id as the client sent it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -308,19 +307,19 @@ impl FromStr for RequestId {
         if (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
             Ok(Self(text.into()))
         } else {
-            Err(Error::invalid(Reason::InvalidId, "a request_id is 1 to 128 visible ASCII characters"))
+            Err(Error::invalid(Reason::InvalidId, "invalid request_id: expected 1 to 128 visible ASCII characters"))
         }
     }
 }
 
 text_form!(RequestId);
 
-/// SHA-256 of something, in hexadecimal: 64 digits.
+/// A SHA-256 digest as 64 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(Arc<str>);
 
 impl Digest {
-    /// The digest of some bytes.
+    /// Returns the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         use std::fmt::Write as _;
         let mut text = String::with_capacity(64);
@@ -330,15 +329,15 @@ impl Digest {
         Self(text.into())
     }
 
-    /// The digest of a JSON value: of its compact text with the members of every object sorted by name, so that it does
-    /// not depend on the order in which somebody wrote them.
+    /// Returns the digest of a JSON value: of its compact text with the members of every object sorted by name. It does
+    /// not depend on the order of members.
     pub fn of_json(value: &serde_json::Value) -> Self {
         let mut text = String::new();
         canonical(value, &mut text);
         Self::of(text.as_bytes())
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_string_is_no_number_and_no_bracket() {
+    fn digits_and_brackets_in_a_string_are_ignored() {
         for source in [r#"{"z":1,"a":"[[[[\"1e999","m":[]}"#, r#"["\\",1]"#, r#"["ä","\\\"1e400"]"#] {
             assert_eq!(read(source).unwrap().to_string(), source);
         }
@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_kept_has_the_value_that_was_written(source in "-?(0|[1-9][0-9]{0,20})\\.[0-9]{1,20}(e-?[0-9]{1,2})?") {
+        fn an_accepted_number_keeps_its_value(source in "-?(0|[1-9][0-9]{0,20})\\.[0-9]{1,20}(e-?[0-9]{1,2})?") {
             if let Ok(kept) = read(&source) {
                 prop_assert_eq!(decimal(&kept.to_string()), decimal(&source), "{} -> {}", source, kept);
             }

@@ -1,93 +1,94 @@
-//! Messages of a conversation, as they are stored and as a model is sent them.
+//! Messages of a conversation, in the form that is stored and sent to models.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One message of the history.
+/// A message of the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "role")]
 pub enum Message {
-    /// What the user wrote.
+    /// The user's message.
     User {
-        /// The text.
+        /// Text of the message.
         text: String,
     },
-    /// What the model answered in one round.
+    /// The model's response in one round.
     Assistant {
-        /// The text; may be empty where there are calls.
+        /// Text of the response. May be empty if there are calls.
         text: String,
-        /// The thinking before it.
+        /// Thinking that precedes the text.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         thinking: Vec<ThinkingBlock>,
-        /// The tool calls that it asked for.
+        /// Requested tool calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
     },
-    /// What came of a tool call.
+    /// The result of a tool call.
     Tool {
-        /// The `id` of the call in the assistant message before.
+        /// The `id` of the call in the preceding assistant message.
         call: String,
-        /// The result, as the model reads it.
+        /// Result for the model.
         content: String,
     },
 }
 
-/// A tool call as a model sees it in its history.
+/// A tool call as the model's history contains it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// `call_<turn>_<round>_<index>`: one of its kind in the thread, and in the alphabet that every provider takes.
+    /// `call_<turn>_<round>_<index>`. Unique in the thread, and limited to characters that every provider accepts.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments; an object, empty where the model's were no JSON.
+    /// Arguments, an object. Empty if the model's arguments were not valid JSON.
     pub arguments: Value,
 }
 
-/// A piece of a model's thinking. Only signed ones are sent back.
+/// A block of a model's thinking. Only signed blocks are sent to the model again.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ThinkingBlock {
-    /// The thinking, empty where the provider gave only data.
+    /// Thinking as text. Empty if the provider returned only data.
     pub text: String,
-    /// The provider's signature over it.
+    /// The provider's signature of the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// What the provider gave instead of a text (redacted thinking).
+    /// Encrypted data that the provider returned instead of text (redacted thinking).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// The model that thought it, as it is called here: only it is sent this back. None: nobody knows, and every model is.
+    /// Folio's name of the model that produced the block. Only this model receives it again. None: unknown; every model
+    /// receives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 
 impl ThinkingBlock {
-    /// Whether a provider takes it back.
+    /// Returns true if the provider accepts the block in a request.
     pub fn is_signed(&self) -> bool {
         self.signature.as_deref().is_some_and(|s| !s.is_empty()) || self.data.is_some()
     }
 }
 
-/// What a model call used, in tokens.
+/// Token usage of model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the prompt, cached ones among them.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// Of these, read from the provider's cache.
+    /// Input tokens that the provider read from its cache.
     pub cached_input_tokens: u64,
-    /// Tokens of the answer, thinking among them.
+    /// Output tokens, including thinking.
     pub output_tokens: u64,
-    /// Whether the provider reported it (else it was counted here).
+    /// True if the provider reported the usage. False if Folio estimated it.
     pub reported: bool,
-    /// How many model calls this is the sum of.
+    /// Number of model calls in this sum.
     pub model_calls: u32,
 }
 
 impl Usage {
-    /// Whether it is that of no call.
+    /// Returns true if it covers no model call.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Both together; reported only if both were.
+    /// Returns the sum. It is `reported` only if both are.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -100,18 +101,18 @@ impl Usage {
     }
 }
 
-/// Why a model, or a turn, came to its end.
+/// Reason for the end of a model call or turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The answer is whole.
+    /// The response is complete.
     Stop,
-    /// The model asks for tools.
+    /// The model requests tool calls.
     ToolCalls,
-    /// Cut at the output limit.
+    /// The response reached the limit of output tokens.
     Length,
-    /// Held back by the provider's filter.
+    /// The provider's content filter stopped the response.
     ContentFilter,
-    /// The turn reached its bound of rounds.
+    /// The turn reached its maximum of rounds.
     MaxRounds,
 }

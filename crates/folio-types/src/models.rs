@@ -185,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_newer_build_stored_of_a_model_is_passed_over_and_settings_are_held_to_what_is_known() {
+    fn unknown_fields_of_a_stored_model_are_ignored_and_unknown_settings_are_refused() {
         let options = json!({ "upstream": "vendor/large", "input_price": 7, "price_of_images": 3 });
         let settings = json!({
             "version": 2,

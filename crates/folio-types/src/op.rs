@@ -76,22 +76,23 @@ impl Target {
     const OPERATION: &'static str = "operation";
     const OUTCOME: &'static str = "outcome";
 
-    /// The resource of a kind (a lowercase word such as `tag`) with this id.
+    /// Returns the resource of a kind (a lowercase word such as `tag`) with this id.
     pub fn new(kind: &str, id: impl fmt::Display) -> Self {
         Self { kind: kind.into(), id: id.to_string().into() }
     }
 
-    /// A thread.
+    /// Returns the target for a thread.
     pub fn thread(id: &ThreadId) -> Self {
         Self::new(Self::THREAD, id)
     }
 
-    /// An administrative operation with this name, such as `SetPolicy`. It has no op rows: a second record holds its outcome.
+    /// Returns the target for an administrative operation such as `SetPolicy`. It has no op rows: a second record holds
+    /// its outcome.
     pub fn operation(name: &str) -> Self {
         Self::new(Self::OPERATION, name)
     }
 
-    /// The outcome of an administrative operation, as JSON. It has no op rows.
+    /// Returns the target that holds the outcome of an administrative operation as JSON. It has no op rows.
     pub fn outcome(json: String) -> Self {
         Self::new(Self::OUTCOME, json)
     }
@@ -101,7 +102,7 @@ impl Target {
         (*self.kind == *Self::OUTCOME).then_some(&self.id)
     }
 
-    /// Returns whether the op rows of requests are stored with the target.
+    /// Returns true if the op rows of requests are stored with the target.
     pub fn has_op_rows(&self) -> bool {
         ![Self::THREAD, Self::OPERATION, Self::OUTCOME].contains(&self.kind())
     }
@@ -179,13 +180,14 @@ pub struct IdempotencyRecord {
 }
 
 impl OpRow {
-    /// The digest of an op that a process closed without knowing the request. No request has it: the digest of a request is
-    /// taken of its content, which is never empty.
+    /// Returns the digest of an op that a process closed without knowing the request. No request has it, because the
+    /// digest of a request covers its content, which is never empty.
     pub fn unknown_digest() -> Digest {
         Digest::of(b"")
     }
 
-    /// Returns whether a process closed the op without knowing the request. The row then answers every request of its key.
+    /// Returns true if a process closed the op without knowing the request. The row then answers every request with its
+    /// key.
     pub fn is_closed_by_another(&self) -> bool {
         matches!(self.state, OpState::Aborted) && self.digest == Self::unknown_digest()
     }
@@ -241,7 +243,7 @@ pub enum OpResult {
         revid: SchemaRevId,
         /// Its name.
         name: String,
-        /// Whether the op made a revision (a rename and an unchanged update make none).
+        /// True if the op created a revision. A rename and an unchanged update create none.
         revised: bool,
     },
     /// A prompt was created, revised or renamed.
@@ -252,7 +254,7 @@ pub enum OpResult {
         name: String,
         /// The schema that it is linked to.
         schema: Option<SchemaRevId>,
-        /// Whether the op made a revision.
+        /// True if the op created a revision.
         revised: bool,
     },
     /// A resource was created or changed. The kind is that of the op's target.
@@ -278,7 +280,7 @@ pub enum OpResult {
 }
 
 impl OpResult {
-    /// Whether the op made a revision.
+    /// Returns true if the op created a revision.
     pub fn revised(&self) -> bool {
         matches!(self, Self::Schema { revised: true, .. } | Self::Prompt { revised: true, .. })
     }

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The part of a list that is requested.
+/// The requested part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
-    /// The largest number of items, 1 to [`crate::limits::PAGE_SIZE_MAX`]; 0: the default.
+    /// Maximum number of items, 1 to [`crate::limits::PAGE_SIZE_MAX`]. 0: the default.
     pub size: u32,
-    /// The end of the page before: opaque to clients, made and checked by the store.
+    /// Token of the previous page, opaque to clients. The store creates and validates it.
     pub token: Option<String>,
-    /// The number of items to skip first.
+    /// Number of items to skip first.
     pub skip: u32,
     /// The order of the list.
     pub order: Order,
@@ -35,13 +35,13 @@ pub enum Order {
     NameDescending,
 }
 
-/// One page.
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// The items, in the requested order.
     pub items: Vec<T>,
-    /// The token of the next page; none: this is the last page.
+    /// Token of the next page. None: this is the last page.
     pub next: Option<String>,
-    /// The number of items of the whole list.
+    /// Number of items of the complete list.
     pub total: u64,
 }

@@ -111,7 +111,7 @@ impl OwnQuotas {
 
 /// Returns the error of an exceeded quota. Its details contain the name and the value of the quota.
 pub fn exceeded(quota: &'static str, most: u64, retry_after: Duration) -> Error {
-    let message = format!("the organization has as much as it may: {most} {}", quota.replace('_', " "));
+    let message = format!("the organization's quota of {most} {} is exhausted", quota.replace('_', " "));
     Error::exhausted(Reason::QuotaExceeded, message)
         .detail("quota", quota)
         .detail("limit", most)
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_organization_has_set_counts_before_what_all_have() {
+    fn quotas_of_an_organization_override_the_defaults() {
         let all = Quotas { requests_per_second: 10, concurrent_turns: 5, documents: 8, ..Quotas::default() };
         let own = OwnQuotas { requests_per_second: Some(0), concurrent_model_calls: Some(3), ..OwnQuotas::default() };
         let counts = Quotas { requests_per_second: 0, concurrent_model_calls: 3, ..all };

@@ -1,72 +1,72 @@
-//! What the endpoint answers to one chat request.
+//! Responses of the endpoint to chat requests.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An answer, before it is cut into chunks.
+/// A response before it is cut into chunks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Answer {
-    /// The text.
+    /// Text of the response.
     pub text: String,
-    /// The thinking before it.
+    /// Thinking that precedes the text.
     pub thinking: Vec<Thinking>,
     /// The form in which thinking is sent.
     pub thinking_form: ThinkingForm,
-    /// The tool calls that it asks for.
+    /// Requested tool calls.
     pub calls: Vec<Call>,
-    /// Why it stopped; where absent `tool_calls` if there are calls, else `stop`. `none` leaves it out.
+    /// Finish reason. None: `tool_calls` if there are calls, otherwise `stop`. The text `none` omits it.
     pub finish_reason: Option<String>,
-    /// What it claims to have used; where absent it is counted at four bytes a token.
+    /// Reported usage. None: counted at four bytes per token.
     pub usage: Option<UsageCounts>,
-    /// Reports no usage even if asked.
+    /// If true, no usage is reported, even if it is requested.
     pub no_usage: bool,
 }
 
-/// A piece of thinking.
+/// A block of thinking.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thinking {
-    /// The text of it.
+    /// Text of the block.
     pub text: String,
-    /// The signature over it.
+    /// Signature of the block.
     pub signature: Option<String>,
-    /// Redacted thinking: data instead of a text.
+    /// Data of redacted thinking, which has no text.
     pub data: Option<String>,
 }
 
-/// How thinking is sent.
+/// Wire form of thinking.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingForm {
-    /// `thinking_blocks`, with signatures, beside `reasoning_content`.
+    /// `thinking_blocks` with signatures, together with `reasoning_content`.
     #[default]
     Blocks,
-    /// `reasoning_content` alone: no signatures.
+    /// `reasoning_content` only, without signatures.
     ReasoningContent,
 }
 
-/// A tool call that is asked for.
+/// A requested tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Call {
-    /// The id; where absent one is made. May repeat, as with some providers.
+    /// Id of the call. None: generated. Ids may repeat, as with some providers.
     pub id: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments.
+    /// Arguments as JSON.
     pub arguments: Value,
-    /// The arguments as this very text, well-formed or not.
+    /// Arguments as literal text, which may be malformed.
     pub raw_arguments: Option<String>,
 }
 
 impl Call {
-    /// A call with these arguments.
+    /// Creates a call with these arguments.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
         Self { id: None, name: name.into(), arguments, raw_arguments: None }
     }
 
-    /// The text of the arguments as it goes over the wire.
+    /// Returns the arguments as text for the wire.
     pub fn arguments_text(&self) -> String {
         match (&self.raw_arguments, &self.arguments) {
             (Some(raw), _) => raw.clone(),
@@ -76,30 +76,30 @@ impl Call {
     }
 }
 
-/// Tokens of a call.
+/// Token counts of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UsageCounts {
-    /// Of the prompt.
+    /// Input tokens.
     pub prompt_tokens: u64,
-    /// Of the prompt, read from a cache.
+    /// Input tokens that were read from a cache.
     pub cached_tokens: u64,
-    /// Of the answer.
+    /// Output tokens.
     pub completion_tokens: u64,
 }
 
 impl Answer {
-    /// An answer of text alone.
+    /// Creates a response with text only.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// An answer that asks for tools.
+    /// Creates a response that requests tool calls.
     pub fn calls(text: impl Into<String>, calls: Vec<Call>) -> Self {
         Self { text: text.into(), calls, ..Self::default() }
     }
 
-    /// The finish reason that is sent, if any.
+    /// Returns the finish reason to send. None: it is omitted.
     pub fn finish(&self) -> Option<&str> {
         match self.finish_reason.as_deref() {
             Some("none") => None,
@@ -109,7 +109,7 @@ impl Answer {
         }
     }
 
-    /// The usage that is reported for a prompt of so many bytes, if any.
+    /// Returns the usage to report for a prompt of this size. None: it is omitted.
     pub fn usage_for(&self, prompt_bytes: usize) -> Option<UsageCounts> {
         if self.no_usage {
             return None;
@@ -125,7 +125,7 @@ impl Answer {
     }
 }
 
-/// Four bytes a token, at least one.
+/// Counts four bytes per token, at least one token.
 fn tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4).max(1)
 }

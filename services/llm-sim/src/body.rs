@@ -1,4 +1,4 @@
-//! The HTTP body of a streamed answer: chunks at their pace, with the fault that strikes on the way.
+//! The HTTP body of a streamed response: paced chunks with an optional fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::connection::Reset;
 use crate::gates::Gates;
 use crate::record::{Entry, Outcome};
 
-/// How a stream ends, or what happens on its way.
+/// A fault within a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Midway {
-    /// Hangs until the client leaves.
+pub(crate) enum MidStream {
+    /// Hangs until the client disconnects.
     Hang,
-    /// Ends, or breaks off.
+    /// Ends the stream early. If `broken` is true, the HTTP body is left incomplete.
     Cut { broken: bool },
-    /// Sends what is no JSON, then goes on.
+    /// Sends invalid JSON, then continues.
     Garbage,
     /// Resets the connection.
     Reset,
-    /// Waits at a gate, then goes on.
+    /// Waits at a gate, then continues.
     Hold(String),
 }
 
@@ -30,55 +30,55 @@ pub(crate) enum Midway {
 pub(crate) struct Stream {
     pub(crate) chunks: Vec<Bytes>,
     pub(crate) pause: Duration,
-    /// What happens after so many chunks.
-    pub(crate) midway: Option<(usize, Midway)>,
+    /// A fault after this number of chunks.
+    pub(crate) mid_stream: Option<(usize, MidStream)>,
     pub(crate) entry: Entry,
     pub(crate) gates: Arc<Gates>,
     pub(crate) reset: Reset,
     pub(crate) stopping: CancellationToken,
 }
 
-/// What goes over the wire as garbage: an event whose data is no JSON, with bytes that are no UTF-8.
+/// Garbage on the wire: an event with invalid JSON and invalid UTF-8.
 pub(crate) const GARBAGE: Bytes = Bytes::from_static(b"data: {\"choices\": [{\"delta\": \xff\xfe<html>\n\n");
 
 impl Stream {
-    /// The body that sends it. Dropping the body (the client left) is noted in the record.
+    /// Returns the body. If the client disconnects, dropping the body records it.
     pub(crate) fn into_body(self) -> Body {
-        if self.midway.is_none() && self.pause.is_zero() {
+        if self.mid_stream.is_none() && self.pause.is_zero() {
             return self.at_once();
         }
         let stopping = self.stopping.clone();
         let stream = async_stream::stream! {
-            let Self { chunks, pause, mut midway, entry, gates, reset, .. } = self;
+            let Self { chunks, pause, mut mid_stream, entry, gates, reset, .. } = self;
             let mut sent = 0;
             for chunk in chunks {
-                if midway.as_ref().is_some_and(|(after, _)| *after == sent) {
-                    // Not ready for once: what was sent so far goes out before the fault.
+                if mid_stream.as_ref().is_some_and(|(after, _)| *after == sent) {
+                    // Yielding once flushes the chunks before the fault.
                     tokio::task::yield_now().await;
                 }
-                match midway.take_if(|(after, _)| *after == sent) {
-                    Some((_, Midway::Hang)) => {
-                        entry.held(true);
+                match mid_stream.take_if(|(after, _)| *after == sent) {
+                    Some((_, MidStream::Hang)) => {
+                        entry.waiting(true);
                         std::future::pending::<()>().await;
                     }
-                    Some((_, Midway::Cut { broken })) => {
+                    Some((_, MidStream::Cut { broken })) => {
                         entry.close(Outcome::Failed("cut".to_owned()));
                         if broken {
                             yield Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
                         }
                         return;
                     }
-                    Some((_, Midway::Reset)) => {
+                    Some((_, MidStream::Reset)) => {
                         entry.close(Outcome::Failed("reset".to_owned()));
                         reset.reset();
                         yield Ok(Bytes::from_static(b"\n"));
                         return;
                     }
-                    Some((_, Midway::Garbage)) => yield Ok(GARBAGE),
-                    Some((_, Midway::Hold(gate))) => {
-                        entry.held(true);
+                    Some((_, MidStream::Garbage)) => yield Ok(GARBAGE),
+                    Some((_, MidStream::Hold(gate))) => {
+                        entry.waiting(true);
                         gates.pass(&gate).await;
-                        entry.held(false);
+                        entry.waiting(false);
                     }
                     None => {}
                 }
@@ -94,7 +94,7 @@ impl Stream {
         Body::from_stream(until(stream, stopping))
     }
 
-    /// All chunks as fast as they are taken: the path of benchmarks.
+    /// Sends all chunks without pauses. Benchmarks use this path.
     fn at_once(self) -> Body {
         let Self { chunks, entry, .. } = self;
         let count = chunks.len() as u64;
@@ -113,7 +113,7 @@ impl Stream {
     }
 }
 
-/// The stream, broken off when the endpoint stops.
+/// Ends the stream with an error when the endpoint stops.
 fn until<S>(stream: S, stopping: CancellationToken) -> impl futures::Stream<Item = Result<Bytes, std::io::Error>>
 where
     S: futures::Stream<Item = Result<Bytes, std::io::Error>>,

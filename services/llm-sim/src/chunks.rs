@@ -1,11 +1,11 @@
-//! The wire form of an answer: the chunks of a stream, or one body.
+//! The wire form of a response: chunks of a stream, or one body.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Call, ThinkingForm, UsageCounts};
 
-/// What belongs to every chunk of one answer.
+/// Fields that every chunk of a response contains.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame<'a> {
     pub(crate) id: &'a str,
@@ -15,12 +15,12 @@ pub(crate) struct Frame<'a> {
     pub(crate) prompt_bytes: usize,
 }
 
-/// One server-sent event.
+/// Encodes a server-sent event.
 fn event(value: &Value) -> Bytes {
     Bytes::from(format!("data: {value}\n\n"))
 }
 
-/// The last event of a stream.
+/// The final event of a stream.
 pub(crate) const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 impl Frame<'_> {
@@ -31,13 +31,13 @@ impl Frame<'_> {
         }))
     }
 
-    /// The chunks of an answer but for the usage and `[DONE]`, and how many of them come before the finish reason.
-    /// Without `finish` the finish reason is left out.
+    /// Returns the chunks of a response without usage and `[DONE]`, and the number of chunks before the finish reason.
+    /// If `finish` is false, the finish reason is omitted.
     pub(crate) fn stream(&self, answer: &Answer, finish: bool) -> (Vec<Bytes>, usize) {
         let mut chunks = vec![self.chunk(json!({"role": "assistant", "content": ""}), None)];
         self.thinking(answer, &mut chunks);
-        for piece in pieces(&answer.text, self.chunk_bytes) {
-            chunks.push(self.chunk(json!({"content": piece}), None));
+        for segment in segments(&answer.text, self.chunk_bytes) {
+            chunks.push(self.chunk(json!({"content": segment}), None));
         }
         for (index, call) in answer.calls.iter().enumerate() {
             self.call(index, call, &mut chunks);
@@ -49,7 +49,7 @@ impl Frame<'_> {
         (chunks, before_finish)
     }
 
-    /// The end of a stream: the usage, if it is asked for, and `[DONE]`.
+    /// Returns the end of a stream: the usage if it was requested, and `[DONE]`.
     pub(crate) fn tail(&self, answer: &Answer) -> Vec<Bytes> {
         let mut chunks = Vec::with_capacity(2);
         if let (true, Some(usage)) = (self.include_usage, answer.usage_for(self.prompt_bytes)) {
@@ -65,10 +65,10 @@ impl Frame<'_> {
     fn thinking(&self, answer: &Answer, chunks: &mut Vec<Bytes>) {
         let blocks = answer.thinking_form == ThinkingForm::Blocks;
         for thinking in &answer.thinking {
-            for piece in pieces(&thinking.text, self.chunk_bytes) {
-                let mut delta = json!({"reasoning_content": piece});
+            for segment in segments(&thinking.text, self.chunk_bytes) {
+                let mut delta = json!({"reasoning_content": segment});
                 if let (true, Value::Object(delta)) = (blocks, &mut delta) {
-                    delta.insert("thinking_blocks".to_owned(), json!([{"type": "thinking", "thinking": piece}]));
+                    delta.insert("thinking_blocks".to_owned(), json!([{"type": "thinking", "thinking": segment}]));
                 }
                 chunks.push(self.chunk(delta, None));
             }
@@ -92,13 +92,13 @@ impl Frame<'_> {
             "function": {"name": call.name, "arguments": ""},
         });
         chunks.push(self.chunk(json!({"tool_calls": [head]}), None));
-        for piece in pieces(&call.arguments_text(), self.chunk_bytes) {
-            let more = json!({"index": index, "function": {"arguments": piece}});
+        for segment in segments(&call.arguments_text(), self.chunk_bytes) {
+            let more = json!({"index": index, "function": {"arguments": segment}});
             chunks.push(self.chunk(json!({"tool_calls": [more]}), None));
         }
     }
 
-    /// The answer as one body.
+    /// Returns the response as one body.
     pub(crate) fn whole(&self, answer: &Answer, finish: bool) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
@@ -152,8 +152,8 @@ fn usage_value(usage: UsageCounts) -> Value {
     })
 }
 
-/// Cuts a text into pieces of about so many bytes, never within a character.
-fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
+/// Splits a text into segments of about this number of bytes, at character boundaries.
+fn segments(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -163,9 +163,9 @@ fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
         while !rest.is_char_boundary(end) {
             end += 1;
         }
-        let (piece, after) = rest.split_at(end);
+        let (segment, after) = rest.split_at(end);
         rest = after;
-        Some(piece)
+        Some(segment)
     })
 }
 
@@ -174,12 +174,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_never_split_a_character() {
+    fn segments_end_at_character_boundaries() {
         let text = "aäß€😀b";
         for bytes in 1..8 {
-            let cut: Vec<_> = pieces(text, bytes).collect();
+            let cut: Vec<_> = segments(text, bytes).collect();
             assert_eq!(cut.concat(), text);
         }
-        assert_eq!(pieces("abcdef", 4).collect::<Vec<_>>(), ["abcd", "ef"]);
+        assert_eq!(segments("abcdef", 4).collect::<Vec<_>>(), ["abcd", "ef"]);
     }
 }

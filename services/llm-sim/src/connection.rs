@@ -1,4 +1,4 @@
-//! Connections that can be reset by who answers a request on them.
+//! Connections that a request handler can reset.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,16 +13,16 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Accepts connections that can be reset.
+/// A listener whose connections can be reset.
 #[derive(Debug)]
 pub(crate) struct Resettable(pub(crate) TcpListener);
 
-/// Lets a request's answer reset its connection.
+/// A handle with which a handler resets its connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reset(Arc<AtomicBool>);
 
 impl Reset {
-    /// From now on writing fails, and the connection goes with an RST.
+    /// Makes all further writes fail, so that the connection closes with RST.
     pub(crate) fn reset(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -32,7 +32,7 @@ impl Reset {
     }
 }
 
-/// A connection with its switch.
+/// A connection with its reset flag.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -57,13 +57,13 @@ impl Listener for Resettable {
         loop {
             match self.0.accept().await {
                 Ok((stream, address)) => {
-                    // A missing option only costs speed.
+                    // A failure only affects latency.
                     let _ = stream.set_nodelay(true);
                     return (Connection { stream, reset: Reset::default() }, address);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
-                    // Out of descriptors, most likely: some must be given back first.
+                    // The usual reason is a lack of file descriptors, so the loop waits until some are free.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }

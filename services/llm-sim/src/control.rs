@@ -1,4 +1,4 @@
-//! The endpoint's own controls, under `/sim/`, for who runs it as a process of its own:
+//! Control routes below `/sim/`, for an endpoint that runs as its own process:
 //!
 //! - `GET /sim/requests`: the record (`?from=N` only from that number on)
 //! - `PUT /sim/script` (YAML or JSON), `PUT /sim/faults` (a JSON list of fault rules)
@@ -19,7 +19,7 @@ use crate::faults::FaultPlan;
 use crate::script::Script;
 use crate::server::{State, error};
 
-/// The control routes.
+/// Returns the control routes.
 pub(crate) fn router() -> Router<Arc<State>> {
     Router::new()
         .route("/sim/health", get(|| async { Json(json!({"status": "ok"})) }))

@@ -1,13 +1,13 @@
-//! Deterministic embeddings: a text's words and letter triples, hashed into a vector of length one. Equal texts are equal,
-//! texts that share words are near, the rest is nearly at right angles.
+//! Deterministic embeddings: words and letter trigrams of a text, hashed into a vector of length one. Texts with common
+//! words have similar vectors; other vectors are nearly orthogonal.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Texts of one request at most.
+/// Maximum texts of a request.
 const TEXTS_MAX: usize = 2_048;
 
-/// Answers an embeddings request, or says what is wrong with it.
+/// Returns the response to an embeddings request.
 pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     let model = body.get("model").and_then(Value::as_str).ok_or("model: must be a string")?;
     let asked = body.get("dimensions").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
@@ -33,7 +33,7 @@ pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     }))
 }
 
-/// The vector of a text.
+/// Returns the vector of a text.
 fn embed(text: &str, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.0_f32; dimensions];
     let lower = text.to_lowercase();

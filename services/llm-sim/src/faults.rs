@@ -1,78 +1,78 @@
-//! Faults: what goes wrong, and when.
+//! Faults and the rules that inject them.
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fault {
-    /// Answers an HTTP status instead.
+    /// Responds with an HTTP status.
     Status {
-        /// The status, 400 to 599.
+        /// Status, 400 to 599.
         code: u16,
-        /// The `Retry-After` header in seconds, if any.
+        /// Seconds in the `Retry-After` header. None: no header.
         #[serde(default)]
         retry_after: Option<u64>,
-        /// The body instead of the usual error object.
+        /// Body. None: the usual error object.
         #[serde(default)]
         body: Option<String>,
     },
-    /// Never answers; `after_chunks` sends so many chunks of the stream first.
+    /// Never completes the response.
     Hang {
-        /// Chunks before it; with none not even the headers are sent.
+        /// Chunks that are sent before it. 0: not even headers are sent.
         #[serde(default)]
         after_chunks: usize,
     },
-    /// Ends the stream too early, without a finish reason.
+    /// Ends the stream early, without a finish reason.
     Cut {
-        /// Chunks before it.
+        /// Chunks that are sent before it.
         #[serde(default)]
         after_chunks: usize,
-        /// Breaks the HTTP body off (an incomplete one) instead of ending it in order.
+        /// If true, the HTTP body is left incomplete; otherwise it ends normally.
         #[serde(default)]
         broken: bool,
     },
-    /// Sends what is no JSON.
+    /// Sends invalid JSON.
     Garbage {
-        /// Chunks before it; with none the whole body is garbage.
+        /// Chunks that are sent before it. 0: the whole body is garbage.
         #[serde(default)]
         after_chunks: usize,
     },
-    /// Waits before the first byte.
+    /// Delays the first byte.
     SlowStart {
-        /// Milliseconds.
+        /// Delay in milliseconds.
         ms: u64,
     },
-    /// Sends the whole answer, but no finish reason.
+    /// Sends the complete response without a finish reason.
     NoFinish,
     /// Resets the connection (RST).
     Reset {
-        /// Chunks before it; with none no header is sent.
+        /// Chunks that are sent before it. 0: no header is sent.
         #[serde(default)]
         after_chunks: usize,
     },
-    /// Sends so many bytes of text, whatever the answer says.
+    /// Sends this many bytes of text instead of the response.
     Flood {
-        /// Bytes of text.
+        /// Size of the text.
         bytes: usize,
     },
-    /// Waits until the gate is opened ([`crate::LlmSim::open_gate`]): holds a request at a known place.
+    /// Waits until a gate is opened ([`crate::LlmSim::open_gate`]).
     Hold {
-        /// The gate's name.
+        /// Name of the gate.
         gate: String,
-        /// Chunks before it; with none not even the headers are sent.
+        /// Chunks that are sent before it. 0: not even headers are sent.
         #[serde(default)]
         after_chunks: usize,
     },
 }
 
 impl Fault {
-    /// What is wrong with it, if anything.
+    /// Validates the fault. The error describes the problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::Status { code, .. } if !(400..600).contains(code) => {
-                Err(format!("status.code: {code} is no error status (400 to 599)"))
+                Err(format!("status.code: {code} is not an error status (400 to 599)"))
             }
             Self::Flood { bytes } if *bytes > 64 << 20 => Err("flood.bytes: at most 67108864".to_owned()),
             _ => Ok(()),
@@ -80,74 +80,74 @@ impl Fault {
     }
 }
 
-/// When which fault strikes. The first rule that applies wins.
+/// Rules that inject faults. The first matching rule applies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FaultPlan {
-    /// The rules.
+    /// Rules in order.
     pub rules: Vec<FaultRule>,
 }
 
-/// One fault and when it strikes. All that is given must hold.
+/// A fault with its conditions, all of which must hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
     /// The fault.
     pub fault: Fault,
-    /// Only the nth chat request since the plan was set (from 1).
+    /// Number of the chat request since the plan was set, from 1.
     #[serde(default)]
     pub nth: Option<u64>,
-    /// Only from this one on.
+    /// First number of a range of chat requests.
     #[serde(default)]
     pub from: Option<u64>,
-    /// Only up to this one.
+    /// Last number of a range of chat requests.
     #[serde(default)]
     pub to: Option<u64>,
-    /// Only with this probability, by the endpoint's seed.
+    /// Probability. The endpoint's seed determines the outcome.
     #[serde(default)]
     pub probability: Option<f64>,
-    /// Only where the script's rule of this name answers.
+    /// Name of the script's rule that matched the request.
     #[serde(default)]
     pub rule: Option<String>,
-    /// At most so many times.
+    /// Maximum number of injections.
     #[serde(default)]
     pub times: Option<u64>,
 }
 
 impl FaultRule {
-    /// Strikes always.
+    /// Creates a rule without conditions.
     pub fn always(fault: Fault) -> Self {
         Self { fault, nth: None, from: None, to: None, probability: None, rule: None, times: None }
     }
 
-    /// Strikes the nth request (from 1).
+    /// Creates a rule for request number `nth` (from 1).
     pub fn nth(nth: u64, fault: Fault) -> Self {
         Self { nth: Some(nth), ..Self::always(fault) }
     }
 }
 
 impl FaultPlan {
-    /// No faults.
+    /// Creates a plan without faults.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The same fault for each request.
+    /// Creates a plan with the same fault for each request.
     pub fn always(fault: Fault) -> Self {
         Self { rules: vec![FaultRule::always(fault)] }
     }
 
-    /// A fault for the nth request (from 1).
+    /// Creates a plan with a fault for request number `nth` (from 1).
     pub fn nth(nth: u64, fault: Fault) -> Self {
         Self { rules: vec![FaultRule::nth(nth, fault)] }
     }
 
-    /// A fault for the first `times` requests.
+    /// Creates a plan with a fault for the first `times` requests.
     pub fn first(times: u64, fault: Fault) -> Self {
         Self { rules: vec![FaultRule { to: Some(times), ..FaultRule::always(fault) }] }
     }
 
-    /// What is wrong with it, if anything.
+    /// Validates the plan. The error contains the path of the field.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (index, rule) in self.rules.iter().enumerate() {
             rule.fault.check().map_err(|what| format!("faults[{index}].fault.{what}"))?;
@@ -162,7 +162,7 @@ impl FaultPlan {
     }
 }
 
-/// A plan with what it counted.
+/// A plan with its counters.
 #[derive(Debug, Default)]
 pub(crate) struct FaultState {
     plan: FaultPlan,
@@ -171,18 +171,18 @@ pub(crate) struct FaultState {
 }
 
 impl FaultState {
-    /// Begins to count for a plan.
+    /// Creates the counters of a plan.
     pub(crate) fn new(plan: FaultPlan) -> Self {
         let struck = vec![0; plan.rules.len()];
         Self { plan, requests: 0, struck }
     }
 
-    /// Whether there is no fault to come.
+    /// Returns true if the plan has no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.plan.rules.is_empty()
     }
 
-    /// Counts a request, answered by the script's rule of this name, and says what goes wrong with it.
+    /// Counts a request that matched this rule of the script, and returns its fault.
     pub(crate) fn next(&mut self, script_rule: Option<&str>, rng: &mut impl Rng) -> Option<Fault> {
         self.requests += 1;
         for (rule, struck) in self.plan.rules.iter().zip(self.struck.iter_mut()) {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_strikes_where_its_rule_says() {
+    fn a_fault_is_injected_where_its_rule_matches() {
         let always = FaultRule::always(Fault::NoFinish);
         assert_eq!(strikes(FaultRule::nth(2, Fault::NoFinish), 3), [false, true, false]);
         assert_eq!(strikes(FaultRule { from: Some(2), ..always.clone() }, 3), [false, true, true]);

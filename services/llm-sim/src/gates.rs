@@ -1,10 +1,10 @@
-//! Gates: a held request waits at one until somebody opens it.
+//! Gates that requests wait at until a test opens them.
 
 use std::collections::HashSet;
 
 use tokio::sync::watch;
 
-/// The gates that are open. A gate that nobody named is closed.
+/// The set of open gates. All other gates are closed.
 #[derive(Debug)]
 pub(crate) struct Gates {
     open: watch::Sender<HashSet<String>>,
@@ -15,7 +15,7 @@ impl Gates {
         Self { open: watch::Sender::new(HashSet::new()) }
     }
 
-    /// Opens a gate, for who waits at it and who comes later.
+    /// Opens a gate for waiting and future requests.
     pub(crate) fn open(&self, gate: &str) {
         self.open.send_if_modified(|open| open.insert(gate.to_owned()));
     }

@@ -1,11 +1,11 @@
-//! An OpenAI-compatible model endpoint that is no model: what it answers comes from a script, or from the rules of the
+//! An OpenAI-compatible model endpoint without a model: its responses come from a script, or from the rules of the
 //! offline model ([`offline`]). For demos, tests and load, as a library ([`LlmSim`]) and as the binary `llm-sim`.
 //!
-//! It serves `POST /v1/chat/completions` (streaming and not), `POST /v1/embeddings`, `GET /v1/models`, and under
-//! `/sim/` its own controls: the record of what it was sent, the script, faults, gates, reset.
+//! It serves `POST /v1/chat/completions` (streaming and not), `POST /v1/embeddings`, `GET /v1/models`, and below
+//! `/sim/` control routes: recorded requests, script, faults, gates, reset.
 //!
-//! It knows nothing of Folio: what it sees is what any endpoint sees, the requests. So a test that runs against it runs
-//! the real client. Like a real endpoint it refuses a history in which a tool call has no result.
+//! It knows nothing of Folio and only sees requests, so a test against it exercises the real client. Like a real
+//! endpoint it refuses a history in which a tool call has no result.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")
@@ -13,7 +13,6 @@
 
 mod answer;
 mod body;
-mod brain;
 mod chunks;
 mod connection;
 mod control;
@@ -24,14 +23,15 @@ pub mod offline;
 mod pace;
 mod record;
 mod request;
+mod responder;
 pub mod script;
 mod server;
 
 pub use answer::{Answer, Call, Thinking, ThinkingForm, UsageCounts};
-pub use brain::{Brain, Decision, Refusal};
 pub use faults::{Fault, FaultPlan, FaultRule};
 pub use pace::{Latency, Pacing};
 pub use record::{Outcome, Recorded};
 pub use request::{ChatMessage, ChatRequest, RequestedCall, RequestedFormat, RequestedTool, Role};
+pub use responder::{Decision, Refusal, Responder};
 pub use script::{Script, ScriptError};
 pub use server::{LlmSim, LlmSimBuilder};

@@ -1,4 +1,4 @@
-//! The binary: an OpenAI-compatible endpoint that plays a script, or the offline model.
+//! The binary: an OpenAI-compatible endpoint that plays a script or runs the offline model.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -8,23 +8,23 @@ use anyhow::Context as _;
 use clap::Parser;
 use llm_sim::{LlmSim, Script};
 
-/// An OpenAI-compatible model endpoint that is no model.
+/// Run an OpenAI-compatible model endpoint that needs no model.
 #[derive(Debug, Parser)]
 #[command(name = "llm-sim", version)]
 struct Arguments {
-    /// Where to listen; port 0 takes a free one. The address is printed on stdout.
+    /// Listen on this address; port 0 selects a free port. The address is printed on stdout.
     #[arg(long, default_value = "127.0.0.1:8089")]
     listen: SocketAddr,
-    /// The script to play, as YAML.
+    /// Play this script (YAML).
     #[arg(long, conflicts_with = "offline_model")]
     script: Option<PathBuf>,
     /// Answer with the offline model (rules, no LLM) instead of a script.
     #[arg(long)]
     offline_model: bool,
-    /// The seed of latencies and probable faults.
+    /// Seed of latencies and probabilistic faults.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many requests the record keeps; 0 keeps none.
+    /// Keep this number of requests in the record; 0 keeps none.
     #[arg(long, default_value_t = 1_000)]
     record: usize,
 }

@@ -1,20 +1,20 @@
-//! How fast an answer comes: latency before the first token, pacing between tokens.
+//! Timing of a response: latency before the first token, pacing between tokens.
 
 use std::time::Duration;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// The bytes that count as one token when text is cut.
+/// Bytes per token when text is split.
 pub(crate) const TOKEN_BYTES: usize = 4;
 
-/// How text is cut into chunks, and how fast they come.
+/// Size and rate of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pacing {
-    /// Tokens per second; 0: as fast as it goes.
+    /// Tokens per second. 0: unlimited.
     pub tokens_per_second: f64,
-    /// Tokens of one chunk (of four bytes each), at least one.
+    /// Tokens per chunk (four bytes each), at least one.
     pub chunk_tokens: usize,
 }
 
@@ -25,12 +25,12 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// Bytes of one chunk of text, about.
+    /// Returns the approximate size of a chunk in bytes.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_tokens.clamp(1, 1 << 20) * TOKEN_BYTES
     }
 
-    /// The pause between two chunks.
+    /// Returns the pause between two chunks.
     pub fn pause(&self) -> Duration {
         if self.tokens_per_second > 0.0 && self.tokens_per_second.is_finite() {
             let seconds = self.chunk_tokens.max(1) as f64 / self.tokens_per_second;
@@ -40,7 +40,7 @@ impl Pacing {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Validates the pacing. The error describes the problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.tokens_per_second.is_finite() || self.tokens_per_second < 0.0 {
             return Err("tokens_per_second: must be 0 or more".to_owned());
@@ -52,28 +52,28 @@ impl Pacing {
     }
 }
 
-/// A distribution of delays in milliseconds; the numbers come from the endpoint's seed.
+/// A distribution of delays in milliseconds. The endpoint's seed determines the samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Latency {
-    /// None.
+    /// No delay.
     #[default]
     None,
-    /// Always the same.
+    /// A constant delay.
     Fixed {
-        /// The delay.
+        /// Delay in milliseconds.
         ms: f64,
     },
-    /// Evenly between two bounds.
+    /// Uniformly distributed delays.
     Uniform {
-        /// At least.
+        /// Minimum.
         min_ms: f64,
-        /// At most.
+        /// Maximum.
         max_ms: f64,
     },
-    /// Log-normal: most near the median, a long tail.
+    /// Log-normal delays: most are near the median, with a long tail.
     Lognormal {
-        /// Half of the delays are below it.
+        /// Half of the delays are shorter.
         median_ms: f64,
         /// Standard deviation of the logarithm; 0.5 gives a p99 of about 3.2 medians.
         sigma: f64,
@@ -81,7 +81,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    /// A delay of the distribution, at most an hour.
+    /// Draws a delay, at most one hour.
     pub fn sample(&self, rng: &mut impl Rng) -> Duration {
         let ms = match *self {
             Self::None => return Duration::ZERO,
@@ -93,7 +93,7 @@ impl Latency {
         Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 3_600.0)).unwrap_or_default()
     }
 
-    /// What is wrong with it, if anything.
+    /// Validates the distribution. The error describes the problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         let good = |value: f64| value.is_finite() && value >= 0.0;
         match *self {
@@ -107,7 +107,7 @@ impl Latency {
     }
 }
 
-/// A standard normal number (Box and Muller).
+/// Draws from the standard normal distribution (Box–Muller).
 fn normal(rng: &mut impl Rng) -> f64 {
     let first: f64 = rng.random_range(f64::MIN_POSITIVE..1.0);
     let second: f64 = rng.random();

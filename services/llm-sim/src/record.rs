@@ -1,4 +1,4 @@
-//! The bounded record of what the endpoint was sent.
+//! A bounded record of received requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,48 +7,48 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// One request as it came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// From 1, over all paths, since the endpoint started or was reset.
+    /// Number of the request over all paths since the start or the last reset, from 1.
     pub number: u64,
-    /// The path, such as `/v1/chat/completions`.
+    /// Path of the request, such as `/v1/chat/completions`.
     pub path: String,
-    /// The body; null where it was no JSON.
+    /// Body. Null if it is not JSON.
     pub body: Value,
-    /// Headers by lower-case name, `authorization` replaced by whether it was there.
+    /// Headers by lower-case name. The value of `authorization` is `present`.
     pub headers: Vec<(String, String)>,
-    /// The script's rule that answered.
+    /// Name of the script's rule that matched.
     pub rule: Option<String>,
-    /// Chunks sent so far (of a stream).
+    /// Number of chunks of the stream that were sent.
     pub chunks_sent: u64,
-    /// What became of it.
+    /// State or outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a request.
+/// State or outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The answer is under way.
+    /// The response is being sent.
     Open,
-    /// It waits at a gate, or hangs for good.
-    Held,
-    /// Answered whole.
+    /// The response waits at a gate or hangs.
+    Waiting,
+    /// The response was sent completely.
     Finished,
-    /// The client left before the answer was whole.
+    /// The client disconnected before the response was complete.
     ClosedByClient,
-    /// Refused, or a fault took the answer's place.
+    /// The request was refused, or a fault replaced the response.
     Failed(String),
 }
 
 impl Recorded {
-    /// A header's value.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it is a chat request.
+    /// Returns true for a chat request.
     pub fn is_chat(&self) -> bool {
         self.path.ends_with("/chat/completions")
     }
@@ -60,7 +60,7 @@ struct State {
     kept: VecDeque<Recorded>,
 }
 
-/// Keeps the last requests, and tells who waits of each change.
+/// Keeps the newest requests and notifies subscribers of each change.
 #[derive(Debug)]
 pub(crate) struct Record {
     state: Mutex<State>,
@@ -73,7 +73,7 @@ impl Record {
         Self { state: Mutex::default(), capacity, changes: watch::Sender::new(0) }
     }
 
-    /// Whether anything is kept at all.
+    /// Returns true if requests are kept.
     pub(crate) fn keeps(&self) -> bool {
         self.capacity > 0
     }
@@ -86,7 +86,7 @@ impl Record {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Enters a request.
+    /// Adds a request.
     pub(crate) fn enter(self: &Arc<Self>, path: &str, body: Value, headers: Vec<(String, String)>) -> Entry {
         let number = {
             let mut state = self.lock();
@@ -116,24 +116,24 @@ impl Record {
         self.changed();
     }
 
-    /// What is kept, oldest first.
+    /// Returns the kept requests, oldest first.
     pub(crate) fn all(&self) -> Vec<Recorded> {
         self.lock().kept.iter().cloned().collect()
     }
 
-    /// Forgets everything and counts from 1 again.
+    /// Removes all requests and restarts the numbers at 1.
     pub(crate) fn clear(&self) {
         *self.lock() = State::default();
         self.changed();
     }
 
-    /// A receiver that sees each change.
+    /// Returns a receiver that is notified of each change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 }
 
-/// A request under way. Dropped before it is closed it counts as left by the client.
+/// A request in progress. Dropping it before `close` records that the client disconnected.
 #[derive(Debug)]
 pub(crate) struct Entry {
     record: Arc<Record>,
@@ -142,25 +142,25 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Notes the rule that answers.
+    /// Records the matching rule.
     pub(crate) fn rule(&self, rule: Option<&str>) {
         if let Some(rule) = rule {
             self.record.update(self.number, |entry| entry.rule = Some(rule.to_owned()));
         }
     }
 
-    /// Notes how many chunks were sent.
+    /// Records the number of sent chunks.
     pub(crate) fn sent(&self, chunks: u64) {
         self.record.update(self.number, |entry| entry.chunks_sent = chunks);
     }
 
-    /// Notes that it waits, or goes on.
-    pub(crate) fn held(&self, held: bool) {
-        let outcome = if held { Outcome::Held } else { Outcome::Open };
+    /// Records that the response waits, or that it continues.
+    pub(crate) fn waiting(&self, waiting: bool) {
+        let outcome = if waiting { Outcome::Waiting } else { Outcome::Open };
         self.record.update(self.number, |entry| entry.outcome = outcome);
     }
 
-    /// Notes its end.
+    /// Records the outcome.
     pub(crate) fn close(mut self, outcome: Outcome) {
         self.closed = true;
         self.record.update(self.number, |entry| entry.outcome = outcome);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_dropped_counts_as_left_by_the_client() {
+    fn dropping_an_entry_records_a_disconnected_client() {
         let record = Arc::new(Record::new(2));
         drop(record.enter("/v1/chat/completions", Value::Null, Vec::new()));
         assert_eq!(record.all()[0].outcome, Outcome::ClosedByClient);

@@ -1,67 +1,67 @@
-//! A chat request as the endpoint reads it, and the rules that a real endpoint holds it to.
+//! Chat requests, validated as a real endpoint validates them.
 
 use serde_json::Value;
 
-/// What the endpoint reads of a chat request.
+/// A parsed chat request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatRequest {
-    /// The model that is asked for.
+    /// Requested model.
     pub model: String,
-    /// Whether the answer is to be streamed.
+    /// True if the response is streamed.
     pub stream: bool,
-    /// Whether the stream is to end with the usage.
+    /// True if the stream ends with the usage.
     pub include_usage: bool,
-    /// The messages.
+    /// Messages, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// The tools on offer.
+    /// Offered tools.
     pub tools: Vec<RequestedTool>,
-    /// The format that the answer must have.
+    /// Required format of the response.
     pub response_format: Option<RequestedFormat>,
-    /// Bytes of the whole request.
+    /// Size of the whole request in bytes.
     pub bytes: usize,
 }
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The instructions.
+    /// Instructions.
     System,
-    /// The person.
+    /// User.
     User,
-    /// The model.
+    /// Model.
     Assistant,
-    /// A tool's result.
+    /// Result of a tool.
     Tool,
 }
 
-/// One message.
+/// A message of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// Author of the message.
     pub role: Role,
-    /// The text, parts joined by newlines.
+    /// Text. Parts are joined by newlines.
     pub text: String,
-    /// The calls of an assistant message.
+    /// Tool calls of an assistant message.
     pub calls: Vec<RequestedCall>,
-    /// The call that a tool's result answers.
+    /// Id of the call that a tool result answers.
     pub tool_call_id: Option<String>,
 }
 
-/// A call in the history.
+/// A tool call in the history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestedCall {
-    /// Its id.
+    /// Id of the call.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as text.
+    /// Arguments as text.
     pub arguments: String,
 }
 
-/// A tool on offer.
+/// An offered tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestedTool {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
@@ -70,25 +70,25 @@ pub struct RequestedTool {
 /// `response_format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestedFormat {
-    /// The format's name.
+    /// Name of the format.
     pub name: String,
-    /// The schema.
+    /// The JSON Schema.
     pub schema: Value,
 }
 
-/// A tool's result in the history, with the tool that gave it.
+/// A tool result in the history with the tool's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult<'a> {
-    /// The tool.
+    /// Name of the tool.
     pub tool: &'a str,
-    /// The result.
+    /// Content of the result.
     pub content: &'a str,
-    /// The place of its message.
+    /// Index of its message.
     pub index: usize,
 }
 
 impl ChatRequest {
-    /// Reads a request; the error says which field is wrong.
+    /// Parses a request. The error contains the invalid field.
     pub fn parse(body: &Value, bytes: usize) -> Result<Self, String> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let messages = body.get("messages").and_then(Value::as_array).ok_or("messages: must be a list")?;
@@ -113,7 +113,8 @@ impl ChatRequest {
         Ok(request)
     }
 
-    /// Each call must be answered right after its message, each result must answer a call: what real endpoints refuse.
+    /// Checks that each call is answered directly after its message and each result answers a call, as real endpoints
+    /// do.
     fn check_history(&self) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {
@@ -138,18 +139,18 @@ impl ChatRequest {
         }
     }
 
-    /// All system messages, joined.
+    /// Returns all system messages, joined.
     pub fn system(&self) -> String {
         let parts: Vec<_> = self.messages.iter().filter(|m| m.role == Role::System).map(|m| m.text.as_str()).collect();
         parts.join("\n")
     }
 
-    /// The last user message.
+    /// Returns the last user message.
     pub fn user(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == Role::User).map_or("", |m| m.text.as_str())
     }
 
-    /// Which model call since the last user message this is, from 1.
+    /// Returns the number of this model call since the last user message, from 1.
     pub fn round(&self) -> usize {
         1 + self
             .messages
@@ -160,7 +161,7 @@ impl ChatRequest {
             .count()
     }
 
-    /// The tool results, oldest first, with the tools that gave them.
+    /// Returns the tool results with the names of their tools, oldest first.
     pub fn results(&self) -> Vec<ToolResult<'_>> {
         let mut calls: &[RequestedCall] = &[];
         let mut found = Vec::new();
@@ -178,7 +179,7 @@ impl ChatRequest {
         found
     }
 
-    /// Whether a tool of that name is on offer.
+    /// Returns true if a tool with this name is offered.
     pub fn offers(&self, tool: &str) -> bool {
         self.tools.iter().any(|offered| offered.name == tool)
     }
@@ -254,7 +255,7 @@ fn read_format(format: Option<&Value>) -> Result<Option<RequestedFormat>, String
     }
 }
 
-/// Names of functions and formats: `[A-Za-z0-9_-]{1,64}`.
+/// Returns true for a valid name of a function or format: `[A-Za-z0-9_-]{1,64}`.
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_named() {
+    fn an_error_contains_the_invalid_field() {
         assert_eq!(parse(json!([])).unwrap_err(), "messages: must not be empty");
         assert!(parse(json!([{"role": "robot", "content": ""}])).unwrap_err().starts_with("messages[0].role"));
         assert!(parse(json!([{"role": "user"}])).unwrap_err().starts_with("messages[0].content"));

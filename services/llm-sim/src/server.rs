@@ -1,4 +1,4 @@
-//! The endpoint itself: its builder, its handle, its routes.
+//! The endpoint: builder, handle, shared state.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +11,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::Brain;
 use crate::connection::{Reset, Resettable};
 use crate::faults::{FaultPlan, FaultState};
 use crate::gates::Gates;
 use crate::offline::OfflineModel;
 use crate::pace::{Latency, Pacing};
 use crate::record::{Record, Recorded};
+use crate::responder::Responder;
 use crate::script::{Player, Script};
 
 mod chat;
@@ -25,34 +25,34 @@ mod routes;
 
 pub(crate) use routes::error;
 
-/// How long open answers may go on once the endpoint is told to stop.
+/// Grace period for open responses at shutdown.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Who answers.
-pub(crate) enum Mind {
+/// The source of responses.
+pub(crate) enum Source {
     /// A script.
     Script(Box<Player>),
-    /// Anything else.
-    Other(Arc<dyn Brain>),
+    /// Another responder.
+    Other(Arc<dyn Responder>),
 }
 
-impl Mind {
-    pub(crate) fn brain(&self) -> &dyn Brain {
+impl Source {
+    pub(crate) fn responder(&self) -> &dyn Responder {
         match self {
             Self::Script(player) => player.as_ref(),
-            Self::Other(brain) => brain.as_ref(),
+            Self::Other(responder) => responder.as_ref(),
         }
     }
 }
 
-/// What the routes share.
+/// State that all routes share.
 pub(crate) struct State {
-    pub(crate) mind: RwLock<Arc<Mind>>,
+    pub(crate) source: RwLock<Arc<Source>>,
     pub(crate) faults: Mutex<FaultState>,
     pub(crate) rng: Mutex<StdRng>,
     pub(crate) seed: u64,
     pub(crate) record: Arc<Record>,
-    /// The chunks of the script's constant answer, once they were asked for.
+    /// Chunks of the script's constant response, after the first request.
     prepared: Mutex<Option<chat::Prepared>>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) chats: AtomicU64,
@@ -65,14 +65,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn mind(&self) -> Arc<Mind> {
-        Arc::clone(&self.mind.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn source(&self) -> Arc<Source> {
+        Arc::clone(&self.source.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn set_script(&self, script: Script) {
-        let (mind, models, faults) = from_script(script);
+        let (source, models, faults) = from_script(script);
         *self.models.write().unwrap_or_else(PoisonError::into_inner) = models;
-        *self.mind.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(mind);
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(source);
         *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.set_faults(faults);
         self.chats.store(0, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl State {
     }
 
     pub(crate) fn reset(&self) {
-        self.mind().brain().reset();
+        self.source().responder().reset();
         self.set_faults(FaultPlan::none());
         self.record.clear();
         self.gates.close_all();
@@ -92,17 +92,17 @@ impl State {
     }
 }
 
-fn from_script(script: Script) -> (Mind, Vec<String>, FaultPlan) {
+fn from_script(script: Script) -> (Source, Vec<String>, FaultPlan) {
     let models = if script.models.is_empty() { vec!["scripted".to_owned()] } else { script.models.clone() };
     let faults = script.faults.clone();
-    (Mind::Script(Box::new(Player::new(script))), models, faults)
+    (Source::Script(Box::new(Player::new(script))), models, faults)
 }
 
-/// Settings of an endpoint to be.
+/// Configuration of an endpoint.
 pub struct LlmSimBuilder {
     listen: SocketAddr,
     script: Option<Script>,
-    brain: Option<(Arc<dyn Brain>, Vec<String>)>,
+    responder: Option<(Arc<dyn Responder>, Vec<String>)>,
     faults: FaultPlan,
     pacing: Pacing,
     latency: Latency,
@@ -123,84 +123,84 @@ impl LlmSimBuilder {
     /// Answers with the offline model instead of a script.
     #[must_use]
     pub fn offline_model(self) -> Self {
-        self.brain(Arc::new(OfflineModel::new()), vec![crate::offline::MODEL.to_owned()])
+        self.responder(Arc::new(OfflineModel::new()), vec![crate::offline::MODEL.to_owned()])
     }
 
-    /// Answers with this brain, under these models' names.
+    /// Answers with this responder, under these model names.
     #[must_use]
-    pub fn brain(mut self, brain: Arc<dyn Brain>, models: Vec<String>) -> Self {
-        self.brain = Some((brain, models));
+    pub fn responder(mut self, responder: Arc<dyn Responder>, models: Vec<String>) -> Self {
+        self.responder = Some((responder, models));
         self
     }
 
-    /// Listens here; the default is a free port of 127.0.0.1.
+    /// Sets the address. Default: a free port of 127.0.0.1.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Faults to begin with, instead of the script's.
+    /// Sets the initial faults, which replace the script's.
     #[must_use]
     pub fn faults(mut self, plan: FaultPlan) -> Self {
         self.faults = plan;
         self
     }
 
-    /// The pacing where neither the script nor a rule says any.
+    /// Sets the pacing of responses for which neither the script nor a rule sets it.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// The latency where neither the script nor a rule says any.
+    /// Sets the latency of responses for which neither the script nor a rule sets it.
     #[must_use]
     pub fn latency(mut self, latency: Latency) -> Self {
         self.latency = latency;
         self
     }
 
-    /// The seed of latencies and probable faults.
+    /// Sets the seed of latencies and probabilistic faults.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// How many requests the record keeps (the last ones); 0 keeps none and saves the time.
+    /// Sets the number of recorded requests. 0 disables the record, which is faster.
     #[must_use]
     pub fn record(mut self, requests: usize) -> Self {
         self.record = requests;
         self
     }
 
-    /// The length of embeddings.
+    /// Sets the dimensions of embeddings.
     #[must_use]
     pub fn dimensions(mut self, dimensions: usize) -> Self {
         self.dimensions = dimensions;
         self
     }
 
-    /// Refuses requests under `/v1/` without this key (401).
+    /// Requires this API key for requests below `/v1/`; others get 401.
     #[must_use]
     pub fn api_key(mut self, key: impl Into<String>) -> Self {
         self.api_key = Some(key.into());
         self
     }
 
-    /// Listens and serves until the handle is dropped or shut down.
+    /// Serves until the handle is dropped or shut down.
     pub async fn start(self) -> std::io::Result<LlmSim> {
         let listener = TcpListener::bind(self.listen).await?;
         let address = listener.local_addr()?;
-        let (mind, models, scripted) = match (self.brain, self.script) {
-            (Some((brain, models)), _) => (Mind::Other(brain), models, FaultPlan::none()),
+        let (source, models, scripted) = match (self.responder, self.script) {
+            (Some((responder, models)), _) => (Source::Other(responder), models, FaultPlan::none()),
             (None, script) => from_script(script.unwrap_or_else(|| Script::always("This is a scripted answer."))),
         };
         let faults = if self.faults.rules.is_empty() { scripted } else { self.faults };
         let stopping = CancellationToken::new();
         let state = Arc::new(State {
-            mind: RwLock::new(Arc::new(mind)),
+            source: RwLock::new(Arc::new(source)),
             faults: Mutex::new(FaultState::new(faults)),
             rng: Mutex::new(StdRng::seed_from_u64(self.seed)),
             seed: self.seed,
@@ -223,7 +223,7 @@ impl LlmSimBuilder {
     }
 }
 
-/// A running endpoint. Dropping it stops it.
+/// A running endpoint. Dropping it stops the endpoint.
 pub struct LlmSim {
     address: SocketAddr,
     state: Arc<State>,
@@ -231,12 +231,12 @@ pub struct LlmSim {
 }
 
 impl LlmSim {
-    /// An endpoint to set up: a free port, one constant answer, the last 1,000 requests kept.
+    /// Returns a builder with a free port, one constant response, and a record of the last 1,000 requests.
     pub fn builder() -> LlmSimBuilder {
         LlmSimBuilder {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             script: None,
-            brain: None,
+            responder: None,
             faults: FaultPlan::none(),
             pacing: Pacing::default(),
             latency: Latency::None,
@@ -247,27 +247,27 @@ impl LlmSim {
         }
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The base URL that a client is given, such as `http://127.0.0.1:1234/v1`.
+    /// Returns the base URL for clients, such as `http://127.0.0.1:1234/v1`.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The requests that are kept, oldest first.
+    /// Returns the recorded requests, oldest first.
     pub fn requests(&self) -> Vec<Recorded> {
         self.state.record.all()
     }
 
-    /// The chat requests among them.
+    /// Returns the recorded chat requests, oldest first.
     pub fn chats(&self) -> Vec<Recorded> {
         self.requests().into_iter().filter(Recorded::is_chat).collect()
     }
 
-    /// Waits until the record is as wanted, at most `limit`; gives the record as it is then.
+    /// Waits until the record satisfies a condition, at most `limit`. Returns the record at that time.
     pub async fn wait_until(
         &self,
         limit: Duration,
@@ -285,27 +285,27 @@ impl LlmSim {
         tokio::time::timeout(limit, waiting).await.map_err(|_| self.requests())
     }
 
-    /// Plays another script from its beginning, with its faults.
+    /// Replaces the script and its faults, and resets its counters.
     pub fn set_script(&self, script: Script) {
         self.state.set_script(script);
     }
 
-    /// Replaces the faults; counting begins anew.
+    /// Replaces the faults and resets their counters.
     pub fn set_faults(&self, plan: FaultPlan) {
         self.state.set_faults(plan);
     }
 
-    /// Lets through who waits at the gate, and who comes to it later.
+    /// Opens a gate for waiting and future requests.
     pub fn open_gate(&self, gate: &str) {
         self.state.gates.open(gate);
     }
 
-    /// Back to the beginning: counts, record, faults (none), gates (closed), randomness.
+    /// Resets counters, record, faults (none), gates (closed) and randomness.
     pub fn reset(&self) {
         self.state.reset();
     }
 
-    /// Stops: no new connections, open answers are broken off.
+    /// Stops the endpoint. Open responses are aborted after a grace period.
     pub async fn shutdown(mut self) {
         self.state.stopping.cancel();
         if let Some(mut task) = self.task.take()

@@ -1,4 +1,4 @@
-//! The endpoint over real HTTP: answers, streams, faults, controls.
+//! Tests of the endpoint over HTTP: responses, streams, faults, controls.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ fn joined(events: &[Value], pointer: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_and_a_whole_answer_say_the_same() {
+async fn a_stream_and_a_single_body_contain_the_same_answer() {
     let sim = start().await;
     let whole: Value = post(&sim, &body("x", false)).await.unwrap().json().await.unwrap();
     let text = post(&sim, &body("x", true)).await.unwrap().text().await.unwrap();
@@ -91,20 +91,20 @@ async fn tool_calls_thinking_and_templates_go_over_the_wire() {
 }
 
 #[tokio::test]
-async fn the_record_tells_when_a_client_left_early() {
+async fn the_record_shows_that_a_client_disconnected_early() {
     let sim = start().await;
     let response = post(&sim, &body("hold", true)).await.unwrap();
-    sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Held)).await.unwrap();
+    sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Waiting)).await.unwrap();
     drop(response);
     let left = sim.wait_until(LIMIT, |all| all[0].outcome == Outcome::ClosedByClient).await.unwrap();
     assert_eq!(left[0].chunks_sent, 2);
 }
 
 #[tokio::test]
-async fn a_held_answer_goes_on_when_its_gate_is_opened() {
+async fn a_waiting_answer_continues_when_its_gate_opens() {
     let sim = start().await;
     let response = post(&sim, &body("hold", true)).await.unwrap();
-    sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Held)).await.unwrap();
+    sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Waiting)).await.unwrap();
     assert_eq!(control(&sim, reqwest::Method::POST, "gates/g", String::new()).await.status(), 204);
     let events = events(&response.text().await.unwrap());
     assert_eq!(joined(&events, "/choices/0/delta/content"), "one two three four five six");
@@ -113,7 +113,7 @@ async fn a_held_answer_goes_on_when_its_gate_is_opened() {
 }
 
 #[tokio::test]
-async fn each_fault_shows_as_what_it_is() {
+async fn each_fault_is_visible_to_the_client() {
     let sim = start().await;
     let limited = Fault::Status { code: 429, retry_after: Some(3), body: None };
     sim.set_faults(FaultPlan::first(1, limited));
@@ -150,11 +150,11 @@ async fn each_fault_shows_as_what_it_is() {
     drop(stream);
     sim.set_faults(FaultPlan::always(Fault::Hang { after_chunks: 0 }));
     assert!(tokio::time::timeout(Duration::from_millis(50), post(&sim, &body("x", true))).await.is_err());
-    sim.wait_until(LIMIT, |all| all.iter().all(|r| r.outcome != Outcome::Held)).await.unwrap();
+    sim.wait_until(LIMIT, |all| all.iter().all(|r| r.outcome != Outcome::Waiting)).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_controls_set_script_and_faults_and_name_mistakes() {
+async fn the_control_routes_set_script_and_faults_and_report_errors() {
     let sim = start().await;
     let script = "rules:\n  - answer: {text: new}\n";
     assert_eq!(control(&sim, reqwest::Method::PUT, "script", script.to_owned()).await.status(), 204);
@@ -228,7 +228,7 @@ async fn shutting_down_ends_hanging_answers() {
     let sim = start().await;
     sim.set_faults(FaultPlan::always(Fault::Hang { after_chunks: 1 }));
     let response = post(&sim, &body("x", true)).await.unwrap();
-    sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Held)).await.unwrap();
+    sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Waiting)).await.unwrap();
     let url = sim.url();
     tokio::time::timeout(LIMIT, sim.shutdown()).await.unwrap();
     drop(response);

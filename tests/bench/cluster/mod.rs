@@ -1,10 +1,10 @@
-//! `cargo xtask bench cluster`: two gateways and some nodes on Redis and a CQL server, all on this machine: turns per second
-//! and what a turn adds to its model call, the time from the kill of a node to an approval elsewhere, memory and moves of
-//! conversations that rest, operations of the stores per turn.
+//! `cargo xtask bench cluster`: two gateways and several nodes with Redis and a CQL server on this machine. Measures
+//! turns per second, the latency that a turn adds to its model call, the time from the kill of a node to an approval on
+//! another one, memory and relocation of idle conversations, and store operations per turn.
 
+mod idle;
 mod operations;
 mod processes;
-mod rest;
 mod takeover;
 mod turns;
 
@@ -13,11 +13,11 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::figures::{kib, micros, row};
+use crate::format::{kib, micros, row};
 use crate::process::Process;
 use processes::{Cluster, GATEWAYS, Stores};
 
-/// How much is measured.
+/// Number of measurements.
 pub(crate) struct Sizes {
     turns: usize,
     latency_turns: usize,
@@ -28,21 +28,21 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// For figures.
-    pub(crate) fn whole() -> Self {
+    /// Returns the sizes for published results.
+    pub(crate) fn full() -> Self {
         Self { turns: 2_000, latency_turns: 1_000, conversations: 10_000, paused: 60, asked: 600, counted: 50 }
     }
 
-    /// To see that it works.
+    /// Returns the sizes for a functional check.
     pub(crate) fn quick() -> Self {
         Self { turns: 160, latency_turns: 80, conversations: 200, paused: 12, asked: 60, counted: 5 }
     }
 }
 
-/// Clients that never rest.
+/// Clients without pauses.
 const CLIENTS: usize = 16;
-/// Pieces of an answer.
-const PIECES: usize = 50;
+/// Deltas of an answer.
+const DELTAS: usize = 50;
 
 /// Measures, and prints a table and JSON.
 pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
@@ -56,7 +56,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
 
     eprintln!(
         "\n{:<60}{:>14}{:>14}",
-        format!("{GATEWAYS} gateways, answers of {PIECES} pieces"),
+        format!("{GATEWAYS} gateways, answers of {DELTAS} deltas"),
         "model alone",
         "folio"
     );
@@ -70,8 +70,8 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
         let added_p50 = added(latencies.whole_p50, model.whole_p50);
         let added_p99 = added(latencies.whole_p99, model.whole_p99);
         row(&format!("turns per second, nodes: {nodes}"), "", &format!("{per_second:.0}"));
-        row("  first piece, p50", &micros(model.first_p50), &micros(latencies.first_p50));
-        row("  first piece, p99", &micros(model.first_p99), &micros(latencies.first_p99));
+        row("  first delta, p50", &micros(model.first_p50), &micros(latencies.first_p50));
+        row("  first delta, p99", &micros(model.first_p99), &micros(latencies.first_p99));
         row("  whole turn, p50", &micros(model.whole_p50), &micros(latencies.whole_p50));
         row("  whole turn, p99", &micros(model.whole_p99), &micros(latencies.whole_p99));
         row("  added to the model call by a whole turn, p50", "", &micros(added_p50));
@@ -88,7 +88,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
 
     let mut cluster = Cluster::start(&stores, "takeover", &sim.address, 3)?;
     let operations = operations::run(&cluster, sizes.counted).await?;
-    for operations::Figures { kind, cql, redis } in &operations {
+    for operations::Measurements { kind, cql, redis } in &operations {
         row(&format!("CQL operations of a turn: {kind}"), "", &format!("{cql:.1}"));
         row("  of Redis", "", &format!("{redis:.1}"));
     }
@@ -101,24 +101,24 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     row("  to the last one (aim: 6 s, heartbeat time and one second)", "", &micros(takeover.last));
     drop(cluster);
 
-    let mut cluster = Cluster::start(&stores, "rest", &sim.address, 2)?;
-    let rest = rest::run(&mut cluster, sizes.conversations, sizes.asked).await?;
-    row(&format!("memory per idle conversation, {} of them", rest.conversations), "", &kib(rest.bytes_each));
-    row("conversations moved when a third node joins", "", &format!("{:.1} %", rest.moved * 100.0));
-    row("  new ones placed on it", "", &format!("{:.1} %", rest.placed * 100.0));
-    println!("{}", report(&by_nodes, &operations, &takeover, &rest));
+    let mut cluster = Cluster::start(&stores, "idle", &sim.address, 2)?;
+    let idle = idle::run(&mut cluster, sizes.conversations, sizes.asked).await?;
+    row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
+    row("conversations moved when a third node joins", "", &format!("{:.1} %", idle.moved * 100.0));
+    row("  new ones placed on it", "", &format!("{:.1} %", idle.placed * 100.0));
+    println!("{}", report(&by_nodes, &operations, &takeover, &idle));
     Ok(())
 }
 
 fn report(
     by_nodes: &[Value],
-    operations: &[operations::Figures],
-    takeover: &takeover::Figures,
-    rest: &rest::Figures,
+    operations: &[operations::Measurements],
+    takeover: &takeover::Measurements,
+    idle: &idle::Measurements,
 ) -> Value {
     let operations: Vec<_> = operations
         .iter()
-        .map(|figures| json!({ "turn": figures.kind, "cql": figures.cql, "redis": figures.redis }))
+        .map(|measurements| json!({ "turn": measurements.kind, "cql": measurements.cql, "redis": measurements.redis }))
         .collect();
     json!({
         "by_nodes": by_nodes,
@@ -128,18 +128,18 @@ fn report(
             "first_microseconds": takeover.first.as_micros() as u64,
             "last_microseconds": takeover.last.as_micros() as u64,
         },
-        "rest": {
-            "conversations": rest.conversations,
-            "bytes_each": rest.bytes_each,
-            "moved": rest.moved,
-            "placed": rest.placed,
+        "idle": {
+            "conversations": idle.conversations,
+            "bytes_each": idle.bytes_each,
+            "moved": idle.moved,
+            "placed": idle.placed,
         },
     })
 }
 
-/// An answer of [`PIECES`] pieces, at once; a read-only tool; a tool that waits for approval.
+/// Script: an answer of [`DELTAS`] deltas without pauses, a read-only tool, and a tool that waits for approval.
 fn script_text() -> String {
-    let words: String = (0..PIECES).map(|_| "word ").collect();
+    let words: String = (0..DELTAS).map(|_| "word ").collect();
     format!(
         "rules:
   - when: {{user: read}}

@@ -1,4 +1,4 @@
-//! What a turn of each kind asks of the stores.
+//! Store operations per turn, by kind of turn.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::processes::Cluster;
 use super::takeover::{approve, pause};
 use crate::client::{authorized, chat, connect, upload};
 
-/// What the figures that are counted begin with.
+/// Prefixes of the counted metrics.
 const CQL: &str = "folio_store_calls_total{server=\"cql\"";
 const REDIS: &str = "folio_store_calls_total{server=\"redis\"";
-/// How long what goes on by itself is counted.
+/// Time for which background operations are counted.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// A kind of turn, and what one of it asks.
-pub(crate) struct Figures {
+/// Measurements of a kind of turn.
+pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
     pub(crate) cql: f64,
     pub(crate) redis: f64,
 }
 
-/// Operations so far.
+/// Counted operations.
 #[derive(Clone, Copy)]
 struct Count {
     cql: f64,
@@ -33,19 +33,19 @@ struct Count {
 
 impl Count {
     async fn of(cluster: &Cluster) -> Result<Self> {
-        let figures = cluster.figures().await?;
+        let measurements = cluster.metrics().await?;
         let sum = |begin: &str| {
             let parts: Vec<u64> =
-                figures.iter().filter(|(name, _)| name.starts_with(begin)).map(|(_, value)| *value).collect();
-            anyhow::ensure!(!parts.is_empty(), "no figure begins with {begin}");
+                measurements.iter().filter(|(name, _)| name.starts_with(begin)).map(|(_, value)| *value).collect();
+            anyhow::ensure!(!parts.is_empty(), "no metric starts with {begin}");
             Ok(parts.iter().sum::<u64>() as f64)
         };
         Ok(Self { cql: sum(CQL)?, redis: sum(REDIS)? })
     }
 }
 
-/// Runs this many turns of each kind, one after another, on a thread that is in memory; less what goes on by itself.
-pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Figures>> {
+/// Runs this number of turns of each kind sequentially on a resident thread. Background operations are subtracted.
+pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measurements>> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
     let mut client = ConversationServiceClient::new(connect(cluster.gateway(0)).await?);
     let thread = chat(&mut client, Some(&cluster.token), Some(&document), "").await?.thread;
@@ -56,7 +56,7 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Figures>>
     let seconds = QUIET.as_secs_f64();
     let quiet = Count { cql: (after.cql - before.cql) / seconds, redis: (after.redis - before.redis) / seconds };
 
-    let mut figures = Vec::new();
+    let mut measurements = Vec::new();
     for (kind, begin) in [
         ("answer", "go on"),
         ("one round of a read-only tool, answer", "read"),
@@ -73,9 +73,9 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Figures>>
         let elapsed = began.elapsed().as_secs_f64();
         let each = |count: f64, quiet: f64| ((count - quiet * elapsed) / turns as f64).max(0.0);
         let (cql, redis) = (each(after.cql - before.cql, quiet.cql), each(after.redis - before.redis, quiet.redis));
-        figures.push(Figures { kind, cql, redis });
+        measurements.push(Measurements { kind, cql, redis });
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
 async fn turn(

@@ -1,4 +1,4 @@
-//! A cluster under measurement: two gateways and some nodes on real stores, all of it started and ended here.
+//! A cluster under measurement: two gateways and several nodes on real stores.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use folio_test_servers::{Cassandra, Redis};
 
 use crate::process::{Process, command};
 
-/// Gateways of a cluster.
+/// Number of gateways.
 pub(crate) const GATEWAYS: usize = 2;
 
 /// The stores that the processes of a cluster share.
@@ -24,18 +24,18 @@ impl Stores {
     }
 }
 
-/// Gateways and nodes.
+/// A running cluster.
 pub(crate) struct Cluster {
     pub(crate) gateways: Vec<Process>,
     pub(crate) nodes: Vec<Process>,
-    /// The admin's token.
+    /// Token of the administrator.
     pub(crate) token: String,
     flags: Vec<String>,
     variables: Vec<(&'static str, String)>,
 }
 
 impl Cluster {
-    /// Starts one in a keyspace of its own.
+    /// Starts a cluster in a new keyspace.
     pub(crate) fn start(stores: &Stores, name: &str, model_endpoint: &str, nodes: usize) -> Result<Self> {
         let variables = vec![
             ("OPENAI_API_KEY", "sim".to_owned()),
@@ -63,7 +63,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Makes the keyspace; gives the admin's token.
+    /// Creates the keyspace. Returns the administrator's token.
     fn migrate(&self, places: &[String]) -> Result<String> {
         let mut arguments = vec!["migrate"];
         arguments.extend(places.iter().map(String::as_str));
@@ -71,10 +71,10 @@ impl Cluster {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         anyhow::ensure!(output.status.success(), "folio migrate failed: {}", String::from_utf8_lossy(&output.stderr));
         let token = said.lines().find(|line| line.starts_with("folio_"));
-        token.map(str::to_owned).with_context(|| format!("folio migrate told no token: {said}"))
+        token.map(str::to_owned).with_context(|| format!("folio migrate printed no token: {said}"))
     }
 
-    /// One more node.
+    /// Starts a further node.
     pub(crate) fn join(&mut self) -> Result<()> {
         let node = self.serve(&["--roles", "node", "--node-listen", "127.0.0.1:0"])?;
         self.nodes.push(node);
@@ -92,16 +92,16 @@ impl Cluster {
         self.variables.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
 
-    /// The address of one gateway after another.
+    /// Returns the address of a gateway, round-robin.
     pub(crate) fn gateway(&self, number: usize) -> &str {
         self.gateways.get(number % GATEWAYS).map_or("", |gateway| &gateway.address)
     }
 
-    /// Figures of all processes, summed by name.
-    pub(crate) async fn figures(&self) -> Result<BTreeMap<String, u64>> {
+    /// Returns the metrics of all processes, summed by name.
+    pub(crate) async fn metrics(&self) -> Result<BTreeMap<String, u64>> {
         let mut all = BTreeMap::new();
         for process in self.gateways.iter().chain(&self.nodes) {
-            for (name, value) in figures(process).await? {
+            for (name, value) in metrics(process).await? {
                 *all.entry(name).or_default() += value;
             }
         }
@@ -115,9 +115,9 @@ fn folder(below: &Path, name: &str) -> Result<String> {
     Ok(folder.to_string_lossy().into_owned())
 }
 
-/// The figures that a process tells.
-pub(crate) async fn figures(process: &Process) -> Result<BTreeMap<String, u64>> {
-    let page = reqwest::get(format!("http://{}/metrics", process.said("health on ")?)).await?.text().await?;
+/// Returns the metrics of a process.
+pub(crate) async fn metrics(process: &Process) -> Result<BTreeMap<String, u64>> {
+    let page = reqwest::get(format!("http://{}/metrics", process.printed("health on ")?)).await?.text().await?;
     let lines = page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
     Ok(lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
 }

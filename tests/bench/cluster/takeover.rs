@@ -1,4 +1,4 @@
-//! How long after the kill of its owner a paused turn takes its approval elsewhere.
+//! Time from the kill of an owner until another node accepts the approval of its paused turns.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,26 @@ use folio_proto::v1;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use tonic::transport::Channel;
 
-use super::processes::{Cluster, figures};
+use super::processes::{Cluster, metrics};
 use crate::client::{authorized, connect, upload};
 
-/// How long until another try.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// When to give up: far beyond the aim.
+/// Timeout, far above the goal.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What was measured.
-pub(crate) struct Figures {
-    /// Turns that were owned by the killed node.
+/// Measurements of a takeover.
+pub(crate) struct Measurements {
+    /// Turns of the killed node.
     pub(crate) taken_over: usize,
-    /// From the kill to the answer of the first approval of one of them.
+    /// Time from the kill to the response to the first approval.
     pub(crate) first: Duration,
-    /// To that of the last one.
+    /// Time from the kill to the response to the last approval.
     pub(crate) last: Duration,
 }
 
-/// Pauses turns on all nodes, kills one of them, and approves all.
-pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Figures> {
+/// Pauses turns on all nodes, kills one node, and approves all turns.
+pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Measurements> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
     let mut paused = Vec::new();
     for number in 0..turns {
@@ -35,7 +35,7 @@ pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Figures> 
         paused.push((client, waiting));
     }
     let mut victim = cluster.nodes.pop().context("no node")?;
-    let owned = figures(&victim).await?.get("folio_conversations").copied().unwrap_or(0);
+    let owned = metrics(&victim).await?.get("folio_conversations").copied().unwrap_or(0);
     let owned = usize::try_from(owned)?;
     anyhow::ensure!(owned > 0, "the node to be killed owns no turn");
     victim.kill()?;
@@ -50,13 +50,13 @@ pub(crate) async fn run(cluster: &mut Cluster, turns: usize) -> Result<Figures> 
         times.push(done??);
     }
     times.sort();
-    // Those of living owners are approved within moments: the latest ones are those of the killed node.
+    // Turns of live owners are approved within moments, so the slowest ones are those of the killed node.
     let taken_over = times.get(times.len() - owned..).unwrap_or_default();
     let (first, last) = (taken_over.first().context("none")?, taken_over.last().context("none")?);
-    Ok(Figures { taken_over: owned, first: *first, last: *last })
+    Ok(Measurements { taken_over: owned, first: *first, last: *last })
 }
 
-/// A turn that waits, in this thread, or a new one where the name is empty.
+/// Starts a turn that waits for approval, in this thread or in a new one for an empty id.
 pub(crate) async fn pause(
     client: &mut ConversationServiceClient<Channel>,
     token: &str,
@@ -80,7 +80,7 @@ pub(crate) async fn pause(
     anyhow::bail!("the turn did not pause")
 }
 
-/// Approves everything that waits.
+/// Approves all pending calls.
 pub(crate) async fn approve(
     client: &mut ConversationServiceClient<Channel>,
     token: &str,
@@ -101,7 +101,7 @@ pub(crate) async fn approve(
     client.approve(request).await.map(|_| ())
 }
 
-/// The time from the kill to the answer.
+/// Returns the time from the kill to the response.
 async fn approved(
     mut client: ConversationServiceClient<Channel>,
     token: &str,

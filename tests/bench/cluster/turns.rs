@@ -1,4 +1,4 @@
-//! Turns per second, and what a turn adds to its model call.
+//! Turns per second, and the latency that a turn adds to its model call.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::processes::Cluster;
 use crate::client::{authorized, chat, connect, upload};
-use crate::figures::percentile;
+use crate::format::percentile;
 
-/// Until the first piece of the answer, and until its end.
+/// Latencies to the first delta of the answer and to its end.
 #[derive(Default)]
 pub(crate) struct Latencies {
     first: Vec<Duration>,
@@ -40,7 +40,7 @@ impl Latencies {
     }
 }
 
-/// Turns per second of this many clients that never rest, each with a thread of its own.
+/// Returns the turns per second of this number of clients without pauses, each with its own thread.
 pub(crate) async fn per_second(cluster: &Cluster, clients: usize, turns: usize) -> Result<f64> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
     let mut tasks = tokio::task::JoinSet::new();
@@ -62,7 +62,7 @@ pub(crate) async fn per_second(cluster: &Cluster, clients: usize, turns: usize) 
     Ok((turns / clients * clients) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Latencies of turns, one after another, on threads that rest in between: no turn waits for another one.
+/// Returns latencies of sequential turns on idle threads: no turn waits for another one.
 pub(crate) async fn latencies(cluster: &Cluster, threads: usize, turns: usize) -> Result<Percentiles> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
     let mut clients = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) async fn latencies(cluster: &Cluster, threads: usize, turns: usize) -
     Ok(latencies.percentiles())
 }
 
-/// The same of the model endpoint alone.
+/// Returns the latencies of the model endpoint alone.
 pub(crate) async fn of_the_model(endpoint: &str, calls: usize) -> Result<Percentiles> {
     let (http, url) = (reqwest::Client::new(), format!("{endpoint}/v1/chat/completions"));
     let body = json!({ "model": "sim", "stream": true, "messages": [{ "role": "user", "content": "go on" }] });

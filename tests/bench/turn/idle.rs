@@ -1,4 +1,4 @@
-//! Memory of conversations that are resident and do nothing.
+//! Memory of resident idle conversations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,22 +11,22 @@ use super::load::{self, Load};
 use crate::client::{chat, connect, upload};
 use crate::process::Folio;
 
-/// What was measured.
-pub(crate) struct Figures {
+/// Measurements of idle conversations.
+pub(crate) struct Measurements {
     pub(crate) conversations: usize,
-    /// Resident memory of each.
+    /// Resident memory per conversation.
     pub(crate) bytes_each: f64,
-    /// The texts of its messages, which are in it.
+    /// Size of the text of its messages, which is part of the memory.
     pub(crate) message_bytes_each: f64,
 }
 
-/// Turns that fill what the store keeps in memory, before anything is compared.
+/// Warm-up turns that fill the store's caches before the comparison.
 const FILLING: Load = Load { clients: 16, turns: 8_000 };
-/// How long until the events of ended turns are let go: then a conversation is idle.
+/// Time after which the events of ended turns are evicted and a conversation is idle.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Starts a server, gives it this many conversations of one turn each, and compares its memory before and after.
-pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Figures> {
+/// Starts a server, creates this number of conversations with one turn each, and compares its memory before and after.
+pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Measurements> {
     let settings = [
         ("FOLIO_CONVERSATION__LIVE_MAX", "200000"),
         ("FOLIO_CONVERSATION__HISTORY_BYTES_MAX", "4000000000"),
@@ -43,10 +43,10 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Fi
     let after = folio.process.memory()?;
     let each = |bytes: u64| bytes as f64 / conversations as f64;
     let bytes_each = each(after.saturating_sub(before));
-    Ok(Figures { conversations, bytes_each, message_bytes_each: each(message_bytes) })
+    Ok(Measurements { conversations, bytes_each, message_bytes_each: each(message_bytes) })
 }
 
-/// This many conversations of one turn each; gives the bytes of their messages.
+/// Creates this number of conversations with one turn each. Returns the size of their messages.
 async fn spread(folio: &Folio, document: &str, conversations: usize) -> Result<u64> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();

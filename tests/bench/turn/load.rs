@@ -1,4 +1,4 @@
-//! Turns per second, CPU per turn, latency.
+//! Turns per second, CPU time per turn, latency.
 
 use std::time::{Duration, Instant};
 
@@ -6,27 +6,27 @@ use anyhow::Result;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
 use crate::client::{chat, connect, upload};
-use crate::figures::percentile;
+use crate::format::percentile;
 use crate::process::Process;
 
-/// How much load.
+/// Size of a load.
 pub(crate) struct Load {
-    /// Clients, each with a thread (and a connection) of its own.
+    /// Clients, each with its own thread and connection.
     pub(crate) clients: usize,
-    /// Turns in all.
+    /// Turns of all clients together.
     pub(crate) turns: usize,
 }
 
-/// What was measured.
-pub(crate) struct Figures {
+/// Measurements of a load.
+pub(crate) struct Measurements {
     pub(crate) turns_per_second: f64,
     pub(crate) cpu_per_turn: Duration,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
 }
 
-/// Runs the load against a server: some turns to warm up, then the measured ones.
-pub(crate) async fn run(server: &Process, token: Option<&str>, load: &Load) -> Result<Figures> {
+/// Runs the load against a server: warm-up turns, then the measured ones.
+pub(crate) async fn run(server: &Process, token: Option<&str>, load: &Load) -> Result<Measurements> {
     let each = load.turns / load.clients;
     round(server, token, load.clients, each / 10 + 1).await?;
     let (cpu, began) = (server.cpu()?, Instant::now());
@@ -34,7 +34,7 @@ pub(crate) async fn run(server: &Process, token: Option<&str>, load: &Load) -> R
     let (elapsed, cpu) = (began.elapsed(), server.cpu()? - cpu);
     latencies.sort();
     let turns = latencies.len();
-    Ok(Figures {
+    Ok(Measurements {
         turns_per_second: turns as f64 / elapsed.as_secs_f64(),
         cpu_per_turn: cpu / u32::try_from(turns)?,
         p50: percentile(&latencies, 0.50),

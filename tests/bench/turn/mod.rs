@@ -1,7 +1,7 @@
-//! `cargo xtask bench turn`: what a turn costs, beside a bare proxy that only forwards the same model stream; what an idle
-//! conversation costs in memory, and how long one takes to wake.
+//! `cargo xtask bench turn`: the cost of a turn compared with a bare proxy that only forwards the same model stream,
+//! the memory of an idle conversation, and the time to load a passivated one.
 //!
-//! [`load`] makes turns, [`proxy`] is the bare proxy, [`idle`] and [`wake`] look at conversations that rest.
+//! [`load`] runs turns, [`proxy`] is the bare proxy, [`idle`] and [`wake`] measure idle conversations.
 
 mod idle;
 mod load;
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use load::Load;
 pub(crate) use proxy::serve as proxy;
 
-use crate::figures::{kib, micros, row};
+use crate::format::{kib, micros, row};
 use crate::process::{Folio, Process};
 
-/// How often turns are measured.
+/// Number of measurements, of which the median counts.
 const ROUNDS: usize = 3;
-/// Deltas of one answer.
+/// Deltas of an answer.
 const DELTAS: usize = 50;
 
-/// Turns beside the proxy; with `memory` idle conversations too.
+/// Compares turns with the proxy. If `memory` is true, also measures idle conversations.
 pub(crate) async fn measure(memory: bool) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script.yaml");
@@ -49,7 +49,7 @@ pub(crate) async fn measure(memory: bool) -> Result<()> {
     for idle in &idle {
         row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
         row("  of it the texts of its messages", "", &kib(idle.message_bytes_each));
-        row("  beside them (aim: 16 KiB)", "", &kib(idle.bytes_each - idle.message_bytes_each));
+        row("  without them (aim: 16 KiB)", "", &kib(idle.bytes_each - idle.message_bytes_each));
     }
     row("wake of a passivated conversation, p50", "", &micros(wake.p50));
     row("wake of a passivated conversation, p99 (aim: 8 ms)", "", &micros(wake.p99));
@@ -57,8 +57,9 @@ pub(crate) async fn measure(memory: bool) -> Result<()> {
     Ok(())
 }
 
-/// Proxy and server in turn, so that both see the same machine; of each the round whose CPU per turn is the median.
-async fn turns(sim: &str) -> Result<(load::Figures, load::Figures)> {
+/// Measures proxy and server alternately, so that both see the same machine. Returns the measurements with the median
+/// CPU time per turn.
+async fn turns(sim: &str) -> Result<(load::Measurements, load::Measurements)> {
     let load = Load { clients: 16, turns: 4_000 };
     let (mut bare, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -68,35 +69,35 @@ async fn turns(sim: &str) -> Result<(load::Figures, load::Figures)> {
         let folio = Folio::start(sim, &[])?;
         whole.push(load::run(&folio.process, Some(&folio.token), &load).await?);
     }
-    let median = |mut figures: Vec<load::Figures>| {
-        figures.sort_by_key(|figures| figures.cpu_per_turn);
-        figures.swap_remove(ROUNDS / 2)
+    let median = |mut measurements: Vec<load::Measurements>| {
+        measurements.sort_by_key(|measurements| measurements.cpu_per_turn);
+        measurements.swap_remove(ROUNDS / 2)
     };
     Ok((median(bare), median(whole)))
 }
 
 fn report(
-    bare: &load::Figures,
-    whole: &load::Figures,
+    bare: &load::Measurements,
+    whole: &load::Measurements,
     ratio: f64,
-    idle: &[idle::Figures],
-    wake: &wake::Figures,
+    idle: &[idle::Measurements],
+    wake: &wake::Measurements,
 ) -> Value {
-    let turn = |figures: &load::Figures| {
+    let turn = |measurements: &load::Measurements| {
         json!({
-            "turns_per_second": figures.turns_per_second,
-            "cpu_per_turn_microseconds": figures.cpu_per_turn.as_micros() as u64,
-            "latency_p50_microseconds": figures.p50.as_micros() as u64,
-            "latency_p99_microseconds": figures.p99.as_micros() as u64,
+            "turns_per_second": measurements.turns_per_second,
+            "cpu_per_turn_microseconds": measurements.cpu_per_turn.as_micros() as u64,
+            "latency_p50_microseconds": measurements.p50.as_micros() as u64,
+            "latency_p99_microseconds": measurements.p99.as_micros() as u64,
         })
     };
     let idle: Vec<_> = idle
         .iter()
-        .map(|figures| {
+        .map(|measurements| {
             json!({
-                "conversations": figures.conversations,
-                "bytes_each": figures.bytes_each,
-                "message_bytes_each": figures.message_bytes_each,
+                "conversations": measurements.conversations,
+                "bytes_each": measurements.bytes_each,
+                "message_bytes_each": measurements.message_bytes_each,
             })
         })
         .collect();
@@ -109,7 +110,7 @@ fn report(
     })
 }
 
-/// One rule for every message: an answer of [`DELTAS`] pieces, at once.
+/// Script: one rule for every message, with an answer of [`DELTAS`] deltas without pauses.
 fn script_text() -> String {
     let words: String = (0..DELTAS).map(|_| "word ").collect();
     format!("rules:\n  - answer:\n      text: \"{}\"\n", words.trim_end())

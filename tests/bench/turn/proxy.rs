@@ -1,4 +1,4 @@
-//! The bare proxy: forwards a model's stream through tonic and does nothing else.
+//! The bare proxy, which only forwards a model's stream through tonic.
 
 use std::pin::Pin;
 
@@ -16,7 +16,7 @@ struct Proxy {
     url: String,
 }
 
-/// Serves until it is killed.
+/// Serves until the process is killed.
 pub(crate) async fn serve(upstream: String) -> Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);

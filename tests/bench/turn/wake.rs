@@ -1,4 +1,4 @@
-//! How long a conversation that left memory takes until its next turn is accepted.
+//! Time until a passivated conversation accepts its next turn.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use folio_proto::v1;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
 use crate::client::{authorized, chat, connect, upload};
-use crate::figures::percentile;
+use crate::format::percentile;
 use crate::process::Folio;
 
-/// What was measured: from the request to its `turn_started`, the durable write of the turn among it.
-pub(crate) struct Figures {
+/// Latencies from the request to its `turn_started`, including the durable write of the turn.
+pub(crate) struct Measurements {
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
 }
 
-/// Makes conversations of a few turns, starts the server again on the same data by letting them leave memory, and chats
-/// once on each.
-pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Figures> {
+/// Creates conversations of several turns, restarts the server with passivation on the same data, and chats once on
+/// each.
+pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Measurements> {
     let folio = Folio::start(model_endpoint, &[("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", "1")])?;
     let document = upload(&folio.process.address, &folio.token).await?;
     let mut client = ConversationServiceClient::new(connect(&folio.process.address).await?);
@@ -36,7 +36,7 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Fi
         latencies.push(started(&mut client, &folio.token, thread).await?);
     }
     latencies.sort();
-    Ok(Figures { p50: percentile(&latencies, 0.50), p99: percentile(&latencies, 0.99) })
+    Ok(Measurements { p50: percentile(&latencies, 0.50), p99: percentile(&latencies, 0.99) })
 }
 
 async fn started(

@@ -1,4 +1,4 @@
-//! Invariant 7, and that what was acknowledged is stored: the clients' logs against the journals.
+//! Invariant 7, and durability of acknowledged operations: compares the clients' logs with the journals.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use folio_types::{Reason, TurnId};
 
 use super::journal::Turn;
 use super::{AggregateSeen, Broken, Findings, ThreadSeen};
-use crate::faults::log::{Decisions, Logged, Verdict, What};
+use crate::faults::log::{ClientEvent, Decisions, Logged, Verdict};
 
 pub(super) fn check(
     all: &[(&ThreadSeen, Vec<Turn<'_>>)],
@@ -21,15 +21,15 @@ pub(super) fn check(
         all.iter().flat_map(|(_, turns)| turns.iter().map(|turn| (&turn.id, turn))).collect();
     let mut given: Vec<(&Decisions, &v1::ApproveResponse)> = Vec::new();
     for line in log {
-        match &line.what {
-            What::Accepted { request, turn } => match turns.get(turn) {
+        match &line.event {
+            ClientEvent::Accepted { request, turn } => match turns.get(turn) {
                 None => findings.add(Broken::Stored, turn, "a client was told of it, and it is not there"),
                 Some(found) if found.accepted.request != *request => {
                     findings.add(Broken::Stored, turn, format!("a client was told that {request} became it"));
                 }
                 Some(_) => {}
             },
-            What::Answered(decisions, answer) => {
+            ClientEvent::Answered(decisions, answer) => {
                 let Some(turn) = turns.get(&decisions.turn) else {
                     findings.add(
                         Broken::Stored,
@@ -53,13 +53,13 @@ pub(super) fn check(
                     given.push((decisions, answer));
                 }
             }
-            What::Refused(decisions, Reason::TurnExpired) => {
+            ClientEvent::Refused(decisions, Reason::TurnExpired) => {
                 let ended = turns.get(&decisions.turn).and_then(|turn| turn.end());
                 let expired = matches!(ended.map(|end| &end.how), Some(End::Expired));
                 let how = "a client was told that it expired, and it did not";
                 findings.add_unless(expired, Broken::Idempotent, &decisions.turn, how);
             }
-            What::Made { id } if !aggregates.iter().any(|aggregate| aggregate.id == *id && aggregate.lives) => {
+            ClientEvent::Made { id } if !aggregates.iter().any(|aggregate| aggregate.id == *id && aggregate.lives) => {
                 findings.add(Broken::Stored, id, "it was acknowledged, and it is not there");
             }
             _ => {}
@@ -85,12 +85,13 @@ pub(super) fn check(
     }
 }
 
-/// An answer that a repetition must get again: a failure is replaced by what follows it, and more decisions go on.
+/// Returns true if a repeated request must get the same answer. A failure is replaced when the turn is resumed, and
+/// further decisions continue the turn.
 fn is_final(answer: &v1::ApproveResponse) -> bool {
     !matches!(answer.outcome, Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None)
 }
 
-/// Every decision that was answered is in the journal.
+/// Every answered decision is in the journal.
 fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Findings) {
     let calls = turn.calls();
     for (call, verdict) in &decisions.on {
@@ -104,7 +105,7 @@ fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Finding
     }
 }
 
-/// The answer is the next pause or end that the journal has.
+/// The answer is the next pause or end in the journal.
 fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findings: &mut Findings) {
     let next = turn.entries.iter().find_map(|(_, entry)| match entry {
         Entry::Paused(paused) if paused.round > round => Some((paused.event, "awaiting_approval", Some(paused.round))),
@@ -117,7 +118,7 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
         Some(Outcome::Cancelled(_)) => ("cancelled", None),
         Some(Outcome::Superseded(_)) => ("superseded", None),
         Some(Outcome::Expired(_)) => ("expired", None),
-        // Another end may have taken the place of a failure, and more decisions that of a part.
+        // A later end may replace a failure, and later decisions may complete partial ones.
         Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None => return,
     };
     match next {

@@ -1,4 +1,4 @@
-//! The audit log: each decision, permission and outcome of a turn that ended is there once, and nothing else is.
+//! The audit log contains each decision, permission and outcome of an ended turn exactly once, and nothing else.
 
 use folio_history::journal::{Access, CallStatus, Decision};
 use folio_types::{CallId, UserId};

@@ -1,4 +1,5 @@
-//! Invariant 5: granted − expired = available + in open blocks + settled in closed ones, from the entries and the ledgers alone.
+//! Invariant 5: granted − expired = available + in open blocks + settled in closed blocks, computed from the entries
+//! and the ledgers only.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
     if settled != account.settled {
         wrong(format!("closed blocks settled {settled}, the account says {}", account.settled));
     }
-    // Blocks that no entry tells of are found here, too.
+    // This also finds blocks that no entry mentions.
     let mut charged: BTreeMap<&str, u32> = BTreeMap::new();
     for (block, row) in seen.ledgers.iter().flat_map(|(block, rows)| rows.iter().map(move |row| (block, row))) {
         if !drawn.contains_key(block) && row.charge() > 0 {
@@ -98,7 +99,8 @@ mod tests {
         row.settled_as_reserved(at(3))
     }
 
-    /// A grant of 100; a closed block of 10 with a call of 4 and one that was given up, and an open one of 20 with a call of 5.
+    /// A grant of 100; a closed block of 10 with a call of 4 and a cancelled call, and an open block of 20 with a call
+    /// of 5.
     fn good() -> AccountSeen {
         let (mut account, mut ledgers) = (Account::default(), BTreeMap::new());
         let mut entries =
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_whose_sums_are_right_has_nothing_wrong() {
+    fn a_consistent_account_has_no_violation() {
         assert_eq!(found(|_| {}), 0);
     }
 

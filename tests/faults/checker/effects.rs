@@ -1,4 +1,4 @@
-//! Invariant 3: what the history tells of a write is what the aggregate and its op row say, and every change has its op row.
+//! Invariant 3: for every write, the history, the aggregate and the op row agree, and every change has an op row.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use folio_types::{CallId, Digest, OrgId};
 use super::journal::{CallSeen, Turn};
 use super::{AggregateSeen, Broken, Evidence, Findings, ThreadSeen};
 
-/// The calls of a turn, each against the op row that stands beside its target.
+/// Checks each call of a turn against the op row of its target.
 pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Findings) {
     let calls = turn.calls();
     check_order(turn, &calls, findings);
@@ -49,7 +49,7 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
     }
 }
 
-/// Intents are appended one at a time, each after the outcome before it, and none once the turn is being ended.
+/// Intents are appended sequentially, each after the previous outcome, and none while the turn is being ended.
 fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, findings: &mut Findings) {
     let mut intents: Vec<_> =
         calls.values().flat_map(|call| call.intents.iter().map(move |(at, _)| (*at, call))).collect();
@@ -57,11 +57,11 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, find
     for two in intents.windows(2) {
         let [(_, before), (at, call)] = two else { continue };
         let answered = before.results.iter().any(|(result, _)| result < at);
-        let place = format!("{}.{}.{}", turn.id, call.round, call.call.index);
+        let subject = format!("{}.{}.{}", turn.id, call.round, call.call.index);
         findings.add_unless(
             answered,
             Broken::EffectsOnce,
-            place,
+            subject,
             "its intent stands before the outcome of the call before",
         );
     }
@@ -75,7 +75,7 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, find
     }
 }
 
-/// What it was changed to follows from the version that its intent names.
+/// The version after the change follows from the version in the intent.
 fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     let made = match &row.state {
         OpState::Done(OpResult::Schema { revid, .. }) => revid.version,
@@ -94,7 +94,7 @@ fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     }
 }
 
-/// The arguments that a call runs with.
+/// Returns the arguments that a call runs with.
 fn arguments<'a>(call: &CallSeen<'a>) -> &'a serde_json::Value {
     let edited = call.decisions.iter().find_map(|(_, _, decision)| match decision {
         Decision::ApproveEdited { arguments } => Some(arguments),
@@ -109,7 +109,7 @@ fn row_of<'a>(evidence: &'a Evidence, intent: &Intent, id: &CallId) -> Option<&'
     aggregate.ops.iter().find(|row| row.op == OpKey::Call(id.clone()))
 }
 
-/// Every op row has its call, and every change has its op row.
+/// Every op row has a call, and every change has an op row.
 pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Evidence, findings: &mut Findings) {
     let mut done: BTreeMap<&CallId, &str> = BTreeMap::new();
     for aggregate in &evidence.aggregates {
@@ -124,7 +124,7 @@ pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Eviden
         }
         let changes = aggregate.ops.iter().filter(|row| matches!(row.state, OpState::Done(_))).count() as u64;
         let version = aggregate.version.unwrap_or_default();
-        // What goes with its document has no op row.
+        // Dependents of a deleted document have no op row.
         let counts = ["sch", "prm", "tag"].iter().any(|kind| aggregate.id.starts_with(kind));
         if version > changes && counts {
             findings.add(
@@ -170,7 +170,7 @@ fn check_row(
     }
 }
 
-/// Of all that live, no two of a kind share a name in their organization.
+/// Live aggregates of one kind have unique names in their organization.
 fn check_names(evidence: &Evidence, findings: &mut Findings) {
     let mut names: BTreeMap<(&str, &str, String), &str> = BTreeMap::new();
     for aggregate in evidence.aggregates.iter().filter(|aggregate| aggregate.lives) {
@@ -189,7 +189,7 @@ fn check_names(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Whether anything of a tenant is in what another one made: for the check of tenants.
+/// Returns the aggregates of a tenant.
 pub(super) fn of<'a>(evidence: &'a Evidence, org: &'a OrgId) -> impl Iterator<Item = &'a AggregateSeen> {
     evidence.aggregates.iter().filter(move |aggregate| aggregate.org == org.as_str())
 }

@@ -1,4 +1,4 @@
-//! Invariant 8: every accepted turn ends visibly, once, or waits for somebody.
+//! Invariant 8: every accepted turn ends visibly and once, or waits for an approval.
 
 use folio_history::journal::{Closing, ClosingCause, End, Entry, ResumeCause};
 use folio_history::thread::Phase;
@@ -47,7 +47,7 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
     check_numbers(turn, findings);
 }
 
-/// `paused` and `ended` hold the number of their closing event, and these grow.
+/// `paused` and `ended` contain the number of their closing event, and these numbers increase.
 fn check_numbers(turn: &Turn<'_>, findings: &mut Findings) {
     let mut last = 0;
     for (_, entry) in &turn.entries {

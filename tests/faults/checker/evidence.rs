@@ -1,4 +1,4 @@
-//! What is judged.
+//! Input of the checker.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
 
 use crate::faults::log::Logged;
 
-/// What was gathered at rest.
+/// State that was collected when no turn was running.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    /// Every thread that lives.
+    /// Every live thread.
     pub threads: Vec<ThreadSeen>,
-    /// Every document, schema, prompt, tag and extraction that there ever was.
+    /// Every document, schema, prompt, tag and extraction, including deleted ones.
     pub aggregates: Vec<AggregateSeen>,
-    /// The account of credit of each organization that has one.
+    /// Credit accounts of the organizations.
     pub accounts: Vec<AccountSeen>,
-    /// What the clients sent and heard, in the order of each client.
+    /// Requests and responses of the clients, in the order of each client.
     pub log: Vec<Logged>,
-    /// The word that each tenant puts in everything that it makes.
+    /// Marker of each tenant, which everything that it creates contains.
     pub marks: BTreeMap<OrgId, String>,
     /// Threads that stayed busy for too long.
     pub busy: Vec<StillBusy>,
-    /// The audit logs; none: they are not judged.
+    /// Entries of the audit logs. None: they are not checked.
     pub audit: Option<Vec<AuditSeen>>,
-    /// When it was gathered.
+    /// Time of the collection.
     pub taken_at: Timestamp,
 }
 
 impl Evidence {
-    /// What there is of one tenant.
+    /// Restricts the evidence to one tenant.
     #[must_use]
     pub fn only(mut self, org: &OrgId) -> Self {
         self.threads.retain(|thread| thread.org == *org);
@@ -61,77 +61,77 @@ impl Default for Evidence {
     }
 }
 
-/// An account as the store has it, with what led to it.
+/// A stored account with its history.
 #[derive(Debug, Clone)]
 pub struct AccountSeen {
-    /// Its tenant.
+    /// Owner of the account.
     pub org: OrgId,
     /// The account.
     pub account: Account,
-    /// All that ever changed it.
+    /// All entries of the account.
     pub entries: Vec<AccountEntry>,
-    /// The calls of each block.
+    /// Calls of each block.
     pub ledgers: BTreeMap<BlockId, Vec<LedgerRow>>,
 }
 
-/// A thread as the store has it.
+/// A stored thread.
 #[derive(Debug, Clone)]
 pub struct ThreadSeen {
-    /// Its tenant: the first part of its key.
+    /// Organization in the key.
     pub org: OrgId,
-    /// Its id.
+    /// Id of the thread.
     pub id: ThreadId,
-    /// The column that the fence compares.
+    /// Column `epoch`, which fences writes.
     pub epoch: u64,
-    /// The column that the fence compares.
+    /// Column `version`, which fences writes.
     pub version: u64,
     /// The header.
     pub header: ThreadHeader,
-    /// The journal, by sequence number.
+    /// Journal entries by sequence number.
     pub entries: Vec<(u64, Entry)>,
-    /// How many appends left their row.
+    /// Number of batch rows.
     pub batches: u64,
-    /// The rows of request ids.
+    /// Request rows.
     pub requests: Vec<RequestRow>,
 }
 
-/// An aggregate as the store has it.
+/// A stored aggregate.
 #[derive(Debug, Clone, Default)]
 pub struct AggregateSeen {
-    /// Its tenant: the first part of its key.
+    /// Organization in the key.
     pub org: String,
-    /// Its id.
+    /// Id of the aggregate.
     pub id: String,
-    /// Its version, which grows by one with each change; none: never made.
+    /// Version, which each change increments. None: never created.
     pub version: Option<u64>,
-    /// Whether it lives.
+    /// True if it is not deleted.
     pub lives: bool,
-    /// Its name.
+    /// Name of the aggregate.
     pub name: Option<String>,
-    /// Its op rows.
+    /// Op rows of the aggregate.
     pub ops: Vec<OpRow>,
-    /// How many revisions it has.
+    /// Number of revisions.
     pub revisions: u64,
 }
 
-/// An entry of an audit log as the store has it.
+/// A stored audit entry.
 #[derive(Debug, Clone)]
 pub struct AuditSeen {
-    /// The call that it is about.
+    /// Call that the entry is about.
     pub call: Option<CallId>,
-    /// What it records.
+    /// Kind of the entry.
     pub kind: String,
-    /// Who did it.
+    /// User in the entry.
     pub user: Option<UserId>,
-    /// Whether it says that a call ran.
+    /// True if the entry records a successful call.
     pub ok: bool,
 }
 
-/// A thread that was busy without anybody who runs it.
+/// A busy thread that no node runs.
 #[derive(Debug, Clone)]
 pub struct StillBusy {
-    /// It.
+    /// Id of the thread.
     pub thread: ThreadId,
-    /// For how long.
+    /// Time without progress.
     pub since: Duration,
 }

@@ -1,4 +1,4 @@
-//! The checker's own reading of a journal: each turn with its entries in order.
+//! An independent interpretation of a journal: each turn with its entries in order.
 
 use std::collections::BTreeMap;
 
@@ -7,48 +7,48 @@ use folio_types::TurnId;
 
 use super::{Broken, Findings, ThreadSeen};
 
-/// Where an entry stands in its journal.
-pub(super) type Place = usize;
+/// Index of an entry in the journal.
+pub(super) type Position = usize;
 
-/// A turn, its entries in order.
+/// A turn with its entries in order.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) id: TurnId,
     pub(super) accepted: &'a Accepted,
-    pub(super) entries: Vec<(Place, &'a Entry)>,
+    pub(super) entries: Vec<(Position, &'a Entry)>,
 }
 
-/// A call with all that the journal says of it.
+/// A call with all journal entries about it.
 #[derive(Debug)]
 pub(super) struct CallSeen<'a> {
     pub(super) round: u32,
     pub(super) call: &'a Call,
-    /// Where its round was appended.
-    pub(super) at: Place,
-    pub(super) intents: Vec<(Place, &'a Intent)>,
-    pub(super) decisions: Vec<(Place, &'a folio_history::journal::Decisions, &'a Decision)>,
-    pub(super) results: Vec<(Place, &'a CallResult)>,
-    /// Whether the turn failed before it began, and runs it when it is gone on with.
+    /// Position of the message that requested the call.
+    pub(super) at: Position,
+    pub(super) intents: Vec<(Position, &'a Intent)>,
+    pub(super) decisions: Vec<(Position, &'a folio_history::journal::Decisions, &'a Decision)>,
+    pub(super) results: Vec<(Position, &'a CallResult)>,
+    /// True if the turn failed before the call started, so that resuming the turn runs it.
     pub(super) runs_again: bool,
 }
 
-/// The turns of a thread. Entries of a turn that was never accepted, or that come after a later one, are found.
+/// Returns the turns of a thread. Reports entries of a turn that was never accepted, and entries after a later turn.
 pub(super) fn turns<'a>(thread: &'a ThreadSeen, findings: &mut Findings) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
-    for (place, (_, entry)) in thread.entries.iter().enumerate() {
+    for (position, (_, entry)) in thread.entries.iter().enumerate() {
         let number = match entry {
             Entry::Imported(_) => continue,
             Entry::Accepted(accepted) => {
                 let id = TurnId::new(thread.id.clone(), accepted.turn);
                 let next = turns.last().map_or(1, |turn| turn.id.number + 1);
                 findings.add_unless(accepted.turn == next, Broken::OneWriter, &id, "its number is not the next one");
-                turns.push(Turn { id, accepted, entries: vec![(place, entry)] });
+                turns.push(Turn { id, accepted, entries: vec![(position, entry)] });
                 continue;
             }
             other => other.turn().unwrap_or_default(),
         };
         match turns.last_mut().filter(|turn| turn.id.number == number) {
-            Some(turn) => turn.entries.push((place, entry)),
+            Some(turn) => turn.entries.push((position, entry)),
             None => {
                 findings.add(Broken::OneWriter, &thread.id, format!("an entry of turn {number} is out of its turn"))
             }
@@ -58,7 +58,7 @@ pub(super) fn turns<'a>(thread: &'a ThreadSeen, findings: &mut Findings) -> Vec<
 }
 
 impl<'a> Turn<'a> {
-    /// Every call that the model asked for, by round and place.
+    /// Returns every requested call by round and index.
     pub(super) fn calls(&self) -> BTreeMap<(u32, u32), CallSeen<'a>> {
         let mut calls = BTreeMap::new();
         for (at, entry) in &self.entries {
@@ -118,15 +118,15 @@ impl<'a> Turn<'a> {
         calls
     }
 
-    /// The pause of a round.
-    pub(super) fn pause(&self, round: u32) -> Option<(Place, &'a Paused)> {
+    /// Returns the pause of a round.
+    pub(super) fn pause(&self, round: u32) -> Option<(Position, &'a Paused)> {
         self.entries.iter().find_map(|(at, entry)| match entry {
             Entry::Paused(paused) if paused.round == round => Some((*at, paused)),
             _ => None,
         })
     }
 
-    /// The end that counts: nothing of the turn comes after it.
+    /// Returns the final end, after which the turn has no entry.
     pub(super) fn end(&self) -> Option<&'a Ended> {
         match self.entries.last() {
             Some((_, Entry::Ended(ended))) => Some(ended),
@@ -134,12 +134,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether it is being ended.
-    pub(super) fn closing(&self) -> Option<Place> {
+    /// Returns the position at which the closing of the turn started.
+    pub(super) fn closing(&self) -> Option<Position> {
         self.entries.iter().find_map(|(at, entry)| matches!(entry, Entry::Closing(_)).then_some(*at))
     }
 
-    /// The round that waits.
+    /// Returns the waiting round.
     pub(super) fn waits(&self) -> Option<&'a Paused> {
         match self.entries.iter().rev().find(|(_, entry)| !matches!(entry, Entry::Decisions(_) | Entry::Resumed(_))) {
             Some((_, Entry::Paused(paused))) => Some(paused),
@@ -148,7 +148,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The results that an entry holds.
+/// Returns the results in an entry.
 pub(super) fn results(entry: &Entry) -> &[CallResult] {
     match entry {
         Entry::Round(round) => &round.results,

@@ -1,7 +1,7 @@
-//! The checker: reads what the stores hold and what the clients heard, and says which invariants were broken.
+//! The checker: compares the stores with the clients' logs and reports violations of invariants.
 //!
-//! It shares no decision with the product: it folds the journal in its own way and knows the protocol's words only. What is
-//! judged was gathered at rest, when every fault was over and nothing ran any more.
+//! It shares no decision code with the product: it interprets the journal independently and only uses the stored types.
+//! Its input was collected after all faults, when no turn was running.
 
 mod answers;
 mod audit;
@@ -24,69 +24,75 @@ use std::fmt;
 pub use evidence::{AccountSeen, AggregateSeen, AuditSeen, Evidence, StillBusy, ThreadSeen};
 use journal::Turn;
 
-/// What was broken.
+/// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
-    /// Invariant 1: somebody wrote who was not the owner, or a write that stood was lost.
+    /// Invariant 1: a process other than the owner wrote, or a committed write was lost.
     OneWriter,
-    /// Invariant 2: an effect without an approval of exactly it.
+    /// Invariant 2: an effect without an approval of exactly this call.
     Permission,
-    /// Invariant 3: an effect twice, or one that the history does not tell, or one that it tells and that is not there.
+    /// Invariant 3: an effect happened twice, is missing in the history, or is only in the history.
     EffectsOnce,
-    /// Invariant 4: a call without a result, or with two.
+    /// Invariant 4: a call has no result or two results.
     Sendable,
-    /// Invariant 5: a sum of credit that is wrong, a block that is overdrawn, a call that is charged twice.
+    /// Invariant 5: a wrong sum of credit, an overdrawn block, or a call that was charged twice.
     Spend,
-    /// Invariant 6: one tenant's in another's.
+    /// Invariant 6: data of one tenant is visible to another.
     Tenants,
-    /// Invariant 7: the same decisions with another answer.
+    /// Invariant 7: the same decisions got different answers.
     Idempotent,
-    /// Invariant 8: a turn without an end, or with one that was not to be.
+    /// Invariant 8: a turn has no end or an invalid end.
     VisibleEnd,
-    /// Invariant 9: a stream that cannot be rejoined.
+    /// Invariant 9: a stream cannot be resumed.
     Streams,
-    /// What was acknowledged is not stored.
+    /// Acknowledged data is not stored.
     Stored,
-    /// A thread was busy for longer than it may be.
+    /// A thread was busy for too long.
     Busy,
-    /// The audit log and the journal say different things.
+    /// The audit log and the journal differ.
     Audit,
 }
 
-/// One violation.
+/// A violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What was broken.
+    /// The violated invariant.
     pub broken: Broken,
-    /// Where: a thread, turn, call or aggregate.
-    pub place: String,
-    /// How.
+    /// Thread, turn, call or aggregate.
+    pub subject: String,
+    /// Description of the violation.
     pub how: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {}: {}", self.broken, self.place, self.how)
+        write!(f, "{:?} at {}: {}", self.broken, self.subject, self.how)
     }
 }
 
-/// What a check writes its findings to.
+/// Collects violations.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(Vec<Violation>);
 
 impl Findings {
-    pub(crate) fn add(&mut self, broken: Broken, place: impl fmt::Display, how: impl Into<String>) {
-        self.0.push(Violation { broken, place: place.to_string(), how: how.into() });
+    pub(crate) fn add(&mut self, broken: Broken, subject: impl fmt::Display, how: impl Into<String>) {
+        self.0.push(Violation { broken, subject: subject.to_string(), how: how.into() });
     }
 
-    pub(crate) fn add_unless(&mut self, holds: bool, broken: Broken, place: impl fmt::Display, how: impl Into<String>) {
+    pub(crate) fn add_unless(
+        &mut self,
+        holds: bool,
+        broken: Broken,
+        subject: impl fmt::Display,
+        how: impl Into<String>,
+    ) {
         if !holds {
-            self.add(broken, place, how);
+            self.add(broken, subject, how);
         }
     }
 }
 
-/// Judges what was gathered.
+/// Checks the evidence.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut findings = Findings::default();
     let all: Vec<(&ThreadSeen, Vec<Turn<'_>>)> =

@@ -1,4 +1,4 @@
-//! Invariant 1: one writer. Epochs grow, versions have no gap, and no append that stood was written over.
+//! Invariant 1: one writer. Epochs increase, versions are consecutive, and no committed append was overwritten.
 
 use folio_history::journal::Entry;
 
@@ -14,7 +14,7 @@ pub(super) fn check(thread: &ThreadSeen, findings: &mut Findings) {
         ));
     }
     if thread.batches != thread.version {
-        add(format!("{} appends stood, and the version is {}", thread.batches, thread.version));
+        add(format!("{} appends are committed, and the version is {}", thread.batches, thread.version));
     }
     if let Some((at, (number, _))) = thread.entries.iter().enumerate().find(|(at, (number, _))| *at as u64 != *number) {
         add(format!("entry {at} is missing, {number} is there"));

@@ -1,16 +1,16 @@
-//! Invariant 2: a call that waits for approval runs after an approval of exactly it, which somebody of its organization sent
-//! in time.
+//! Invariant 2: a call that needs approval runs only after an approval of exactly this call, which a user of its
+//! organization sent in time.
 
 use folio_history::journal::{Access, CallStatus, Decision};
 
-use super::journal::{CallSeen, Place, Turn};
+use super::journal::{CallSeen, Position, Turn};
 use super::{Broken, Findings};
-use crate::faults::log::{Logged, Verdict, What};
+use crate::faults::log::{ClientEvent, Logged, Verdict};
 
 pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
     for ((round, index), call) in turn.calls() {
-        let place = format!("{}.{round}.{index}", turn.id);
-        let mut add = |how: &str| findings.add(Broken::Permission, &place, how);
+        let subject = format!("{}.{round}.{index}", turn.id);
+        let mut add = |how: &str| findings.add(Broken::Permission, &subject, how);
         for (_, decisions, decision) in &call.decisions {
             match turn.pause(round) {
                 Some((_, paused)) if decisions.decided_at >= paused.expires_at => add("it was decided too late"),
@@ -29,7 +29,7 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
             continue;
         }
         if !call.call.needs_approval {
-            // It runs with the round: after the others are decided.
+            // The call runs with its round, after the others are decided.
             let open = turn.calls().into_iter().any(|((of, _), other)| {
                 of == round && other.call.needs_approval && !other.decisions.iter().any(|(at, ..)| *at < ran_at)
             });
@@ -47,8 +47,8 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
     }
 }
 
-/// Where it ran, if it did: its intent, or a result that is not a synthetic one.
-fn ran(call: &CallSeen<'_>) -> Option<Place> {
+/// Returns the position at which the call ran: its intent, or a result that is not synthetic.
+fn ran(call: &CallSeen<'_>) -> Option<Position> {
     let results =
         call.results.iter().filter(|(_, result)| matches!(result.status, CallStatus::Ok | CallStatus::Conflict));
     call.intents.iter().map(|(at, _)| *at).chain(results.map(|(at, _)| *at)).min()
@@ -56,7 +56,7 @@ fn ran(call: &CallSeen<'_>) -> Option<Place> {
 
 fn sent(log: &[Logged], call: &CallSeen<'_>, turn: &Turn<'_>, decision: &Decision) -> bool {
     log.iter().any(|line| {
-        let What::Deciding(decisions) = &line.what else { return false };
+        let ClientEvent::Deciding(decisions) = &line.event else { return false };
         let at = folio_types::CallId::new(turn.id.clone(), call.round, call.call.index);
         match (decisions.on.get(&at), decision) {
             (Some(Verdict::Approve), Decision::Approve) | (Some(Verdict::Reject), Decision::Reject { .. }) => true,

@@ -1,4 +1,4 @@
-//! Invariant 4: every call that a later message follows has one result, and the first one counts for good.
+//! Invariant 4: every call that precedes a later message has one result, and the first result is final.
 
 use folio_history::journal::Entry;
 
@@ -9,27 +9,32 @@ pub(super) fn check(turn: &Turn<'_>, findings: &mut Findings) {
     let calls = turn.calls();
     let newest = calls.keys().map(|(round, _)| *round).max().unwrap_or_default();
     for ((round, index), call) in &calls {
-        let place = format!("{}.{round}.{index}", turn.id);
+        let subject = format!("{}.{round}.{index}", turn.id);
         let mut contents: Vec<_> = call.results.iter().map(|(_, result)| (result.status, &result.content)).collect();
         contents.sort_by_key(|(status, content)| (format!("{status:?}"), *content));
         contents.dedup();
         findings.add_unless(
             contents.len() <= 1,
             Broken::Sendable,
-            &place,
+            &subject,
             format!("results that differ: {contents:?}"),
         );
         let followed = turn.end().is_some() || *round < newest;
-        findings.add_unless(!followed || !contents.is_empty(), Broken::Sendable, &place, "no result, and more follows");
+        findings.add_unless(
+            !followed || !contents.is_empty(),
+            Broken::Sendable,
+            &subject,
+            "no result, and more follows",
+        );
     }
     let mut paused = 0;
     for (_, entry) in &turn.entries {
         for result in results(entry) {
-            let place = format!("{}.{}.{}", turn.id, result.round, result.index);
+            let subject = format!("{}.{}.{}", turn.id, result.round, result.index);
             let known = calls.contains_key(&(result.round, result.index));
-            findings.add_unless(known, Broken::Sendable, &place, "a result of a call that nobody asked for");
+            findings.add_unless(known, Broken::Sendable, &subject, "a result of a call that nobody asked for");
             let late = result.round < paused && matches!(entry, Entry::Outcome(_));
-            findings.add_unless(!late, Broken::Sendable, &place, "its outcome comes after a later pause");
+            findings.add_unless(!late, Broken::Sendable, &subject, "its outcome comes after a later pause");
         }
         if let Entry::Paused(pause) = entry {
             paused = pause.round;

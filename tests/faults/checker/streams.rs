@@ -1,17 +1,17 @@
-//! Invariant 9: numbers of a stream grow, it closes once, and it closes with what the journal says.
+//! Invariant 9: event numbers of a stream increase, it has one closing event, and the journal contains that event.
 
 use folio_history::journal::Entry;
 
 use super::answers::word;
 use super::journal::Turn;
 use super::{Broken, Findings, ThreadSeen};
-use crate::faults::log::{Logged, What};
+use crate::faults::log::{ClientEvent, Logged};
 
 const CLOSING: [&str; 6] = ["awaiting_approval", "completed", "failed", "cancelled", "expired", "superseded"];
 
 pub(super) fn check(all: &[(&ThreadSeen, Vec<Turn<'_>>)], log: &[Logged], findings: &mut Findings) {
     for line in log {
-        let What::Streamed { turn, events, whole } = &line.what else { continue };
+        let ClientEvent::Streamed { turn, events, complete } = &line.event else { continue };
         let mut add = |how: String| findings.add(Broken::Streams, turn, how);
         if let Some(two) = events.windows(2).find(|two| two[1].0 <= two[0].0) {
             add(format!("event {:?} after {:?}", two[1], two[0]));
@@ -21,7 +21,7 @@ pub(super) fn check(all: &[(&ThreadSeen, Vec<Turn<'_>>)], log: &[Logged], findin
         if closings.len() > 1 || (closings.len() == 1 && !last) {
             add(format!("more came after a closing event: {closings:?}"));
         }
-        if *whole && !last {
+        if *complete && !last {
             add(format!("it ended without a closing event, after {:?}", events.last()));
         }
         let Some((number, name)) = closings.first() else { continue };

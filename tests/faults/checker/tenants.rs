@@ -1,17 +1,17 @@
-//! Invariant 6: each tenant puts a word of its own into all that it makes; none is found at another.
+//! Invariant 6: everything that a tenant creates contains its marker, and no other tenant's data contains it.
 
 use folio_types::OrgId;
 
 use super::{Broken, Evidence, Findings, effects};
-use crate::faults::log::What;
+use crate::faults::log::ClientEvent;
 
 pub(super) fn check(evidence: &Evidence, findings: &mut Findings) {
     for (org, mark) in &evidence.marks {
         let others: Vec<&String> = evidence.marks.values().filter(|other| *other != mark).collect();
         let foreign = |text: &str| others.iter().any(|other| text.contains(other.as_str()));
-        let mut seen = |org: &OrgId, place: &dyn std::fmt::Display, text: &str| {
+        let mut seen = |org: &OrgId, subject: &dyn std::fmt::Display, text: &str| {
             if foreign(text) {
-                findings.add(Broken::Tenants, place, format!("{org} holds {text:?}"));
+                findings.add(Broken::Tenants, subject, format!("{org} holds {text:?}"));
             }
         };
         for thread in evidence.threads.iter().filter(|thread| thread.org == *org) {
@@ -26,7 +26,7 @@ pub(super) fn check(evidence: &Evidence, findings: &mut Findings) {
             seen(org, &aggregate.id, aggregate.name.as_deref().unwrap_or_default());
         }
         for line in evidence.log.iter().filter(|line| line.org == *org) {
-            if let What::Listed(names) = &line.what {
+            if let ClientEvent::Listed(names) = &line.event {
                 names.iter().for_each(|name| seen(org, &"a list", name));
             }
         }

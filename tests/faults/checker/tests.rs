@@ -1,4 +1,4 @@
-//! Each violation by hand, and a history without one.
+//! Tests of the checker: each violation, and a history without violations.
 
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
@@ -12,7 +12,7 @@ use folio_types::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::faults::log::{Decisions as Decided, Logged, Verdict, What};
+use crate::faults::log::{ClientEvent, Decisions as Decided, Logged, Verdict};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).unwrap()
@@ -189,11 +189,11 @@ fn answer(event: u64) -> v1::ApproveResponse {
     }
 }
 
-fn said(what: What) -> Logged {
-    Logged { org: org(), what }
+fn said(event: ClientEvent) -> Logged {
+    Logged { org: org(), event }
 }
 
-/// A thread with these entries, one op row beside one tag, and a client that saw it all.
+/// Returns evidence: a thread with these entries, a tag with one op row, and the log of a client.
 fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
     let entries: Vec<_> = (0..).zip(entries).collect();
     let header = ThreadHeader { entries: entries.len() as u64, ..header() };
@@ -211,9 +211,13 @@ fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
     };
     let request: RequestId = "r-1".parse().unwrap();
     let log = vec![
-        said(What::Accepted { request, turn: turn() }),
-        said(What::Streamed { turn: turn(), events: vec![(1, "turn_started"), (4, "awaiting_approval")], whole: true }),
-        said(What::Deciding(decided())),
+        said(ClientEvent::Accepted { request, turn: turn() }),
+        said(ClientEvent::Streamed {
+            turn: turn(),
+            events: vec![(1, "turn_started"), (4, "awaiting_approval")],
+            complete: true,
+        }),
+        said(ClientEvent::Deciding(decided())),
     ];
     let marks = [(org(), "alpha".to_owned()), (OrgId::derive(&["other"]), "beta".to_owned())].into();
     Evidence {
@@ -243,8 +247,8 @@ fn usual() -> Vec<Entry> {
 fn good() -> Evidence {
     let mut evidence = evidence(usual(), Some(done()));
     evidence.log.extend([
-        said(What::Answered(decided(), Box::new(answer(9)))),
-        said(What::Answered(decided(), Box::new(answer(9)))),
+        said(ClientEvent::Answered(decided(), Box::new(answer(9)))),
+        said(ClientEvent::Answered(decided(), Box::new(answer(9)))),
     ]);
     evidence
 }
@@ -255,7 +259,7 @@ fn finds(evidence: &Evidence, broken: Broken, how: &str) {
     assert!(found.iter().any(|violation| violation.broken == broken && violation.how.contains(how)), "{found:#?}");
 }
 
-/// The usual journal with a change.
+/// Checks that a change of the usual journal is reported.
 #[track_caller]
 fn changed(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, broken: Broken, how: &str) {
     let mut entries = usual();
@@ -264,7 +268,7 @@ fn changed(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, broken:
 }
 
 #[test]
-fn a_history_without_a_fault_has_no_violation() {
+fn a_correct_history_has_no_violation() {
     assert_eq!(check(&good()), []);
     let failed_first = [
         usual()[..6].to_vec(),
@@ -277,7 +281,7 @@ fn a_history_without_a_fault_has_no_violation() {
 }
 
 #[test]
-fn a_call_that_was_given_up_runs_once_its_turn_is_gone_on_with_and_not_before() {
+fn a_cancelled_call_runs_only_after_its_turn_is_resumed() {
     let given_up = |runs_again| {
         let mut end = ended(failed(), vec![result(CallStatus::NotRun)], 7);
         if let Entry::Ended(ended) = &mut end {
@@ -301,7 +305,7 @@ fn a_call_that_was_given_up_runs_once_its_turn_is_gone_on_with_and_not_before() 
 }
 
 #[test]
-fn what_the_audit_log_lacks_has_twice_or_made_up_is_found() {
+fn missing_duplicate_and_invented_audit_entries_are_found() {
     let entry = |kind: &str| AuditSeen {
         call: Some(call()),
         kind: kind.to_owned(),
@@ -328,7 +332,7 @@ fn invariant_1_a_lost_append_and_a_second_writer_are_found() {
         change(&mut evidence.threads[0]);
         evidence
     };
-    finds(&with(|thread| thread.batches = 6), Broken::OneWriter, "6 appends stood, and the version is 5");
+    finds(&with(|thread| thread.batches = 6), Broken::OneWriter, "6 appends are committed, and the version is 5");
     finds(&with(|thread| thread.header.version = 4), Broken::OneWriter, "the header says");
     finds(&with(|thread| drop(thread.entries.remove(5))), Broken::OneWriter, "is missing");
     finds(&with(|thread| drop(thread.entries.pop())), Broken::OneWriter, "the header says 7");
@@ -359,7 +363,7 @@ fn invariant_2_an_effect_without_its_approval_is_found() {
         "decided twice",
     );
     let mut nobody = good();
-    nobody.log.retain(|line| !matches!(line.what, What::Deciding(_)));
+    nobody.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_)));
     finds(&nobody, p, "nobody sent");
     let late = |entries: &mut Vec<Entry>| {
         if let Entry::Decisions(decisions) = &mut entries[3] {
@@ -407,7 +411,7 @@ fn invariant_3_history_op_row_and_change_must_agree() {
 }
 
 #[test]
-fn invariant_3_an_edit_in_between_must_not_be_written_over() {
+fn invariant_3_an_edit_in_between_must_not_be_overwritten() {
     let id = SchemaId::derive(&["schema"]);
     let intent = |expected| {
         let target = Schema::target(&SchemaId::derive(&["schema"]));
@@ -432,7 +436,7 @@ fn invariant_4_a_call_without_a_result_or_with_two_is_found() {
 }
 
 #[test]
-fn invariant_6_what_is_another_tenants_is_found() {
+fn invariant_6_data_of_another_tenant_is_found() {
     let with = |change: fn(&mut Evidence)| {
         let mut evidence = good();
         change(&mut evidence);
@@ -441,43 +445,43 @@ fn invariant_6_what_is_another_tenants_is_found() {
     let t = Broken::Tenants;
     finds(&with(|evidence| evidence.threads[0].header.title = "beta work".into()), t, "beta");
     finds(&with(|evidence| evidence.aggregates[0].name = Some("beta 1".into())), t, "beta");
-    finds(&with(|evidence| evidence.log.push(said(What::Listed(vec!["beta 1".into()])))), t, "beta");
+    finds(&with(|evidence| evidence.log.push(said(ClientEvent::Listed(vec!["beta 1".into()])))), t, "beta");
     finds(&with(|evidence| evidence.aggregates[0].org = OrgId::derive(&["other"]).to_string()), t, "another tenant");
     finds(&with(|evidence| evidence.threads[0].header.org = OrgId::derive(&["other"])), t, "another organization");
 }
 
 #[test]
 fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found() {
-    let with = |what: What| {
+    let with = |event: ClientEvent| {
         let mut evidence = good();
-        evidence.log.push(said(what));
+        evidence.log.push(said(event));
         evidence
     };
     let mut other = answer(9);
     other.outcome = Some(Told::Completed(v1::Completed { text: "Other.".into(), ..Default::default() }));
-    finds(&with(What::Answered(decided(), Box::new(other))), Broken::Idempotent, "two answers");
-    finds(&with(What::Answered(decided(), Box::new(answer(8)))), Broken::Idempotent, "the journal says");
-    finds(&with(What::Refused(decided(), Reason::TurnExpired)), Broken::Idempotent, "told that it expired");
+    finds(&with(ClientEvent::Answered(decided(), Box::new(other))), Broken::Idempotent, "two answers");
+    finds(&with(ClientEvent::Answered(decided(), Box::new(answer(8)))), Broken::Idempotent, "the journal says");
+    finds(&with(ClientEvent::Refused(decided(), Reason::TurnExpired)), Broken::Idempotent, "told that it expired");
     let twice = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-1")]);
     changed(twice, Some(done()), Broken::Idempotent, "request r-1 became");
 }
 
 #[test]
-fn what_was_acknowledged_and_is_not_stored_is_found() {
-    let with = |what: What| {
+fn acknowledged_data_that_is_not_stored_is_found() {
+    let with = |event: ClientEvent| {
         let mut evidence = good();
-        evidence.log.push(said(what));
+        evidence.log.push(said(event));
         evidence
     };
     let s = Broken::Stored;
     let gone = TurnId::new(ThreadId::derive(&["gone"]), 1);
     let request: RequestId = "r-2".parse().unwrap();
-    finds(&with(What::Accepted { request: request.clone(), turn: gone.clone() }), s, "it is not there");
-    finds(&with(What::Accepted { request, turn: turn() }), s, "r-2 became it");
-    finds(&with(What::Answered(Decided { turn: gone, ..decided() }, Box::new(answer(9)))), s, "it is not there");
+    finds(&with(ClientEvent::Accepted { request: request.clone(), turn: gone.clone() }), s, "it is not there");
+    finds(&with(ClientEvent::Accepted { request, turn: turn() }), s, "r-2 became it");
+    finds(&with(ClientEvent::Answered(Decided { turn: gone, ..decided() }, Box::new(answer(9)))), s, "it is not there");
     let rejected = Decided { on: [(call(), Verdict::Reject)].into(), ..decided() };
-    finds(&with(What::Answered(rejected, Box::new(answer(9)))), s, "not recorded");
-    finds(&with(What::Made { id: TagId::derive(&["made"]).to_string() }), s, "it is not there");
+    finds(&with(ClientEvent::Answered(rejected, Box::new(answer(9)))), s, "not recorded");
+    finds(&with(ClientEvent::Made { id: TagId::derive(&["made"]).to_string() }), s, "it is not there");
     let mut row = good();
     row.threads[0].requests.push(RequestRow { request: "r-9".parse().unwrap(), turn: 1, digest: Digest::of(b"") });
     finds(&row, s, "leads to another turn");
@@ -506,10 +510,10 @@ fn invariant_8_a_turn_without_its_end_is_found() {
 }
 
 #[test]
-fn invariant_9_streams_that_cannot_be_rejoined_are_found() {
+fn invariant_9_streams_that_cannot_be_resumed_are_found() {
     let heard = |events: Vec<(u64, &'static str)>| {
         let mut evidence = good();
-        evidence.log.push(said(What::Streamed { turn: turn(), events, whole: true }));
+        evidence.log.push(said(ClientEvent::Streamed { turn: turn(), events, complete: true }));
         evidence
     };
     let s = Broken::Streams;
@@ -522,7 +526,7 @@ fn invariant_9_streams_that_cannot_be_rejoined_are_found() {
 }
 
 #[test]
-fn a_thread_that_nobody_runs_and_that_stays_busy_is_found() {
+fn a_busy_thread_that_no_node_runs_is_found() {
     let mut evidence = good();
     evidence.busy.push(StillBusy { thread: thread(), since: std::time::Duration::from_secs(9) });
     finds(&evidence, Broken::Busy, "9s");

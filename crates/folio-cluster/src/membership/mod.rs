@@ -47,16 +47,16 @@ struct Inner {
     options: MembershipOptions,
     known: Mutex<MembershipView>,
     own: Mutex<Option<OwnNode>>,
-    /// The nodes that live, by the last answer.
+    /// The live nodes in the last snapshot.
     live: watch::Sender<Arc<Vec<Member>>>,
     /// Number of membership snapshots that reported a newly dead node.
     losses: watch::Sender<u64>,
-    /// The incarnation of this process that is over.
+    /// The incarnation of this process that was declared dead.
     over: watch::Sender<Option<Incarnation>>,
     /// Callers that wait for a heartbeat that starts after their request: start and drain of the node, and bounded
     /// RPCs.
     wanted: Mutex<Vec<oneshot::Sender<()>>>,
-    /// A heartbeat was requested before the next interval.
+    /// Set if a heartbeat was requested before the next interval.
     soon: Notify,
     tracker: TaskTracker,
     token: CancellationToken,
@@ -67,7 +67,7 @@ struct Inner {
 struct OwnNode {
     incarnation: Incarnation,
     describe: Describe,
-    /// The store has answered a beat of it.
+    /// True if the store has confirmed a heartbeat.
     known: bool,
 }
 
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Starts to read the membership. A process that is a node calls [`Membership::join`] afterwards.
+    /// Starts reading the membership. A node then calls [`Membership::join`].
     pub fn start(store: Arc<dyn NodeStore>, options: MembershipOptions) -> Self {
         let fresh_for = options.heartbeat + options.answer_within;
         let inner = Arc::new(Inner {
@@ -128,7 +128,7 @@ impl Membership {
         let Some(own) = self.inner.own().take() else { return };
         let record = (own.describe)();
         if let Err(error) = self.inner.in_time(self.inner.store.leave(&record)).await {
-            tracing::warn!(%error, "the node could not leave the membership; it expires after missed heartbeats");
+            tracing::warn!(%error, "cannot leave the membership; the node expires after missed heartbeats");
         }
     }
 
@@ -143,18 +143,18 @@ impl Membership {
         self.inner.known().liveness(incarnation, Instant::now())
     }
 
-    /// The nodes that live, by the last answer of the store, kept up to date.
+    /// Returns the live nodes in the last snapshot, as a channel.
     pub fn live(&self) -> watch::Receiver<Arc<Vec<Member>>> {
         self.inner.live.subscribe()
     }
 
-    /// Returns a counter that grows whenever a node is newly dead: its turns must be found soon.
+    /// Returns a counter that is incremented whenever a node is newly dead, so that its turns are found soon.
     pub fn losses(&self) -> watch::Receiver<u64> {
         self.inner.losses.subscribe()
     }
 
-    /// Whether this process runs the tasks that one node does for all: it is the live node with the smallest
-    /// incarnation. While membership views differ, two nodes or none may be the first.
+    /// Returns true if this process runs the tasks that only one node runs: it is the live node with the smallest
+    /// incarnation. While membership views differ, this may be true for two nodes or none.
     pub fn is_first(&self) -> bool {
         let own = self.inner.own().as_ref().map(|own| own.incarnation.clone());
         let live = self.inner.live.borrow();
@@ -162,12 +162,12 @@ impl Membership {
         own.is_some_and(|own| up.min() == Some(&own))
     }
 
-    /// Whether the store answers.
+    /// Returns true if the store answers.
     pub fn answers(&self) -> bool {
         self.inner.known().is_fresh(Instant::now())
     }
 
-    /// Stops to look and to beat, and waits for that.
+    /// Stops reading and heartbeats, and waits for their end.
     pub async fn stop(&self) {
         self.inner.token.cancel();
         self.inner.tracker.close();
@@ -204,7 +204,7 @@ impl Inner {
         }
     }
 
-    /// Has a whole beat done that begins after now; waits for it, within bounds.
+    /// Waits, within bounds, for a complete heartbeat that starts after this call.
     async fn beat_now(&self) {
         let (done, beaten) = oneshot::channel();
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).push(done);
@@ -254,7 +254,7 @@ impl Inner {
                     self.losses.send_modify(|losses| *losses = losses.wrapping_add(1));
                 }
             }
-            Err(error) => tracing::warn!(%error, "the membership could not be read"),
+            Err(error) => tracing::warn!(%error, "cannot read the membership"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Membership against a store of heartbeats in a test's hand.
+//! Tests of the membership with a scripted store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -36,12 +36,12 @@ impl MembershipView {
         before.members.iter().any(lost) || (sure(now) && !sure(&before))
     }
 
-    /// The nodes that live, by the last answer.
+    /// Returns the live nodes in the last snapshot.
     pub(crate) fn live(&self) -> Vec<Member> {
         self.heard.iter().flat_map(|(nodes, _)| nodes.live().cloned()).collect()
     }
 
-    /// Whether the last answer is young enough that a takeover may rely on it.
+    /// Returns true if the last snapshot is fresh enough for a takeover.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         self.heard.as_ref().is_some_and(|(_, at)| now.saturating_duration_since(*at) <= self.fresh_for)
     }

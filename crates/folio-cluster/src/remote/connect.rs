@@ -1,4 +1,4 @@
-//! Connections to nodes: one each, kept for as long as the node is asked.
+//! Connections to nodes: one per node, kept while the node is in use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,10 +12,10 @@ use crate::options::Options;
 use crate::seal::Seal;
 use crate::tls::Tls;
 
-/// Nodes that are remembered; past it all are forgotten, and connected again when they are asked.
+/// Maximum cached nodes. Beyond it the cache is cleared, and connections are made again on demand.
 const PEERS_MAX: usize = 1_024;
 
-/// The nodes in other processes, by address. Cheap to clone.
+/// The nodes in other processes by address. Cheap to clone.
 #[derive(Clone)]
 pub struct Peers {
     inner: Arc<Shared>,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Peers {
 
 impl Peers {
     /// # Errors
-    /// Secrets or certificates are missing or cannot be used.
+    /// Secrets or certificates are missing or invalid.
     pub fn new(options: &Options, environment: Arc<dyn Environment>) -> Result<Self> {
         let seal = Seal::new(&options.all_secrets()?)?;
         let tls = RwLock::new(Tls::load(options)?);
@@ -56,10 +56,10 @@ impl Peers {
         }
     }
 
-    /// The node at an address (`host:port`). Nothing is sent before it is asked something.
+    /// Returns the node at an address (`host:port`). The connection is made at the first RPC.
     ///
     /// # Errors
-    /// It is no address, or may not be used without certificates.
+    /// The address is malformed or requires certificates.
     pub fn at(&self, address: &str) -> Result<RemotePeer> {
         let mut known = self.inner.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(peer) = known.get(address) {

@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) enum Lost {
     /// The request was not sent and had no effect.
     NotSent,
-    /// After: what was asked may have happened, or still happen.
+    /// The request was sent and may take effect.
     PerhapsSent,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn lost(error: &Error) -> Option<Lost> {
     }
 }
 
-/// A node that is not there any more while it is asked.
+/// Returns the error of a node that was lost.
 pub(crate) fn node_lost() -> Error {
     unreached(Lost::PerhapsSent)
 }

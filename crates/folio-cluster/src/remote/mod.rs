@@ -43,8 +43,7 @@ struct Clients {
     node: NodeServiceClient<Channel>,
 }
 
-/// A node in another process. Cheap to clone: all clones share one connection, which is made on demand and again after
-/// a loss.
+/// A node in another process. Cheap to clone: clones share one connection, which is made on demand and after a loss.
 ///
 /// Errors: `UNAVAILABLE` with reason `NODE_LOST` if the node is unreachable; an RPC that was sent may still take effect
 /// there.
@@ -91,7 +90,7 @@ impl RemotePeer {
         Ok((request, permit, answering))
     }
 
-    /// A call with one answer. Dropping it takes it back.
+    /// Makes a unary RPC. Dropping the future cancels it.
     async fn unary<Q: Call, A, F>(
         &self,
         principal: Option<&Principal>,
@@ -113,7 +112,7 @@ impl RemotePeer {
         }
     }
 
-    /// A call with a stream of events. Dropping the stream ends it at the node.
+    /// Makes a streaming RPC. Dropping the stream cancels it at the node.
     async fn events<Q: Call, T, F>(
         &self,
         principal: &Principal,

@@ -44,7 +44,7 @@ struct Inner {
     /// The live nodes of the membership view.
     live: Receiver<Arc<Vec<Member>>>,
     peers: Peers,
-    /// The node of this very process, by the address that it goes by among the members.
+    /// The node of this process, by its address in the membership.
     here: Option<(Arc<str>, SharedPeer)>,
     /// Stores that a watcher reads while no owner is reached.
     shared: Option<watch::Shared>,
@@ -63,14 +63,14 @@ impl std::fmt::Debug for Router {
 /// Whether a request may be sent again after it was possibly sent to a lost node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RetrySafety {
-    /// The request may be sent again: a repetition changes nothing.
+    /// The request may be sent again, because it is idempotent.
     Repeatable,
     /// The request must not be sent again.
     Once,
 }
 
 impl RetrySafety {
-    /// A change that is known by its request id.
+    /// A change that is identified by its request id.
     fn by(request_id: Option<&RequestId>) -> Self {
         if request_id.is_some() { Self::Repeatable } else { Self::Once }
     }
@@ -99,8 +99,8 @@ impl Router {
         }
     }
 
-    /// The same, with the node of this very process, which is asked without a detour. `address` is the one that it goes by
-    /// among the members.
+    /// Returns a router that calls the node of this process directly. `address` is the node's address in the
+    /// membership.
     #[must_use]
     pub fn with_node(self, address: &str, node: SharedPeer) -> Self {
         let here = Some((address.into(), node));
@@ -114,7 +114,7 @@ impl Router {
         Self { inner: Arc::new(Inner { shared, ..(*self.inner).clone() }) }
     }
 
-    /// Asks for an answer.
+    /// Makes a unary RPC to the node of a thread.
     async fn ask<T, F>(&self, key: Key, safety: RetrySafety, call: impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -185,14 +185,14 @@ impl Inner {
         Err(asked.pop().map_or_else(no_node, |(_, error)| error))
     }
 
-    /// Whether another node is asked after this error.
+    /// Returns true if another node is called after this error.
     async fn leads_on(&self, error: &Error, node: &Member, safety: RetrySafety) -> bool {
         match lost(error) {
             Some(how) => {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
                 how == Lost::NotSent || safety == RetrySafety::Repeatable
             }
-            // What a draining node refuses it has not begun.
+            // A draining node refuses a request before it starts it.
             None => error.reason == Reason::Draining,
         }
     }
@@ -238,10 +238,10 @@ impl Inner {
         }
     }
 
-    /// Returns once the node is dead: a stopped process keeps its connections open.
+    /// Returns once the node is dead, because a stopped process keeps its connections open.
     ///
-    /// A node that restarted at the same address answers the calls to the incarnation before it. So the wait continues while any
-    /// incarnation at the address is live; keepalive ends the connections of a stopped process there.
+    /// A restarted node at the same address answers the RPCs to the previous incarnation. So the wait continues while
+    /// any incarnation at the address is live; keepalive ends the connections of a stopped process.
     fn death_of(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
@@ -259,7 +259,7 @@ fn find<'a>(live: &'a [Member], incarnation: &Incarnation) -> Option<&'a Member>
     live.iter().find(|member| member.node.incarnation == *incarnation)
 }
 
-/// No node is known that could be asked.
+/// Returns the error for an empty set of nodes.
 fn no_node() -> Error {
     Error::unavailable(Reason::NodeLost, "no node is available").retry_after(std::time::Duration::from_secs(1))
 }
@@ -271,7 +271,7 @@ fn key(principal: &Principal, thread: &ThreadId) -> Key {
 #[async_trait]
 impl ConversationPeer for Router {
     async fn chat(&self, principal: &Principal, mut command: ChatCommand) -> Result<EventStream> {
-        // The id that a node would generate: a second node that is asked joins the turn of the first.
+        // The id that a node would generate. With it, a second node joins the turn that the first one started.
         let request = command.request_id.get_or_insert_with(|| RequestId::generate(&*self.inner.environment)).clone();
         let thread = command.thread.clone().unwrap_or_else(|| {
             let profile = command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);

@@ -20,7 +20,7 @@ use crate::remote::node_lost;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two attempts to find an event source.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Shared events that are read at once.
+/// Published events per read.
 const BATCH: usize = 64;
 
 /// Stores that a watcher reads while no owner is reached.
@@ -39,7 +39,7 @@ struct Watcher {
     next: u64,
 }
 
-/// The events of a turn from this number on.
+/// Streams the events of a turn from this number on.
 pub(super) async fn watch(router: &Router, principal: &Principal, turn: &TurnId, from: u64) -> Result<EventStream> {
     let watcher = Watcher { router: router.clone(), principal: principal.clone(), turn: turn.clone(), next: from };
     match watcher.ask().await {
@@ -50,7 +50,7 @@ pub(super) async fn watch(router: &Router, principal: &Principal, turn: &TurnId,
     }
 }
 
-/// Whether another event source may continue the stream after this error.
+/// Returns true if another event source may continue the stream after this error.
 fn leads_on(error: &Error) -> bool {
     matches!(error.reason, Reason::NodeLost | Reason::Draining | Reason::Moved)
 }
@@ -63,7 +63,7 @@ impl Watcher {
         self.router.follow(key(principal, &turn.thread), call).await
     }
 
-    /// Whether the principal may see the turn, by the header of its thread.
+    /// Returns true if the principal may see the turn, by the header of its thread.
     async fn may_see(&self) -> bool {
         let Some(shared) = &self.router.inner.shared else { return false };
         let header = shared.threads.header(&self.principal.org, &self.turn.thread).await;
@@ -78,7 +78,7 @@ impl Watcher {
             Ok(EventsRead::Events(events)) => events,
             Ok(EventsRead::Gone) => Vec::new(),
             Err(error) => {
-                tracing::debug!(turn = %self.turn, %error, "the published events of a turn could not be read");
+                tracing::debug!(turn = %self.turn, %error, "cannot read the published events of a turn");
                 Vec::new()
             }
         }
@@ -88,7 +88,7 @@ impl Watcher {
     fn stream(mut self, mut node: Option<EventStream>) -> EventStream {
         let events = async_stream::stream! {
             let mut first = true;
-            // Deadline of the failover; none while a source delivers events.
+            // Deadline of the failover. None while a source delivers events.
             let mut until: Option<Instant> = None;
             loop {
                 let (received, lost) = match &mut node {

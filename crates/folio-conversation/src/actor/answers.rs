@@ -67,14 +67,14 @@ impl State {
         }
     }
 
-    /// The closing event that the journal has for a turn, where its newest stream has ended.
+    /// Returns the closing event in the journal of a turn whose newest stream has ended.
     fn closing_event(&self, turn: u32) -> Option<Event> {
         let record = self.loaded.as_ref()?.machine.history().turn(turn)?;
         let (number, kind) = record.closing_event(self.thread())?;
         Some(Event { turn: record.id(self.thread()), number, kind })
     }
 
-    /// A turn as clients see it now.
+    /// Returns the current state of a turn for clients.
     pub(super) fn view(&self, turn: u32) -> Result<TurnView> {
         let now = self.shared.environment().now();
         let view = self.loaded.as_ref().and_then(|loaded| loaded.machine.view(now, turn));
@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    /// The buffer of a turn, if it is there.
+    /// Returns the buffer of a turn, if it exists.
     fn buffer(&self, turn: u32) -> Option<Arc<TurnBuffer>> {
         let CutOnDrop(buffer) = self.loaded.as_ref()?.buffer.as_ref()?;
         (buffer.turn() == turn).then(|| buffer.clone())
@@ -130,7 +130,7 @@ impl State {
     }
 }
 
-/// The state so far: it stands for every event before the next.
+/// Returns a snapshot event, which replaces every event before the next.
 fn snapshot(view: TurnView) -> Event {
     Event {
         turn: view.turn.clone(),

@@ -1,4 +1,4 @@
-//! A chat on its way to the machine: what the thread, its profile and the models say of it.
+//! Checks of a chat against the thread, its profile and the models, before the machine handles it.
 
 use folio_history::TurnRecord;
 use folio_history::journal::TurnOptions;
@@ -12,7 +12,7 @@ use crate::prepare::sorted;
 use crate::turn::{Command, Effect, Start};
 
 impl State {
-    /// Gives a chat to the machine, or refuses it.
+    /// Passes a chat to the machine, or refuses it.
     pub(super) async fn chat(
         &mut self,
         principal: &Principal,
@@ -72,8 +72,8 @@ impl State {
         if begins { self.count_one(turn).await } else { Ok(()) }
     }
 
-    /// Counts one more turn among those of its organization that run, as far as those may be. Where one of this thread runs
-    /// the machine says what becomes of the request.
+    /// Takes a slot of the organization's running turns. If a turn of this thread is running, the machine decides about
+    /// the request.
     async fn count_one(&mut self, turn: u32) -> Result<()> {
         if self.running.is_none() {
             self.running = Some((turn, self.shared.turn_slots().take(self.org(), &self.slot_name(turn)).await?));
@@ -81,7 +81,7 @@ impl State {
         Ok(())
     }
 
-    /// The same at every node that runs the turn: while it goes from one to another it counts once.
+    /// Returns the name of a turn's slot. It is the same on every node, so a turn that moves is counted once.
     pub(super) fn slot_name(&self, turn: u32) -> String {
         format!("{}/{turn}", self.thread())
     }
@@ -104,7 +104,7 @@ impl State {
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         let ttl = ask.approval_ttl_seconds.unwrap_or(ttl);
         Ok(TurnOptions {
-            // The request's, else the thread's, else the default. One that is not offered (any more) is refused.
+            // The model of the request, then of the thread, then the default. A model that is not offered is refused.
             model: ask.models.for_chat(command.model.as_deref().or(header.model.as_deref()))?.name.clone(),
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),

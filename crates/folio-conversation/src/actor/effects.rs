@@ -1,4 +1,4 @@
-//! Performing what the machine says, in order.
+//! Performs the effects of the machine in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ enum After {
 }
 
 impl State {
-    /// Gives the machine a command, performs what comes of it, and lets the queue move on.
+    /// Gives the machine a command, performs its effects, and starts the next queued chat.
     pub(super) async fn feed(&mut self, command: Command) -> Option<Exit> {
         let effects = self.step(command);
         self.settle(effects).await
     }
 
-    /// Performs effects and all that follows from them.
+    /// Performs effects and all effects that follow.
     pub(super) async fn settle(&mut self, mut effects: Vec<Effect>) -> Option<Exit> {
         loop {
             effects = match self.perform(effects) {
@@ -58,7 +58,7 @@ impl State {
             self.reloads = 0;
         }
         let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
-        if matches!(command, Command::Appended { .. } | Command::LookedUp { stands: true, .. }) {
+        if matches!(command, Command::Appended { .. } | Command::LookedUp { is_committed: true, .. }) {
             loaded.audit.committed();
         }
         let foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
@@ -84,7 +84,7 @@ impl State {
                     self.begin(|work, loaded| work.spawn(work.clone().append(*append, loaded.new.clone(), says)));
                 }
                 Effect::LookUp { batch, sends } => {
-                    // What was read ahead grows old.
+                    // The prefetched context may be outdated.
                     self.forget_context();
                     self.begin(|work, loaded| {
                         let says = loaded.audit.in_flight_writes();
@@ -103,7 +103,7 @@ impl State {
         After::Nothing
     }
 
-    /// Begins a task that only the end of this machine stops.
+    /// Starts a task that only stops with this machine.
     fn begin(&self, task: impl FnOnce(Work, &Loaded)) {
         if let Some(loaded) = &self.loaded {
             task(self.work(loaded.token.clone()), loaded);
@@ -162,7 +162,7 @@ impl State {
         work.spawn_whole(Box::pin(model.run()));
     }
 
-    /// Reads the context of a turn while its acceptance is written: the first model call finds it there.
+    /// Prefetches the context of a turn while its acceptance is written, for the first model call.
     fn prefetch(&mut self, append: &Append) {
         let accepted = append.entries.iter().find_map(|entry| match entry {
             Entry::Accepted(accepted) => Some(accepted),
@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// A write may change what the context says.
+    /// Drops the prefetched context, because a write may change it.
     fn forget_context(&mut self) {
         if let Some(turn) = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref()) {
             turn.written.fetch_add(1, Ordering::SeqCst);
@@ -272,7 +272,7 @@ impl State {
     }
 }
 
-/// The document of a thread that is about one.
+/// Returns the document of a thread with exactly one document.
 fn the_one(documents: &[DocumentId]) -> Option<DocumentId> {
     match documents {
         [one] => Some(one.clone()),

@@ -1,4 +1,4 @@
-//! Loading a thread, at the first message and again when the machine lost it.
+//! Loading of a thread at the first message, and after the machine became unusable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::audit::Auditor;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, Machine};
 
-/// Entries that are read at once.
+/// Entries per page.
 const PAGE: usize = 512;
 /// Maximum number of consecutive reloads without a committed append.
 const RELOADS_MAX: u32 = 8;
@@ -174,7 +174,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives the new machine all that has no answer yet.
+    /// Gives the unanswered requests to the new machine.
     fn resend_pending(&mut self) -> Vec<Effect> {
         let pending = self.loaded.iter().flat_map(|loaded| loaded.pending.values());
         let again: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
@@ -182,7 +182,7 @@ impl State {
         for command in again {
             effects.extend(self.step(command));
         }
-        // Without an unanswered request, the open turn is still advanced.
+        // An open turn advances even without an unanswered request.
         effects.extend(self.step(Command::TakeOver));
         effects
     }

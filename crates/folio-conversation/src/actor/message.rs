@@ -21,27 +21,27 @@ use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
 pub(crate) enum Msg {
     /// A request of a caller. `permit` counts it as in flight; `trace` is the trace context of the caller.
     Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
-    /// A task of the machine of this generation is done.
+    /// A task of this generation's machine has finished.
     Did { generation: u64, command: Command },
     /// Deltas of a model's answer.
     Deltas { generation: u64, deltas: Deltas },
     /// A task of this generation's machine cannot continue.
     Stop { generation: u64, error: Error },
-    /// The store never takes what the machine of this generation wants to append.
+    /// The store permanently refuses an append of this generation's machine.
     Unwritable { generation: u64, error: Error },
-    /// The store says that the thread is not there any more, or cannot begin.
+    /// The thread was deleted, or cannot be created.
     ThreadDeleted { generation: u64, error: Error },
     /// Returns the position of a turn's events from this number on.
     Follow { turn: u32, from: u64, reply: Reply<Following> },
     /// Another owner publishes the thread's events under this epoch.
     Replaced { epoch: u64 },
-    /// Look whether the open turn has expired or has no owner.
+    /// Check if the open turn expired or has no owner.
     Sweep,
     /// Redis lost the published state of this turn; publish it again.
     Republish,
     /// The thread expired.
     RemoveThread,
-    /// The thread was removed, or could not be.
+    /// The removal of the thread succeeded or failed.
     Removed(Result<()>),
     /// Leave memory if there is nothing to do.
     LeaveIfIdle,
@@ -49,12 +49,12 @@ pub(crate) enum Msg {
     Forget,
     /// The node drains: the actor starts nothing new.
     Drain,
-    /// An invariant breaks.
+    /// Panic, for tests.
     #[cfg(test)]
     Break,
 }
 
-/// The receiver of an answer; it may be closed.
+/// Channel for an answer. The receiver may be closed.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// A request of a caller.
@@ -66,9 +66,9 @@ pub(crate) enum Request {
     GetTurn(u32, Reply<TurnView>),
     OpenTurn(Reply<Option<TurnView>>),
     Watch(u32, u64, Reply<Following>),
-    /// The title, and the row of the request where it has an id.
+    /// New title, and the request row if the request has an id.
     Rename(String, Option<RequestRow>, Reply<ThreadHeader>),
-    /// The request that removes the thread, where it has an id.
+    /// The removing request, if it has an id.
     Delete(Option<OpKey>, Reply<()>),
     Fork(Box<ForkThreadCommand>, Reply<ThreadHeader>),
 }
@@ -77,11 +77,11 @@ pub(crate) enum Request {
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedChat {
     pub(crate) command: ChatCommand,
-    /// The client's id, or one that was made for it.
+    /// The client's request id, or a generated one.
     pub(crate) request: RequestId,
     /// Digest of the request's content.
     pub(crate) digest: Digest,
-    /// The thread that begins with it, unless it is there already.
+    /// The new thread of the chat. None: the chat names a thread.
     pub(crate) new: Option<Arc<NewThread>>,
     /// Trace context of the caller.
     pub(crate) trace: Option<TraceContext>,
@@ -98,12 +98,12 @@ pub(crate) struct Deltas {
     pub(crate) round: u32,
     pub(crate) attempt: u32,
     pub(crate) deltas: Vec<Delta>,
-    /// Dropped when they are taken: then the next may come.
+    /// Permit of this message. Dropping it allows the next one.
     pub(crate) slot: Option<OwnedSemaphorePermit>,
 }
 
 impl Request {
-    /// The thread that it begins where there is none.
+    /// Returns the thread that the request creates if it does not exist.
     pub(crate) fn begins(&self) -> Option<&Arc<NewThread>> {
         match self {
             Self::Chat(ask, _) => ask.new.as_ref(),

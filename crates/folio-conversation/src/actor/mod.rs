@@ -45,7 +45,7 @@ impl Actor for ConversationActor {
     }
 
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
-        // Boxed: an actor at rest keeps no room for what a message may need.
+        // Boxed, so that an idle actor does not hold memory for handling a message.
         let span = state.span();
         let exit = Box::pin(state.take(message).instrument(span)).await;
         state.show();

@@ -21,7 +21,7 @@ impl State {
             });
         if let Some(seen) = copy.map(|machine| (machine.header().epoch, machine.header().version)) {
             match self.in_time(self.read_header()).await {
-                Ok(stands) if (stands.epoch, stands.version) == seen => {}
+                Ok(stored) if (stored.epoch, stored.version) == seen => {}
                 Err(error) if error.reason != Reason::NotFound => return Err(error),
                 Ok(_) | Err(_) => self.drop_copy(),
             }
@@ -29,7 +29,7 @@ impl State {
         self.load(new).await
     }
 
-    /// Drops an outdated copy. Watchers of its turn ask again.
+    /// Drops an outdated copy. Watchers of its turn reconnect.
     fn drop_copy(&mut self) {
         let error = crate::events::stopped();
         self.refuse_all(&error);
@@ -41,7 +41,7 @@ impl State {
         self.generation += 1;
     }
 
-    /// Whether this node may write to the thread.
+    /// Checks that this node may write to the thread.
     pub(super) async fn may_own(&self) -> Result<()> {
         match &self.loaded {
             Some(loaded) => self.shared.may_own(loaded.machine.header()).await,
@@ -49,13 +49,14 @@ impl State {
         }
     }
 
-    /// The same, for what comes without a request.
+    /// Checks the same for work without a request.
     pub(super) async fn may_write(&mut self) -> Result<()> {
         self.look(None).await?;
         self.may_own().await
     }
 
-    /// Whether only the thread's owner can do what is asked. Everything else is read by any node, and takes nothing over.
+    /// Returns true if only the owner can perform the request. Every node can perform the others, without taking the
+    /// thread over.
     pub(super) fn writes(&self, request: &Request) -> bool {
         match request {
             Request::Watch(turn, ..) => self.runs(*turn),
@@ -69,7 +70,7 @@ impl State {
         }
     }
 
-    /// Whether a turn is open and does not wait for decisions.
+    /// Returns true if the turn is open and does not wait for decisions.
     pub(super) fn runs(&self, turn: u32) -> bool {
         let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.as_ref());
         open.is_some_and(|open| open.number == turn && open.phase != Phase::Paused)
@@ -87,7 +88,7 @@ impl State {
         self.feed(Command::TakeOver).await
     }
 
-    /// The same, but only where this node is the owner already.
+    /// Advances an open turn only if this node already owns the thread.
     pub(super) async fn sweep_own(&mut self) -> Option<Exit> {
         let own = self.loaded.as_ref().is_some_and(|loaded| self.shared.owns(loaded.machine.header()));
         if own { self.sweep().await } else { None }

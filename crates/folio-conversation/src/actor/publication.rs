@@ -16,7 +16,7 @@ use crate::publish::Publisher;
 /// The state of the thread that other nodes have received.
 pub(super) struct Publication {
     state: PublishedState,
-    /// The turn, and the number of its last event that they were publication.
+    /// The turn, and the number of its last published event.
     event: (u32, Arc<AtomicU64>),
     publisher: Option<Publisher>,
 }

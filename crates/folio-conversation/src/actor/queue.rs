@@ -1,4 +1,4 @@
-//! Chats that wait behind a running turn: few, in memory only, not accepted before their turn starts.
+//! Chats that wait behind a running turn: a bounded number, in memory only, and not accepted before their turn starts.
 
 use folio_types::{Error, Reason, limits};
 
@@ -7,7 +7,7 @@ use crate::prepare;
 use crate::turn::Effect;
 
 impl State {
-    /// Puts a chat behind the running turn, or refuses it where too many wait.
+    /// Queues a chat behind the running turn, or refuses it if the queue is full.
     pub(super) fn enqueue(&mut self, chat: Queued) {
         let draining = self.shared.is_draining();
         let Some(loaded) = &mut self.loaded else { return };
@@ -21,8 +21,8 @@ impl State {
         }
     }
 
-    /// Starts the chat at the front of the queue if the machine is at rest, and returns the machine's effects; a chat
-    /// whose caller has disconnected is dropped. None: no chat starts.
+    /// Starts the first queued chat if the machine is idle, and returns its effects. A chat whose caller disconnected
+    /// is dropped. None: no chat starts.
     pub(super) async fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
         loop {
             let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
@@ -31,7 +31,7 @@ impl State {
                 continue;
             }
             let Queued { ask, principal, reply, permit } = queued;
-            // Its turn begins now, under what the organization says now.
+            // The turn starts now, under the organization's current settings.
             let effects = match self.in_time(prepare::refresh_chat(&self.shared, self.org(), *ask)).await {
                 Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
                 Err(error) => {

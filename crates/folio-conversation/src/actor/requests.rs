@@ -1,4 +1,4 @@
-//! Messages that come in, and what is done with each.
+//! Dispatch of messages to the actor.
 
 use folio_history::event::{TurnStatus, TurnView};
 use folio_history::journal::Decision;
@@ -13,7 +13,7 @@ use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {
-    /// Does what a message says; gives the reason where the conversation is to leave memory.
+    /// Handles a message. Returns the reason if the conversation must leave memory.
     pub(super) async fn take(&mut self, message: Msg) -> Option<Exit> {
         match message {
             Msg::Ask { principal, request, permit, trace } => {
@@ -46,7 +46,7 @@ impl State {
             Msg::Replaced { epoch } => self.replaced(epoch).await,
             Msg::Sweep => self.sweep().await,
             Msg::Republish => {
-                // Loads it; a failure leaves it untold until the next sweep that looks.
+                // Loads the thread. After a failure the state stays unpublished until the next sweep.
                 let _ = self.look(None).await;
                 self.republish();
                 None
@@ -116,7 +116,7 @@ impl State {
                 self.sweep_own().await
             }
             Request::Watch(turn, from, reply) => {
-                // A turn without an owner is brought on its way first, so that there is something to follow.
+                // A turn without an owner is taken over first, so that its events can be followed.
                 let exit = if self.runs(turn) { self.sweep().await } else { self.sweep_own().await };
                 let _ = reply.send(self.admit_watcher(turn).and_then(|()| self.follow(turn, from)));
                 exit
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Streams over one conversation are bounded.
+    /// Bounds the streams that follow the conversation.
     fn admit_watcher(&self, turn: u32) -> Result<()> {
         let followers = self.loaded.as_ref().and_then(|loaded| loaded.buffer.as_ref());
         let followers = followers.map(|buffer| &buffer.0).filter(|buffer| buffer.turn() == turn);
@@ -143,8 +143,8 @@ impl State {
         }
     }
 
-    /// A thread is its user's; an admin of the organization sees it too. Whom the policy names for a call sees its turn, and
-    /// decides in it, but does nothing else to the thread.
+    /// Checks access to the thread: its user and admins of the organization have it. Approvers that the policy names
+    /// for a call may read the turn and decide in it, and nothing else.
     fn may_see(&self, principal: &Principal, request: &Request) -> Result<()> {
         let header = self.loaded.as_ref().map(|loaded| loaded.machine.header());
         let own = header.is_some_and(|header| header.user == principal.user);
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Whether the policy names a role for a call of the turn that a request reads or decides.
+    /// Returns true if the policy names the role as approver of a call in the turn that a request reads or decides.
     fn may_approve(&self, role: Role, request: &Request) -> bool {
         let Some(history) = self.loaded.as_ref().map(|loaded| loaded.machine.history()) else { return false };
         let record = match request {
@@ -212,7 +212,7 @@ impl State {
         .await
     }
 
-    /// Converts a decision. Edited arguments are checked and normalized like those of a model.
+    /// Converts a decision. Edited arguments are validated and normalized like a model's.
     fn asked(&self, turn: u32, decision: CallDecision) -> RequestedDecision {
         let CallDecision { call, mut decision, digest } = decision;
         let (round, index) = (call.round, call.index);
@@ -239,18 +239,18 @@ impl State {
         None
     }
 
-    /// The chat that was to begin the thread was refused: there is nothing to keep.
+    /// Leaves memory if the chat that should create the thread was refused.
     fn never_began(&self) -> Option<Exit> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
         (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadDeleted)
     }
 
     pub(super) fn leave_if_idle(&mut self) -> Option<Exit> {
-        (self.rests() && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
+        (self.is_idle() && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
     }
 
-    /// Whether the actor has no work and no waiting request.
-    fn rests(&self) -> bool {
+    /// Returns true if the actor has no work and no waiting request.
+    fn is_idle(&self) -> bool {
         self.removing.is_none()
             && self
                 .loaded
@@ -260,7 +260,7 @@ impl State {
 
     /// Drops the history; the next request loads it again.
     fn forget(&mut self) {
-        if self.rests()
+        if self.is_idle()
             && let Some(loaded) = self.loaded.take()
         {
             loaded.token.cancel();

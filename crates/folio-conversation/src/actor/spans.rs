@@ -45,14 +45,14 @@ impl Traces {
     }
 }
 
-/// The spans of a turn that runs.
+/// The spans of a running turn.
 pub(super) struct TurnSpans {
     turn: Span,
     round: Option<(u32, Span)>,
 }
 
 impl TurnSpans {
-    /// A model call of a round begins; it may be another attempt.
+    /// Starts the span of a round. A round may be attempted several times.
     pub(super) fn round(&mut self, number: u32) {
         if self.round.as_ref().is_none_or(|(round, _)| *round != number) {
             let name = "round";

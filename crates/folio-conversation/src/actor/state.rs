@@ -47,13 +47,13 @@ pub(crate) struct State {
     pub(super) next_ticket: u64,
     /// Consecutive reloads without a committed append.
     pub(super) reloads: u32,
-    /// The turn that the store did not take an append of: a second time, and the conversation stops.
+    /// The turn for which the store permanently refused an append. A second refusal stops the conversation.
     pub(super) unwritable: Option<u32>,
     /// Callers that wait for the removal of the thread. None: it is not being removed.
     pub(super) removing: Option<Vec<Reply<()>>>,
-    /// The request that removes it, where it has an id.
+    /// The removing request, if it has an id.
     pub(super) removed_by: Option<OpKey>,
-    /// Counts as a turn of its organization that runs.
+    /// Slot of the running turn of the organization.
     pub(super) running: Option<(u32, Slot)>,
     /// The error that stops the conversation, set by a failed task.
     pub(super) stop_error: Option<Error>,
@@ -82,13 +82,13 @@ pub(super) struct Loaded {
     pub(super) turn: Option<TurnWork>,
     /// The state that was published to other nodes.
     pub(super) publication: Publication,
-    /// The audit entries that follow from the journal.
+    /// Derives audit entries from the journal.
     pub(super) audit: Auditor,
 }
 
 /// A request that the machine has not answered.
 pub(super) struct Pending {
-    /// RequestedDecision again of the machine that takes this one's place.
+    /// The command, which is given again to a new machine.
     pub(super) command: Command,
     pub(super) waits: Waits,
     /// Counts the request as in flight.
@@ -97,7 +97,7 @@ pub(super) struct Pending {
 
 /// The waiter for an answer.
 pub(super) enum Waits {
-    /// A chat that waits in the queue where the thread is busy, if it asked for that.
+    /// A chat, which may be queued if the thread is busy.
     Chat {
         ask: Option<Box<PreparedChat>>,
         principal: folio_types::Principal,
@@ -139,9 +139,9 @@ pub(super) struct TurnWork {
     pub(super) turn: u32,
     pub(super) spans: TurnSpans,
     pub(super) context: Arc<Mutex<ContextLoader>>,
-    /// Grows with every write: what was read before may not hold any more.
+    /// Counter of writes. Contexts that were read before a write are outdated.
     pub(super) written: Arc<AtomicU64>,
-    /// Read-only calls that run at once.
+    /// Permits of concurrent read-only calls.
     pub(super) reads: Arc<Semaphore>,
 }
 
@@ -189,7 +189,7 @@ impl State {
         self.shared.stores()
     }
 
-    /// The span of what is done now; none where no turn runs.
+    /// Returns the span of the running turn. None: no turn is running.
     pub(super) fn span(&self) -> Span {
         let turn = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref());
         turn.map_or_else(Span::none, |turn| turn.spans.current().clone())
@@ -213,7 +213,7 @@ impl State {
         Ticket(self.next_ticket)
     }
 
-    /// Shows what it does.
+    /// Publishes the actor's activity for snapshots.
     pub(super) fn show(&mut self) {
         let Some(loaded) = &mut self.loaded else {
             return self.vitals.show(ActorPhase::Idle, false, 0, 0, 0);
@@ -231,7 +231,7 @@ impl State {
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.vitals.is_busy();
         self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
-        // A turn that runs without a request (an approval, a takeover) was admitted before; it counts as running.
+        // A turn without a request (an approval, a takeover) was admitted before, so it counts as running.
         if !busy {
             self.running = None;
         } else if !rests {
@@ -242,7 +242,7 @@ impl State {
             }
         }
         if was_busy && !busy {
-            self.shared.rested.notify_waiters();
+            self.shared.idled.notify_waiters();
         }
     }
 

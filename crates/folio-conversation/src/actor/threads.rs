@@ -1,4 +1,4 @@
-//! Changes and copies of a whole thread. They run through its actor, so that they do not race with its appends.
+//! Removal, renaming and forks of a thread. They run in its actor, so they do not race with its appends.
 
 use folio_history::thread::ThreadHeader;
 use folio_storage::NewThread;
@@ -13,8 +13,8 @@ use crate::turn::Command;
 use folio_history::command::ForkThreadCommand;
 
 impl State {
-    /// Removes the thread; an open turn is cancelled first, so that no call of it is left half-way. `by` is the request
-    /// that asks for it; of several the first is remembered.
+    /// Removes the thread. An open turn is cancelled first, so that no call is interrupted. `by` is the request; of
+    /// several requests the first one is recorded.
     pub(super) async fn begin_removal(&mut self, by: Option<OpKey>, reply: Option<Reply<()>>) -> Option<Exit> {
         if let Some(waiting) = &mut self.removing {
             waiting.extend(reply);
@@ -40,7 +40,7 @@ impl State {
         work.spawn({
             let work = work.clone();
             async move {
-                // What its journal says to the audit log it cannot say later.
+                // The audit entries of the journal must be written before it is removed.
                 if !work.record(&due).await {
                     return;
                 }
@@ -75,7 +75,7 @@ impl State {
     fn forked(&self, principal: &Principal, command: &ForkThreadCommand) -> Result<NewThread> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         let (header, history) = (loaded.machine.header(), loaded.machine.history());
-        // Of the open turn nothing but its message is visible yet.
+        // Only the user message of the open turn is visible to a fork.
         let ended = history.count().saturating_sub(u32::from(history.open().is_some()));
         let count = command.message_count.unwrap_or(ended);
         if count > ended {
@@ -98,7 +98,7 @@ impl State {
             documents: header.documents.clone(),
             title: command.title.clone().unwrap_or_else(|| header.title.clone()),
             model: header.model.clone(),
-            // A copy does not outlive what was to be forgotten.
+            // A fork of an ephemeral thread expires with it.
             ephemeral: header.ephemeral,
             expires_at: header.expires_at,
             imported: history.fork(Some(count))?,

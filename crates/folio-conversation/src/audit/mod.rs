@@ -18,7 +18,7 @@ use folio_types::{Error, OrgId, Result, TurnId};
 use crate::shared::Shared;
 use turn_log::TurnLog;
 
-/// Journal entries that are read at once.
+/// Journal entries per page.
 const PAGE: usize = 512;
 
 /// Audit entries of the newest turn of a thread.
@@ -61,13 +61,13 @@ impl Auditor {
         self.log.push(entry, &mut self.due);
     }
 
-    /// An append is sent, for the first time or again: what is to be written with it.
+    /// Returns the entries to write with an append that is sent, initially or as a retry.
     pub(crate) fn sending(&mut self, append: &Append) -> Arc<Writes> {
         let (mut log, mut said) = (self.log.clone(), Vec::new());
         append.entries.iter().for_each(|entry| log.push(entry, &mut said));
         // An intent is always followed by another append, before which nothing is reported.
-        let goes_on = matches!(append.entries.last(), Some(Entry::Intent(_)));
-        let (due, after) = if goes_on { (said, Vec::new()) } else { (Vec::new(), said) };
+        let continues = matches!(append.entries.last(), Some(Entry::Intent(_)));
+        let (due, after) = if continues { (said, Vec::new()) } else { (Vec::new(), said) };
         let writes = Arc::new(Writes { with_append: self.due.clone(), after });
         self.sent = Some(Sent { log, due, writes: Arc::clone(&writes) });
         writes

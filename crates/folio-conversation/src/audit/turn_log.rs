@@ -1,4 +1,4 @@
-//! The fold from a turn's journal to its entries in the audit log.
+//! The fold from the journal entries of a turn to audit entries.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
 use folio_types::policy::{Rule, Ruling};
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
 
-/// Reads the entries of a thread that stand, in their order; remembers what it needs of the newest turn.
+/// Reads the committed entries of a thread in order, and keeps the state of the newest turn.
 #[derive(Debug, Clone)]
 pub(super) struct TurnLog {
     thread: ThreadId,
@@ -24,7 +24,7 @@ struct Turn {
     options: TurnOptions,
     /// The approver by round, including rounds in which no call needed a decision.
     deciders: BTreeMap<u32, UserId>,
-    /// The calls that the log is about, by round and place.
+    /// The audited calls by round and index.
     calls: BTreeMap<(u32, u32), AuditedCall>,
     /// The newest time in the journal: the time of entries without their own.
     clock: Timestamp,
@@ -46,7 +46,7 @@ struct AuditedCall {
 enum Stage {
     /// The call waits for a decision.
     Undecided,
-    /// A rule does not let it run.
+    /// A rule denies the call.
     Denied,
     /// The call may run.
     Permitted,
@@ -59,18 +59,18 @@ impl TurnLog {
         Self { thread, turn: None }
     }
 
-    /// The next entry of the journal; adds what it says to the log.
-    pub(super) fn push(&mut self, entry: &Entry, said: &mut Vec<AuditEntry>) {
+    /// Reads the next journal entry, and appends its audit entries.
+    pub(super) fn push(&mut self, entry: &Entry, entries: &mut Vec<AuditEntry>) {
         if let Entry::Accepted(accepted) = entry {
             self.turn = Some(Box::new(Turn::new(self.thread.clone(), accepted)));
             return;
         }
         let Some(turn) = self.turn.as_mut().filter(|turn| entry.turn() == Some(turn.id.number)) else { return };
         match entry {
-            Entry::Round(round) => turn.round(round, said),
-            Entry::Decisions(decisions) => turn.decisions(decisions, said),
-            Entry::Intent(intent) => turn.intent(intent, said),
-            Entry::Outcome(outcome) => turn.result(&outcome.result, said),
+            Entry::Round(round) => turn.round(round, entries),
+            Entry::Decisions(decisions) => turn.decisions(decisions, entries),
+            Entry::Intent(intent) => turn.intent(intent, entries),
+            Entry::Outcome(outcome) => turn.result(&outcome.result, entries),
             Entry::Paused(paused) => turn.saw(paused.at),
             Entry::Resumed(resumed) => turn.saw(resumed.at),
             Entry::Closing(closing) => turn.saw(closing.at),
@@ -78,7 +78,7 @@ impl TurnLog {
                 turn.saw(ended.at);
                 // A call that runs again when the turn is resumed has no outcome yet.
                 if !ended.runs_again {
-                    ended.results.iter().for_each(|result| turn.result(result, said));
+                    ended.results.iter().for_each(|result| turn.result(result, entries));
                 }
                 if !matches!(ended.how, End::Failed { retriable: true, .. }) {
                     self.turn = None;
@@ -105,16 +105,16 @@ impl Turn {
         self.clock = self.clock.max(at);
     }
 
-    fn round(&mut self, round: &Round, said: &mut Vec<AuditEntry>) {
+    fn round(&mut self, round: &Round, entries: &mut Vec<AuditEntry>) {
         for call in &round.calls {
             if let Some(seen) = audited(&self.options, call) {
                 self.calls.entry((round.round, call.index)).or_insert(seen);
             }
         }
-        round.results.iter().for_each(|result| self.result(result, said));
+        round.results.iter().for_each(|result| self.result(result, entries));
     }
 
-    fn decisions(&mut self, decisions: &Decisions, said: &mut Vec<AuditEntry>) {
+    fn decisions(&mut self, decisions: &Decisions, entries: &mut Vec<AuditEntry>) {
         self.saw(decisions.decided_at);
         self.deciders.entry(decisions.round).or_insert_with(|| decisions.by.clone());
         for (index, decision) in &decisions.decided {
@@ -134,11 +134,11 @@ impl Turn {
             };
             seen.stage = if kind == AuditKind::CallRejected { Stage::Over } else { Stage::Permitted };
             let call = CallId::new(self.id.clone(), decisions.round, *index);
-            said.push(seen.entry(call, kind, decisions.decided_at, decisions.by.clone()));
+            entries.push(seen.entry(call, kind, decisions.decided_at, decisions.by.clone()));
         }
     }
 
-    fn intent(&mut self, intent: &Intent, said: &mut Vec<AuditEntry>) {
+    fn intent(&mut self, intent: &Intent, entries: &mut Vec<AuditEntry>) {
         let at = intent.at.unwrap_or(self.clock);
         self.saw(at);
         let by = self.deciders.get(&intent.round).unwrap_or(&self.asker).clone();
@@ -147,11 +147,11 @@ impl Turn {
         if seen.stage == Stage::Undecided {
             seen.stage = Stage::Permitted;
             let call = CallId::new(self.id.clone(), intent.round, intent.index);
-            said.push(seen.entry(call, AuditKind::CallAllowed, at, by));
+            entries.push(seen.entry(call, AuditKind::CallAllowed, at, by));
         }
     }
 
-    fn result(&mut self, result: &CallResult, said: &mut Vec<AuditEntry>) {
+    fn result(&mut self, result: &CallResult, entries: &mut Vec<AuditEntry>) {
         let at = result.at.unwrap_or(self.clock);
         let Some(seen) = self.calls.get_mut(&(result.round, result.index)) else { return };
         let kind = match seen.stage {
@@ -163,7 +163,7 @@ impl Turn {
         let Some(kind) = kind else { return };
         let call = CallId::new(self.id.clone(), result.round, result.index);
         let outcome = (kind == AuditKind::CallEffect).then(|| result.status.as_str().to_owned());
-        said.push(AuditEntry { outcome, ..seen.entry(call, kind, at, self.asker.clone()) });
+        entries.push(AuditEntry { outcome, ..seen.entry(call, kind, at, self.asker.clone()) });
     }
 }
 

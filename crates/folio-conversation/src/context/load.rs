@@ -13,12 +13,12 @@ use super::documents::{DocumentPart, FoundDocument};
 use super::mentions::Artifact;
 use super::{Parts, system_message};
 
-/// Pages that are read at once until the excerpt is full.
+/// Pages per read until the excerpt is complete.
 const PAGES_AT_ONCE: u32 = 4;
-/// Documents that are read at once.
+/// Documents that are read concurrently.
 const DOCUMENTS_AT_ONCE: usize = 4;
 
-/// The parts of a turn's system messages that come from the stores.
+/// Loads and caches the sections of a turn's system messages that come from the stores.
 pub(crate) struct ContextLoader {
     stores: Stores,
     org: OrgId,
@@ -35,19 +35,20 @@ struct Loaded {
 }
 
 impl ContextLoader {
-    /// A loader for one turn.
+    /// Creates a loader for one turn.
     pub(crate) fn new(stores: Stores, org: OrgId, documents: Vec<DocumentId>, mentions: Vec<Mention>) -> Self {
         Self { stores, org, documents, mentions, loaded: None }
     }
 
-    /// Reads the parts before they are needed. Where that fails they are read again when they are.
+    /// Prefetches the sections. After a failure they are read when they are needed.
     pub(crate) async fn prefetch(&mut self, written: u64) {
         if let Err(error) = self.load(written).await {
-            tracing::debug!(%error, "the context could not be prefetched");
+            tracing::debug!(%error, "cannot prefetch the context");
         }
     }
 
-    /// The system message for the next model call. `written` grows with every write: what was read before one is read again.
+    /// Returns the system message for the next model call. `written` increments with every write; sections that were
+    /// read before a write are read again.
     pub(crate) async fn system_message(
         &mut self,
         instructions: &str,
@@ -65,7 +66,7 @@ impl ContextLoader {
         }))
     }
 
-    /// The parts as they are, kept for the next call unless a document's text is still to come.
+    /// Returns the current sections. They are cached unless the text of a document is still being extracted.
     async fn load(&mut self, written: u64) -> Result<Arc<Loaded>> {
         let loaded = match self.loaded.take().filter(|loaded| loaded.written == written) {
             Some(loaded) => loaded,
@@ -104,7 +105,7 @@ impl ContextLoader {
         Ok(DocumentPart { id: id.clone(), found })
     }
 
-    /// Pages from the first on, until they hold more than `chars` characters.
+    /// Returns pages from the first on until they contain more than `chars` characters.
     async fn first_pages(&self, id: &DocumentId, pages: u32, chars: usize) -> Result<Vec<(u32, String)>> {
         let mut out = Vec::new();
         let mut held = 0;

@@ -6,9 +6,9 @@ use folio_types::limits;
 
 use super::text::{cut, delimited, quoted};
 
-/// A mention with what it leads to.
+/// A mention with the resource that it refers to.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "a few for a turn")]
+#[expect(clippy::large_enum_variant, reason = "there are few per turn")]
 pub(crate) enum Artifact {
     /// A schema revision.
     Schema(SchemaRevision),
@@ -20,7 +20,7 @@ pub(crate) enum Artifact {
     Missing(Mention),
 }
 
-/// Writes each artifact, at most [`limits::MENTION_CHARS`] characters of it and `share` of all together.
+/// Writes each resource, at most [`limits::MENTION_CHARS`] characters of each and `share` of all together.
 pub(super) fn write(out: &mut String, artifacts: &[Artifact], share: usize) {
     if artifacts.is_empty() {
         return;
@@ -56,7 +56,7 @@ fn write_one(out: &mut String, artifact: &Artifact, max: usize) {
                 Mention::Prompt(id) => ("Prompt", id.to_string()),
                 Mention::Tag(id) => ("Tag", id.to_string()),
             };
-            out.push_str(&format!("## {kind} {id}\n\nIt was not found: deleted, or never there.\n"));
+            out.push_str(&format!("## {kind} {id}\n\nNot found: it was deleted or never existed.\n"));
         }
     }
 }
@@ -71,7 +71,7 @@ fn write_prompt(out: &mut String, prompt: &PromptRevision, schema: Option<&Schem
     out.push_str(&format!("model: {}\n", prompt.model.as_deref().map_or_else(|| "none".to_owned(), quoted)));
     let tags: Vec<String> = tags.iter().map(|tag| format!("{} {}", tag.id, quoted(&tag.name))).collect();
     out.push_str(&format!("tags: {}\n", if tags.is_empty() { "none".to_owned() } else { tags.join(", ") }));
-    // The schema is what an extraction must match: it gets at least half of the room.
+    // An extraction must match the schema, so the schema gets at least half of the space.
     let content = cut(&prompt.content, max / 2, "Prompt");
     let left = max.saturating_sub(content.chars().count());
     delimited(out, "prompt", &content);

@@ -1,15 +1,15 @@
-//! The system message: rebuilt for each model call, from exact sections in a stable order.
+//! The system message, which is rebuilt for each model call from sections in a stable order.
 //!
 //! ```text
 //! # Document                the subject of the conversation: id and file name
 //! # Document text           an excerpt, between <document_text> and </document_text>
 //! # Referenced artifacts    references in the user's message (omitted if there are none)
-//! # Instructions            the profile's
+//! # Instructions            instructions of the profile
 //! # Working state           schema_revid, prompt_revid, and last the extraction between <extraction> and </extraction>
 //! ```
 //!
-//! Text of users and files is data: names are JSON strings, longer text is enclosed in marks that it cannot contain, and
-//! truncated text says so.
+//! Text of users and files is data: names are JSON strings, longer text is enclosed in marks that it cannot contain,
+//! and truncated text ends with a note.
 
 mod documents;
 mod load;
@@ -35,13 +35,13 @@ pub(crate) struct Parts<'a> {
     pub(crate) instructions: &'a str,
     /// The current working state.
     pub(crate) working: &'a WorkingState,
-    /// Tokens of the model's context: the parts that may be long take no more than a share of it.
+    /// Context size of the model in tokens. Sections that may be long take at most a fraction of it.
     pub(crate) context_tokens: u32,
 }
 
 /// Returns the system message.
 pub(crate) fn system_message(parts: Parts<'_>) -> String {
-    // A quarter of the context, at four characters a token, for each of the parts that may be long.
+    // Each section that may be long gets a quarter of the context, at four characters per token.
     let share = usize::try_from(parts.context_tokens).unwrap_or(usize::MAX);
     let mut out = String::new();
     documents::write(&mut out, parts.documents);

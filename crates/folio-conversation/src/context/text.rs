@@ -1,14 +1,14 @@
-//! Foreign text in a message for a model: quoted, delimited, cut visibly.
+//! Text of users and files in a message for a model: quoted, delimited, and cut with a mark.
 
 use serde_json::Value;
 
-/// A short foreign text as a JSON string on one line.
+/// Returns a short text as a JSON string on one line.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// A longer foreign text between `<mark>` and `</mark>`. No closing mark within it is left intact; in JSON the change is
-/// an escape that means the same.
+/// Writes a longer text between `<mark>` and `</mark>`. Closing marks within the text are escaped; in JSON the escape
+/// has the same meaning.
 pub(super) fn delimited(out: &mut String, mark: &str, body: &str) {
     out.push_str(&format!("<{mark}>\n"));
     out.push_str(&body.replace("</", "<\\/"));
@@ -18,7 +18,7 @@ pub(super) fn delimited(out: &mut String, mark: &str, body: &str) {
     out.push_str(&format!("</{mark}>\n"));
 }
 
-/// The first `max` characters, and whether that is less than all.
+/// Returns the first `max` characters, and true if the text is longer.
 pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {
     match text.char_indices().nth(max) {
         Some((end, _)) => (text.get(..end).unwrap_or_default(), true),
@@ -26,7 +26,7 @@ pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// The first `max` characters, with a mark where that is less than all.
+/// Returns the first `max` characters, with a mark if the text is longer.
 pub(super) fn cut(text: &str, max: usize, what: &str) -> String {
     match first_chars(text, max) {
         (whole, false) => whole.to_owned(),

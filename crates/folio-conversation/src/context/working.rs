@@ -1,4 +1,4 @@
-//! The working state, last in the message, its extraction last of all.
+//! The working state, which is the last section, with the extraction at its end.
 
 use folio_history::journal::WorkingState;
 

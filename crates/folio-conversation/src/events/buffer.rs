@@ -24,7 +24,7 @@ pub(crate) struct TurnBuffer {
 struct Inner {
     events: VecDeque<Event>,
     bytes: usize,
-    /// The number that the next event will have.
+    /// Number of the next event.
     next: u64,
     cut: Option<Error>,
     moved: bool,
@@ -33,7 +33,7 @@ struct Inner {
 /// The result of a pull.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Pulled {
-    /// Events from the number that was asked for on.
+    /// Events from the requested number on.
     Events(Vec<Event>),
     /// No event is available yet.
     Nothing,
@@ -92,12 +92,12 @@ impl TurnBuffer {
         self.changed.send_replace(());
     }
 
-    /// About how much memory its events hold.
+    /// Returns the approximate size of the events in memory.
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.lock().bytes).unwrap_or(u64::MAX)
     }
 
-    /// Whether events from this number on are there or still to come.
+    /// Returns true if events from this number on are available or still to come.
     pub(crate) fn covers(&self, from: u64) -> bool {
         let inner = self.lock();
         let first = inner.events.front().map_or(inner.next, |event| event.number);
@@ -105,7 +105,7 @@ impl TurnBuffer {
         from <= inner.next && (from >= first || fresh)
     }
 
-    /// At most `max` events from this number on.
+    /// Returns at most `max` events from this number on.
     pub(crate) fn pull(&self, from: u64, max: usize) -> Pulled {
         let inner = self.lock();
         let rest = match (inner.moved, &inner.cut) {
@@ -114,7 +114,7 @@ impl TurnBuffer {
             (false, None) => Pulled::Nothing,
         };
         let Some(first) = inner.events.front() else { return rest };
-        // A snapshot at the front stands for everything before it.
+        // A snapshot at the front replaces all earlier events.
         if from < first.number && !matches!(first.kind, EventKind::Snapshot(_)) {
             return Pulled::Gone;
         }
@@ -133,7 +133,7 @@ impl TurnBuffer {
     }
 }
 
-/// About how much memory an event holds.
+/// Returns the approximate size of an event in memory.
 fn event_bytes(event: &Event) -> usize {
     let text = match &event.kind {
         EventKind::ThinkingDelta { text } | EventKind::TextDelta { text } => text.len(),

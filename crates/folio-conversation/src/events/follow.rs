@@ -1,4 +1,4 @@
-//! A stream over a turn's events that outlives slow readers and finds its way back after a gap.
+//! A stream of a turn's events that supports slow readers and continues after a gap.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use super::buffer::{Pulled, TurnBuffer};
 
-/// Events that a reader takes at once.
+/// Maximum events that a reader takes at once.
 const BATCH: usize = 64;
 
 /// The start of a stream: the first events, then the buffer from a number. No buffer: the stream ends after them.
@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 pub(crate) struct Following {
     /// Number of the turn.
     pub(crate) turn: u32,
-    /// Due first.
+    /// Events to deliver first.
     pub(crate) lead: Vec<Event>,
     /// The buffer and the number of the next event.
     pub(crate) then: Option<(Arc<TurnBuffer>, u64)>,

@@ -13,8 +13,8 @@ use crate::turn::request_taken;
 use folio_history::command::{CreateThreadCommand, ForkThreadCommand};
 
 impl Conversations {
-    /// Makes a thread without a message. The same request id gives the same thread; one that asks for something else is
-    /// refused (`REQUEST_ID_CONFLICT`).
+    /// Creates a thread without a message. The same request id gives the same thread; with other content it is refused
+    /// (`REQUEST_ID_CONFLICT`).
     pub async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         let models = self.node.shared.models().catalogue(&principal.org).await?;
@@ -25,8 +25,8 @@ impl Conversations {
         self.node.shared.stores().threads.create(new).await
     }
 
-    /// Gives a thread another title (1 to [`folio_types::limits::NAME_CHARS`] characters). A request that is repeated
-    /// changes nothing any more; its id with another title or thread is refused (`REQUEST_ID_CONFLICT`).
+    /// Sets the title of a thread (1 to [`folio_types::limits::NAME_CHARS`] characters). A repeated request has no
+    /// further effect; its id with another title or thread is refused (`REQUEST_ID_CONFLICT`).
     pub async fn rename_thread(
         &self,
         principal: &Principal,
@@ -46,8 +46,8 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
-    /// Removes a thread with its history; a running turn is cancelled first. One that is not there is `NOT_FOUND`, unless
-    /// this very request removed it. Its id with another thread is refused (`REQUEST_ID_CONFLICT`).
+    /// Deletes a thread with its history. A running turn is cancelled first. A missing thread is `NOT_FOUND` unless
+    /// this request deleted it. The request id with another thread is refused (`REQUEST_ID_CONFLICT`).
     pub async fn delete_thread(
         &self,
         principal: &Principal,
@@ -94,12 +94,12 @@ impl Conversations {
         let threads = &self.node.shared.stores().threads;
         let Some(made) = threads.header(&principal.org, id).await? else { return Ok(None) };
         match threads.request(&principal.org, id, &row.request).await? {
-            Some(stands) if stands.digest == row.digest => Ok(Some(made)),
+            Some(existing) if existing.digest == row.digest => Ok(Some(made)),
             _ => Err(request_taken()),
         }
     }
 
-    /// A thread that the principal may see.
+    /// Returns a thread that the principal may see.
     async fn visible(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
         let found = self.node.shared.stores().threads.header(&principal.org, thread).await?;
         found
@@ -107,8 +107,7 @@ impl Conversations {
             .ok_or_else(|| Error::not_found("thread", thread))
     }
 
-    /// Holds a request id for what it asks of this thread, before that is done; refused where it stands for something
-    /// else.
+    /// Reserves a request id for an operation on this thread. Refuses it if it was used for another request.
     async fn ask_once(
         &self,
         principal: &Principal,
@@ -119,8 +118,8 @@ impl Conversations {
         let shared = &self.node.shared;
         let (target, at) = (Target::thread(thread), shared.environment().now());
         let row = IdempotencyRecord { target, digest: digest.clone(), at };
-        let stands = shared.stores().ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
-        if (stands.target, stands.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }
+        let existing = shared.stores().ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
+        if (existing.target, existing.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Why a conversation left memory: an enum that the supervisor matches exhaustively.
+//! The reasons for which a conversation leaves memory. The supervisor matches them exhaustively.
 
 use std::fmt;
 
-/// Why a conversation left memory.
+/// Reason for which a conversation left memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The conversation was idle.
@@ -11,11 +11,11 @@ pub(crate) enum Exit {
     ThreadDeleted,
     /// The node stopped the conversation.
     Stopped,
-    /// Another node owns its thread, or may own it.
+    /// Another node owns the thread, or may own it.
     Elsewhere,
     /// A store did not answer: the conversation is reloaded at the next request, and at once if a turn is open.
     Lost,
-    /// An invariant broke, or it panicked.
+    /// An invariant was violated, or the actor panicked.
     Broken,
 }
 
@@ -33,7 +33,7 @@ impl Exit {
         }
     }
 
-    /// The reason that an actor stopped with; no word means that its supervisor stopped it.
+    /// Parses the reason of a stopped actor. None: its supervisor stopped it.
     pub(crate) fn of(reason: Option<&str>) -> Self {
         match reason {
             None => Self::Stopped,

@@ -7,16 +7,16 @@ use std::time::Duration;
 use folio_types::{Error, Reason, Result};
 use tokio::sync::Notify;
 
-/// How long a reservation waits while idle conversations are evicted.
+/// Maximum wait of a reservation while idle conversations are evicted.
 const MEMORY_WAIT: Duration = Duration::from_millis(300);
 
 /// The memory budget of histories, in bytes of their journals. Idle conversations are evicted before it is exhausted.
 pub(crate) struct MemoryBudget {
     bytes_max: u64,
     reserved: AtomicU64,
-    /// Bytes were returned.
+    /// Notified when bytes were returned.
     freed: Notify,
-    /// The budget is nearly exhausted.
+    /// Notified when the budget is nearly exhausted.
     crowded: Notify,
 }
 
@@ -43,7 +43,7 @@ impl MemoryBudget {
         let reserving = async {
             loop {
                 let mut freed = std::pin::pin!(self.freed.notified());
-                // From here on no returned bytes are missed.
+                // Bytes that are returned from now on are noticed.
                 freed.as_mut().enable();
                 if let Some(reservation) = self.take(bytes) {
                     return reservation;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn invariant_10_what_does_not_fit_waits_a_moment_and_is_refused() {
+    async fn invariant_10_a_reservation_without_memory_waits_briefly_and_is_refused() {
         let budget = MemoryBudget::new(100);
         let one = budget.reserve(60).await.unwrap();
         let error = budget.reserve(41).await.err().unwrap();
@@ -127,11 +127,11 @@ mod tests {
             drop(one);
         });
         assert_eq!(two.unwrap().bytes(), 80);
-        assert_eq!(budget.reserved(), 0, "a share that was dropped is given back");
+        assert_eq!(budget.reserved(), 0, "a dropped reservation returns its bytes");
     }
 
     #[tokio::test]
-    async fn one_history_is_let_in_whatever_its_size() {
+    async fn a_single_history_is_admitted_regardless_of_its_size() {
         let budget = MemoryBudget::new(100);
         let large = budget.reserve(500).await.unwrap();
         assert!(budget.reserve(1).await.is_err());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_share_that_grows_makes_others_leave_before_the_room_is_full() {
+    async fn a_growing_reservation_evicts_others_before_the_budget_is_exhausted() {
         let budget = MemoryBudget::new(1_000);
         let mut share = budget.reserve(100).await.unwrap();
         assert_eq!(budget.excess(), 0);
@@ -148,7 +148,7 @@ mod tests {
         budget.crowded().await;
         assert_eq!(budget.excess(), 150);
         share.resize(2_000);
-        assert_eq!(budget.reserved(), 2_000, "what runs is not refused");
+        assert_eq!(budget.reserved(), 2_000, "running turns are not refused");
         share.resize(10);
         assert_eq!((budget.reserved(), budget.excess()), (10, 0));
     }

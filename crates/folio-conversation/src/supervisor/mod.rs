@@ -1,5 +1,5 @@
-//! The supervisor of a node's conversations: starts them, watches them, wakes those that broke with work, lets idle ones
-//! go, and sweeps.
+//! The supervisor of a node's conversations: starts and monitors them, restarts failed ones with work, evicts idle
+//! ones, and sweeps.
 
 mod exit;
 mod memory_budget;
@@ -24,22 +24,22 @@ pub(crate) use table::{Key, Seat, Table, Vitals};
 
 /// Maximum number of conversations that are evicted at once.
 const EVICTED_AT_ONCE: usize = 64;
-/// How long evicted conversations may take to leave before others are evicted.
+/// Time for evicted conversations to leave before others are evicted.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
-/// First pause before a broken conversation is woken again; doubles each time.
+/// First pause before a failed conversation is started again. It doubles each time.
 const WAKE_FIRST: Duration = Duration::from_millis(100);
-/// Longest such pause.
+/// Maximum of this pause.
 const WAKE_LONGEST: Duration = Duration::from_secs(10);
 
 /// Messages to the supervisor.
 pub(crate) enum SupervisorMsg {
-    /// Start the conversation of a thread, unless it is there.
+    /// Start the conversation of a thread unless it is in memory.
     Find(Key, oneshot::Sender<Result<()>>),
-    /// Look after idle conversations and open turns.
+    /// Evict idle conversations and check open turns.
     Tick,
     /// Evict idle conversations to free memory.
     Shed,
-    /// A broken conversation may be woken now.
+    /// A failed conversation may be started again now.
     Wake(Key),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct SupervisorStart {
     pub(crate) born: Instant,
 }
 
-/// Milliseconds of the node's life.
+/// Returns the milliseconds since the start of this incarnation.
 pub(crate) fn age(born: Instant) -> u64 {
     u64::try_from(born.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
@@ -127,7 +127,7 @@ impl Actor for Supervisor {
     }
 }
 
-/// Ticks for the supervisor, and sweeps at its own pace: the first sweep at once, because an earlier life of this process
+/// Sends ticks to the supervisor, and sweeps periodically. The first sweep is immediate, because an earlier incarnation
 /// may have left turns running.
 fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
     let (shared, supervisor) = (shared.clone(), supervisor.clone());
@@ -174,7 +174,7 @@ fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
 }
 
 impl SupervisorState {
-    /// Starts the conversation of a thread, unless it is there.
+    /// Starts the conversation of a thread unless it is in memory.
     async fn find(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
         if self.shared.table.find(&key).is_some() {
             return Ok(());
@@ -192,7 +192,7 @@ impl SupervisorState {
         let start = Start { shared: self.shared.clone(), key: key.clone(), vitals: vitals.clone() };
         let (actor, _joined) = Actor::spawn_linked(None, ConversationActor, start, myself.get_cell())
             .await
-            .map_err(|error| Error::internal(format!("a conversation cannot be started: {error}")))?;
+            .map_err(|error| Error::internal(format!("cannot start a conversation: {error}")))?;
         self.shared.counters.started.fetch_add(1, Ordering::Relaxed);
         self.keys.insert(actor.get_id(), key.clone());
         self.shared.table.insert(key, Seat::new(actor, vitals, self.shared.options.in_flight_per_conversation));
@@ -217,7 +217,7 @@ impl SupervisorState {
         }
     }
 
-    /// Evicts conversations that were idle for long, and drops their histories earlier.
+    /// Evicts conversations that were idle for a long time, and their histories earlier.
     fn tidy(&mut self) {
         let since = |span: Duration| age(self.born).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
         if let Some(before) = since(self.shared.options.idle_timeout) {
@@ -231,7 +231,7 @@ impl SupervisorState {
         }
     }
 
-    /// A conversation left memory.
+    /// Handles a conversation that left memory.
     fn left(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, exit: Exit) {
         let Some(key) = self.keys.remove(&actor) else { return };
         self.shared.table.remove(&key, actor);
@@ -248,10 +248,11 @@ impl SupervisorState {
                 self.wake_later(myself, key);
             }
         }
-        self.shared.rested.notify_waiters();
+        self.shared.idled.notify_waiters();
     }
 
-    /// Wakes a failed conversation, which may have an open turn without an owner, after a pause that doubles each time.
+    /// Starts a failed conversation again, which may have an open turn without an owner, after a pause that doubles
+    /// each time.
     fn wake_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
         let times = self.broken.entry(key.clone()).or_insert(0);
         let pause = WAKE_FIRST.saturating_mul(1 << (*times).min(8)).min(WAKE_LONGEST);

@@ -17,19 +17,19 @@ use crate::audit;
 use crate::shared::Shared;
 use crate::turn::OPEN_TURN_ROW_HOURS;
 
-/// Rows that are read at once.
+/// Rows per page.
 const PAGE: usize = 256;
-/// How long the first append to a thread may take after its open-turn row was inserted.
+/// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const BEGINS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 /// Interval at which the sweep checks that a pending turn is still published.
 const REPUBLISH_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
-/// Threads that are removed in one sweep.
+/// Maximum threads that one sweep removes.
 const REMOVED_AT_ONCE: usize = 64;
 
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
-    /// Pauses that were seen, and when to look again: most rows are of turns that wait for a person.
+    /// Known pauses with the time of the next check. Most rows belong to turns that wait for a person.
     waiting: HashMap<OpenTurnRow, Timestamp>,
 }
 
@@ -73,7 +73,7 @@ impl Sweeper {
         }
     }
 
-    /// Does what a row asks for; gives until when it may be left alone.
+    /// Handles a row. Returns the time until which it needs no check.
     async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
         let now = self.shared.environment().now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
@@ -103,13 +103,13 @@ impl Sweeper {
     /// Removes the row of an ended turn after the turn's audit entries are stored.
     async fn forget(&self, row: &OpenTurnRow) -> Result<()> {
         if let Err(error) = audit::write_turn(&self.shared, &row.org, &row.turn).await {
-            tracing::warn!(turn = %row.turn, %error, "the audit entries of a turn are left to the next sweep");
+            tracing::warn!(turn = %row.turn, %error, "cannot write the audit entries of a turn; the next sweep does");
             return Ok(());
         }
         self.shared.stores().open_turns.remove(row).await
     }
 
-    /// Lets the others know of a turn that waits, where the store that they look into does not (any more).
+    /// Publishes a pending turn again if Redis lost its published state.
     async fn republish_if_lost(&self, key: Key, row: &OpenTurnRow, header: Option<&ThreadHeader>) {
         let Some(share) = self.shared.shared_turns() else { return };
         if !self.shared.is_responsible_for(&key.0, &key.1, header).await {
@@ -122,7 +122,7 @@ impl Sweeper {
         }
     }
 
-    /// Starts the conversation of a turn so that it ends the turn. A conversation in memory was notified already.
+    /// Starts the conversation of a turn so that it ends the turn. A conversation in memory is notified otherwise.
     async fn wake(&self, key: Key) {
         if self.shared.table.find(&key).is_some() {
             return;
@@ -132,7 +132,7 @@ impl Sweeper {
         }
     }
 
-    /// The conversation of a thread, started unless it is there; none where there is no room for it now.
+    /// Returns the conversation of a thread, started if necessary. None: there is no capacity now.
     async fn start(&self, key: Key) -> Option<ActorRef<Msg>> {
         let (reply, found) = oneshot::channel();
         self.supervisor.send_message(SupervisorMsg::Find(key.clone(), reply)).ok()?;
@@ -146,7 +146,7 @@ impl Sweeper {
         let now = self.shared.environment().now();
         let threads = &self.shared.stores().threads;
         let expired: HashSet<Key> = threads.expired(now, REMOVED_AT_ONCE).await?.into_iter().collect();
-        // Their pauses do not last as long as it was thought.
+        // The known pauses of expired threads are not valid anymore.
         self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
         for key in expired {
             let actor = match self.shared.table.find(&key) {
@@ -185,7 +185,7 @@ enum Verdict {
     Due,
 }
 
-/// Whether the row announces the append that makes its thread, and that may still arrive.
+/// Returns true if the append that creates the row's thread may still arrive.
 fn begins(row: &OpenTurnRow, now: Timestamp) -> bool {
     let inserted = row.until.saturating_sub(SignedDuration::from_hours(OPEN_TURN_ROW_HOURS));
     let first = row.turn.number == 1 && row.epoch == 1;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_goes_only_when_its_turn_ended_under_its_epoch_or_a_later_one() {
+    fn a_row_is_removed_only_if_its_turn_ended_at_its_epoch_or_later() {
         let thread = ThreadId::derive(&["t"]);
         let second = |n| Timestamp::from_second(n).unwrap();
         let row =

@@ -22,9 +22,9 @@ pub(crate) struct Vitals {
     busy: AtomicBool,
     queued: AtomicUsize,
     watchers: AtomicUsize,
-    /// Bytes of its history.
+    /// Size of its history in bytes.
     bytes: AtomicU64,
-    /// Milliseconds of the node's life when it was last asked something.
+    /// Time of the last request, in milliseconds since the start of this incarnation.
     used: AtomicU64,
 }
 
@@ -76,7 +76,7 @@ impl Seat {
         self.vitals.is_busy() || self.in_flight() > 0
     }
 
-    /// Acquires a permit for a request in flight; mailboxes are not bounded.
+    /// Acquires a permit for a request in flight. Mailboxes themselves are unbounded.
     fn admit(&self) -> Result<OwnedSemaphorePermit> {
         self.slots.clone().try_acquire_owned().map_err(|_| {
             Error::exhausted(Reason::Overloaded, "the conversation has the maximum number of requests in flight")
@@ -96,7 +96,7 @@ impl Table {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The conversation of a thread, if it is in memory, with a place among its requests.
+    /// Returns the conversation of a thread with a permit for a request, if it is in memory.
     pub(crate) fn admit(&self, key: &Key, now: u64) -> Result<Option<(ActorRef<Msg>, OwnedSemaphorePermit)>> {
         let seats = self.lock();
         let Some(seat) = seats.get(key) else { return Ok(None) };
@@ -104,7 +104,7 @@ impl Table {
         Ok(Some((seat.actor.clone(), seat.admit()?)))
     }
 
-    /// The conversation of a thread, if it is in memory.
+    /// Returns the conversation of a thread, if it is in memory.
     pub(crate) fn find(&self, key: &Key) -> Option<ActorRef<Msg>> {
         self.lock().get(key).map(|seat| seat.actor.clone())
     }
@@ -113,7 +113,7 @@ impl Table {
         self.lock().insert(key, seat);
     }
 
-    /// Takes a conversation out, if it is still this actor that sits there.
+    /// Removes a conversation if this actor still runs it.
     pub(crate) fn remove(&self, key: &Key, actor: ActorId) {
         let mut seats = self.lock();
         if seats.get(key).is_some_and(|seat| seat.actor.get_id() == actor) {
@@ -138,8 +138,8 @@ impl Table {
         self.lock().len()
     }
 
-    /// Conversations without work that were not used since `before`, with the bytes of their histories (0: not in memory),
-    /// those used longest ago first.
+    /// Returns conversations without work and without use since `before`, least recently used first, with the size of
+    /// their histories (0: evicted).
     pub(crate) fn idle(&self, before: u64) -> Vec<(u64, ActorRef<Msg>)> {
         let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
             .lock()
@@ -157,7 +157,7 @@ impl Table {
         self.lock().values().map(|seat| seat.actor.clone()).collect()
     }
 
-    /// Whether any conversation has work.
+    /// Returns true if any conversation has work.
     pub(crate) fn any_busy(&self) -> bool {
         self.lock().values().any(Seat::is_busy)
     }
@@ -179,7 +179,7 @@ impl Table {
         })
     }
 
-    /// Whether the conversation of a thread is in memory and has work.
+    /// Returns true if the conversation of a thread is in memory and has work.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
         self.lock().get(key).is_some_and(Seat::is_busy)
     }

@@ -3,7 +3,7 @@
 use folio_history::event::EventKind;
 use folio_history::journal::Decision;
 use folio_types::access::Organization;
-use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Ground};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::{Digest, Environment as _, Timestamp, TurnId};
 use serde_json::json;
@@ -16,7 +16,7 @@ use folio_history::command::ChatCommand;
 impl Sandbox {
     /// The audit log, oldest first.
     async fn log(&self) -> Vec<AuditEntry> {
-        let (low, high) = (AuditPlace::before(Timestamp::MIN), AuditPlace::before(Timestamp::MAX));
+        let (low, high) = (AuditPosition::before(Timestamp::MIN), AuditPosition::before(Timestamp::MAX));
         self.stores.audit.list(&self.principal.org, &low, &high, false, 10_000).await.unwrap()
     }
 

@@ -465,6 +465,6 @@ async fn mentions_are_resolved_within_the_organization() {
     sandbox.run(chat).await;
     let system = sandbox.models.requests().pop().unwrap().system;
     assert!(system.contains(&format!("## Tag {ours}\n\nname: \"ours\"")) && system.contains("What is ours."));
-    assert!(system.contains(&format!("## Tag {unknown}\n\nIt was not found")), "invariant 6: {system}");
+    assert!(system.contains(&format!("## Tag {unknown}\n\nNot found")), "invariant 6: {system}");
     sandbox.finish().await;
 }

@@ -105,13 +105,13 @@ impl ThreadStore for Flaky {
         self.send(Sent::Append(org.clone(), id.clone(), append)).await
     }
 
-    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
-        let stands = self.inner.batch_stands(org, id, batch).await;
+    async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        let is_committed = self.inner.has_batch(org, id, batch).await;
         let late = self.late.lock().unwrap().take();
         if let Some(sent) = late {
             let _ = self.carry(sent).await;
         }
-        stands
+        is_committed
     }
 
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {

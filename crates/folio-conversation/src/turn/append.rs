@@ -1,4 +1,4 @@
-//! Appending: what goes into a batch, how it is sent, and what the store says of it.
+//! Appends: contents of a batch, sending it, and handling the store's response.
 
 use folio_history::TurnRecord;
 use folio_history::event::EventKind;
@@ -20,7 +20,7 @@ pub(crate) const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SentAppend {
     append: Append,
-    /// How often the append was sent. From the second time on, a refusal may be caused by the append itself.
+    /// Number of times that the append was sent. From the second time on, a refusal may be caused by the append itself.
     sends: u32,
     /// Number of the snapshot with which a new owner starts its events.
     snapshot: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct SentAppend {
     after_append: AfterAppend,
 }
 
-/// An append that is to be made.
+/// An append that is not sent yet.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Draft {
     pub entries: Vec<Entry>,
@@ -59,7 +59,7 @@ pub(super) enum AfterAppend {
 }
 
 impl Machine {
-    /// Appends what is buffered and then `entries`. An owner that is new takes the thread over with it.
+    /// Appends the buffered entries and then `entries`. A new owner takes the thread over with this append.
     pub(super) fn append(
         &mut self,
         now: Timestamp,
@@ -70,7 +70,7 @@ impl Machine {
         self.append_as(now, entries, change, None, after_append);
     }
 
-    /// The same with the row of a request, for the turn that it becomes.
+    /// Like [`Machine::append`], with the request row of the turn.
     pub(super) fn append_as(
         &mut self,
         now: Timestamp,
@@ -96,7 +96,7 @@ impl Machine {
         self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
     }
 
-    /// The change of the header that gives the open turn a phase; none where it has it.
+    /// Returns the header change that sets the phase of the open turn. No change if the phase is equal.
     pub(super) fn phase_change(&self, phase: Phase) -> HeaderChange {
         let number = self.history.open().map(TurnRecord::number);
         let open = number.map(|number| OpenTurn { number, phase, expires_at: None });
@@ -104,7 +104,7 @@ impl Machine {
         HeaderChange { open_turn, ..HeaderChange::default() }
     }
 
-    /// Sends the first draft; the others follow it. `retries`: whether an ended turn is resumed.
+    /// Sends the first draft; the others follow after its commit. `retries`: true if an ended turn is resumed.
     fn send_drafts(&mut self, now: Timestamp, mut drafts: Vec<Draft>, retries: bool, after_append: AfterAppend) {
         if drafts.is_empty() {
             drafts.push(Draft::default());
@@ -135,7 +135,7 @@ impl Machine {
         self.send(SentAppend { append, sends: 1, snapshot, rest: drafts, after_append });
     }
 
-    /// Puts `resumed` before what a new owner appends to a turn, and gives the turn.
+    /// Inserts `resumed` before the entries of a new owner. Returns the turn.
     fn take_turn(&mut self, now: Timestamp, epoch: u64, retries: bool, draft: &mut Draft) -> Option<u32> {
         let record = self.history.last()?;
         let resumed = Resumed {
@@ -149,14 +149,15 @@ impl Machine {
         Some(record.number())
     }
 
-    /// The number of a new owner's snapshot. Its later events are numbered from there: see [`Machine::closing_number`].
+    /// Returns the number of a new owner's snapshot event. Later events are numbered from there: see
+    /// [`Machine::closing_number`].
     fn first_number(&mut self) -> u64 {
         let number = self.history.last().map_or(1, TurnRecord::first_event_of_next_owner);
         self.next_event = number.saturating_add(1);
         number
     }
 
-    /// The number that a closing event has which is appended now.
+    /// Returns the number of a closing event that is appended now.
     pub(super) fn closing_number(&self) -> u64 {
         if self.owner {
             return self.next_event;
@@ -190,7 +191,7 @@ impl Machine {
         self.send(SentAppend { append, sends: 1, snapshot: None, rest: Vec::new(), after_append });
     }
 
-    /// Sends an append, for the first time or again.
+    /// Sends an append, initially or as a retry.
     fn send(&mut self, in_flight: SentAppend) {
         self.out.push(Effect::Append(Box::new(in_flight.append.clone())));
         self.in_flight = Some(in_flight);
@@ -207,7 +208,7 @@ impl Machine {
         OpenTurnRow { org: self.header.org.clone(), turn: self.turn_id(turn), epoch, until }
     }
 
-    /// Takes the buffered entries: decisions, results of appended rounds, rounds that are not appended.
+    /// Takes the buffered entries: decisions, results of appended rounds, and rounds that are not appended.
     fn take_buffered(&mut self) -> Vec<Entry> {
         let Some(record) = self.history.open() else {
             self.buffered = Buffered::default();
@@ -248,7 +249,7 @@ impl Machine {
         }
     }
 
-    /// A new owner's first event. The numbers after it may be given already to a closing event of the same append.
+    /// Emits the first event of a new owner. A closing event in the same append may already have the next number.
     fn emit_snapshot(&mut self, now: Timestamp, number: u64) {
         self.next_event = number.saturating_add(1);
         let Some(view) = self.history.last().map(TurnRecord::number).and_then(|turn| self.view(now, turn)) else {
@@ -274,10 +275,10 @@ impl Machine {
 
     /// The store refused the append. An append that was sent before may conflict with itself. The row of its request id
     /// may exist already, from another request or from the same one.
-    pub(super) fn refused(&mut self, batch: u128, header: ThreadHeader, stands: Option<&RequestRow>) {
+    pub(super) fn refused(&mut self, batch: u128, header: ThreadHeader, existing: Option<&RequestRow>) {
         let in_flight = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch);
-        if let (Some(in_flight), Some(stands)) = (in_flight, stands) {
-            let same = in_flight.append.request.as_ref().is_some_and(|requested| requested.digest == stands.digest);
+        if let (Some(in_flight), Some(existing)) = (in_flight, existing) {
+            let same = in_flight.append.request.as_ref().is_some_and(|requested| requested.digest == existing.digest);
             let fence = in_flight.append.fence;
             let in_place = header.epoch == fence.epoch && header.version == fence.version;
             match &in_flight.after_append {
@@ -289,8 +290,8 @@ impl Machine {
                         false => self.refuse(ticket, request_taken()),
                     };
                 }
-                // No turn's, so that the history does not know it.
-                AfterAppend::Accepted(ticket) if stands.turn == 0 => {
+                // The request row belongs to no turn, so the history does not contain it.
+                AfterAppend::Accepted(ticket) if existing.turn == 0 => {
                     let ticket = *ticket;
                     self.refuse(ticket, request_taken());
                     return self.lost();
@@ -305,16 +306,17 @@ impl Machine {
         }
     }
 
-    /// The outcome of the append is unknown: it is looked up.
+    /// The outcome of the append is unknown, so it is looked up.
     pub(super) fn unknown(&mut self, batch: u128) {
         if let Some(in_flight) = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch) {
             self.out.push(Effect::LookUp { batch, sends: in_flight.sends });
         }
     }
 
-    /// The append was looked up: it is committed, or its condition still holds and it is sent again, or it lost.
-    pub(super) fn looked_up(&mut self, now: Timestamp, batch: u128, stands: bool, header: ThreadHeader) {
-        if stands {
+    /// Handles the result of the lookup: the append is committed, or its condition still holds and it is sent again, or
+    /// another owner won.
+    pub(super) fn looked_up(&mut self, now: Timestamp, batch: u128, is_committed: bool, header: ThreadHeader) {
+        if is_committed {
             return self.appended(now, batch, header);
         }
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };

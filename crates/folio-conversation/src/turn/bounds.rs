@@ -1,4 +1,4 @@
-//! Keeping entries and batches within their bytes.
+//! Size limits of entries and batches.
 
 use folio_history::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
 use folio_history::json_bytes;
@@ -10,24 +10,25 @@ use serde_json::Value;
 use super::CheckedCall;
 use super::append::Draft;
 
-/// Bytes of an entry's content; the store's frame has the rest.
+/// Maximum bytes of an entry's content. The rest is for the store's framing.
 pub(super) const ENTRY_CONTENT_BYTES: usize = limits::ENTRY_BYTES - 1024;
-/// Bytes of a batch's entries.
+/// Maximum bytes of a batch's entries.
 const BATCH_CONTENT_BYTES: usize = limits::APPEND_BYTES - 8 * 1024;
-/// Bytes of the arguments of a round's calls together: with the rest of the most calls that are kept they fit an entry.
+/// Maximum bytes of the arguments of a round's calls together. With the other fields of the calls they fit into an
+/// entry.
 const ARGUMENTS_OF_ROUND: usize = 136 * 1024;
-/// Number of calls of a round that are kept. Calls beyond the bound of a round are kept only for their error result.
+/// Maximum kept calls of a round. Calls beyond the limit of a round are kept only for their error result.
 const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
-/// Bytes of what is wrong with a call.
+/// Maximum bytes of the problem of a call.
 const PROBLEM_BYTES: usize = 320;
-/// Bytes that synthetic results and ids may take in an entry of a turn's end.
+/// Bytes that are reserved for synthetic results and ids in the entry of a turn's end.
 const END_FRAME: usize = 24 * 1024;
-/// Bytes of a tool's name and of a provider's id for a call, as a model gave them.
+/// Maximum bytes of a tool's name and of a provider's call id.
 const NAME_BYTES: usize = 128;
 /// Mark at the end of a truncated text.
 const MARK: &str = "\n[… cut here: the rest is too long]";
 
-/// Cuts a text visibly to `raw` bytes of UTF-8 and `escaped` bytes as JSON, at a character.
+/// Cuts a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends a mark.
 pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
     if text.len() <= raw && json_bytes(text) <= escaped {
         return;
@@ -51,7 +52,7 @@ pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
     text.push_str(MARK);
 }
 
-/// Cuts a result to what an entry holds.
+/// Cuts a result to the size of an entry.
 pub(super) fn fit_result(result: &mut CallResult) {
     if json_bytes(&result.change) > ENTRY_CONTENT_BYTES / 2 {
         result.change = WorkingChange::default();
@@ -61,11 +62,11 @@ pub(super) fn fit_result(result: &mut CallResult) {
     cut(&mut result.content, limits::TOOL_RESULT_BYTES, room);
 }
 
-/// Makes the calls of an answer fit into an entry before they are evaluated. Calls beyond the bound of a round cannot
-/// run; calls beyond [`CALLS_KEPT`] are dropped.
+/// Cuts the calls of an answer to the size of an entry before they are checked. Calls beyond the limit of a round
+/// cannot run; calls beyond [`CALLS_KEPT`] are dropped.
 pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     calls.truncate(CALLS_KEPT);
-    let many = format!("more than {} calls in one answer", limits::CALLS_PER_ROUND_MAX);
+    let many = format!("more than {} calls in one response", limits::CALLS_PER_ROUND_MAX);
     let mut room = ARGUMENTS_OF_ROUND;
     for (at, call) in calls.iter_mut().enumerate() {
         shorten(&mut call.name);
@@ -84,7 +85,7 @@ pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     }
 }
 
-/// Makes a round fit an entry without its results; its calls fit already.
+/// Cuts a round without results to the size of an entry. Its calls already fit.
 pub(super) fn fit_round(round: &mut Round) {
     for problem in round.calls.iter_mut().filter_map(|call| call.problem.as_mut()) {
         cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
@@ -93,14 +94,14 @@ pub(super) fn fit_round(round: &mut Round) {
     fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(calls).saturating_sub(1024));
 }
 
-/// Shortens a name that a model gave.
+/// Cuts a name from a model.
 fn shorten(name: &mut String) {
     if name.len() > NAME_BYTES {
         *name = name.chars().take(NAME_BYTES / 4).collect();
     }
 }
 
-/// Makes the text and thinking of an answer fit: thinking goes first.
+/// Cuts text and thinking of an answer. Thinking is dropped first.
 pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, working: usize) {
     fit_text(text, thinking, ENTRY_CONTENT_BYTES.saturating_sub(working).saturating_sub(END_FRAME));
 }
@@ -112,7 +113,7 @@ fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, room: usize) {
     cut(text, room, room);
 }
 
-/// A round as entries: with the results that its entry has room for, the others after it.
+/// Converts a round to entries: with the results that fit, and further entries for the other results.
 pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     let results = std::mem::take(&mut round.results);
     let mut room = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&round));
@@ -131,8 +132,7 @@ pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     entries
 }
 
-/// Splits entries into appends, in order. What becomes of the header goes with the last one, the request's row with the
-/// first.
+/// Splits entries into appends in order. The header change belongs to the last append, the request row to the first.
 pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Option<RequestRow>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     let mut part = Vec::new();
@@ -154,7 +154,7 @@ pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Opti
     drafts
 }
 
-/// The result of a call that nothing ran.
+/// Returns the result of a call that did not run.
 pub(super) fn not_run(round: u32, index: u32, status: CallStatus, content: impl Into<String>) -> CallResult {
     let (content, change, usage) = (content.into(), WorkingChange::default(), Usage::default());
     CallResult { round, index, status, content, change, usage, at: None }

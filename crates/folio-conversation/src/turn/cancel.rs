@@ -1,4 +1,4 @@
-//! `Cancel`, superseding and interrupting: a turn ends before it is done, and nothing that it began stays in doubt.
+//! `Cancel`, supersede and interrupt: ends a turn early, with a definite outcome of every started call.
 
 use folio_history::TurnRecord;
 use folio_history::journal::{CallStatus, Closing, ClosingCause, End, Entry};
@@ -23,12 +23,12 @@ impl Machine {
         }
     }
 
-    /// The running turn makes place for a message.
+    /// Ends the running turn for a new message.
     pub(super) fn interrupt(&mut self, now: Timestamp) {
         self.close(now, ClosingCause::Cancelled);
     }
 
-    /// The waiting turn makes place for a message.
+    /// Ends the waiting turn for a new message.
     pub(super) fn supersede(&mut self, now: Timestamp) {
         self.close(now, ClosingCause::Superseded);
     }
@@ -52,7 +52,7 @@ impl Machine {
         self.append(now, vec![Entry::Closing(Closing { turn, why, at: now })], change, AfterAppend::Written);
     }
 
-    /// Closes the op rows of a turn that is being ended, then ends it.
+    /// Closes the op rows of a turn that is being ended, and then ends it.
     pub(super) fn close_intents(&mut self, now: Timestamp) {
         let Some((why, number)) =
             self.history.open().and_then(|record| Some((record.closing.as_ref()?.why, record.number())))
@@ -68,7 +68,7 @@ impl Machine {
         self.out.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
     }
 
-    /// An op row is closed, or existed before.
+    /// The op row of a call is closed, or existed before.
     pub(super) fn closed(&mut self, now: Timestamp, round: u32, index: u32, result: Option<ToolResult>) {
         let State::Closing(left) = &mut self.state else { return };
         if !left.remove(&(round, index)) {

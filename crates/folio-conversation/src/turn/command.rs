@@ -1,4 +1,4 @@
-//! The input of the turn machine.
+//! Input of the turn machine.
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
@@ -8,7 +8,7 @@ use folio_types::op::{Expected, Target};
 use folio_types::{Digest, Error, RequestId, Role, UserId};
 use serde_json::Value;
 
-/// Which request an answer belongs to: given by the shell, never used twice in a machine's life.
+/// Identifies the request that an answer belongs to. The shell assigns it; a machine never reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -41,17 +41,18 @@ pub enum Command {
         ticket: Ticket,
         /// The new title.
         title: String,
-        /// The row of the request, where it has an id.
+        /// The request row, if the request has an id.
         request: Option<RequestRow>,
     },
-    /// The sweep, or a timer, saw the pause of this turn expire.
+    /// The sweep or a timer found the pause of this turn expired.
     Expire {
         /// Number of the turn in its thread.
         turn: u32,
     },
-    /// The open turn has no living owner: take it over and bring it to its end or pause.
+    /// The open turn has no live owner: take it over and advance it to its end or pause.
     TakeOver,
-    /// The open turn has no living owner, for the store never takes what it would have written: take it over and end it so.
+    /// The open turn has no live owner because the store permanently refused its entries: take it over and end it with
+    /// this error.
     Unwritable {
         /// The error of the store.
         error: Error,
@@ -74,20 +75,20 @@ pub enum Command {
         /// The answer, its calls checked against the tools.
         reply: Box<Reply>,
     },
-    /// The model call failed, retries included, or was not permitted.
+    /// The model call failed after all retries, or was not permitted.
     ModelFailed {
         /// Number of the round, from 1.
         round: u32,
         /// Number of the attempt, from 1.
         attempt: u32,
-        /// Why.
+        /// The error of the call.
         error: Error,
-        /// Whether the same call may succeed later.
+        /// True if the same call may succeed later.
         retriable: bool,
         /// Usage of the failed call.
         usage: Usage,
     },
-    /// A write call's plan, or why it cannot run.
+    /// The plan of a write call, or the reason why it cannot run.
     Planned {
         /// Number of the round, from 1.
         round: u32,
@@ -96,7 +97,7 @@ pub enum Command {
         /// The plan, or the error that the model receives.
         plan: Result<CallPlan, String>,
     },
-    /// A call ran.
+    /// A call finished.
     ToolFinished {
         /// Number of the round, from 1.
         round: u32,
@@ -139,8 +140,8 @@ pub enum Command {
     LookedUp {
         /// Batch id of the append.
         batch: u128,
-        /// Whether the append is committed.
-        stands: bool,
+        /// True if the append is committed.
+        is_committed: bool,
         /// The header, read after the batch.
         header: Box<ThreadHeader>,
     },
@@ -151,7 +152,7 @@ pub enum Command {
 pub struct Start {
     /// Ticket of the request.
     pub ticket: Ticket,
-    /// The client's id for the request (or a generated one).
+    /// The client's request id, or a generated one.
     pub request: RequestId,
     /// Digest of the request's content.
     pub digest: Digest,
@@ -163,7 +164,7 @@ pub struct Start {
     pub mentions: Vec<Mention>,
     /// Options of the turn.
     pub options: TurnOptions,
-    /// User and final assistant messages that stay; none: all.
+    /// Number of user and final assistant messages to keep. None: all.
     pub truncate_to: Option<u32>,
     /// Action if a turn is running. `Enqueue` is refused like `Reject`; the shell then queues the chat.
     pub if_busy: IfBusy,
@@ -178,13 +179,13 @@ pub struct Decide {
     pub ticket: Ticket,
     /// Number of the turn in its thread.
     pub turn: u32,
-    /// The round that `Approve` without decisions runs; none: the one that waits.
+    /// The round that `Approve` without decisions runs. None: the pending round.
     pub round: Option<u32>,
-    /// The decisions; may be empty.
+    /// The decisions. May be empty.
     pub decisions: Vec<RequestedDecision>,
-    /// Calls that need a decision and have none are rejected.
+    /// If true, undecided calls that need a decision are rejected.
     pub reject_undecided: bool,
-    /// Whether the turn continues through later rounds in which no call needs approval.
+    /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
     /// The approver. The caller checked that this user has access to the thread or may approve in it.
     pub by: UserId,
@@ -201,7 +202,7 @@ pub struct RequestedDecision {
     pub index: u32,
     /// The decision.
     pub decision: Decision,
-    /// Digest of the arguments that the client saw; must match where given.
+    /// Digest of the arguments that the client saw; it must match the call's. None: not checked.
     pub digest: Option<Digest>,
     /// Error in edited arguments, from the shell's check against the tool's schema.
     pub problem: Option<String>,
@@ -216,7 +217,7 @@ pub enum Delta {
     Text(String),
 }
 
-/// A whole answer of a model.
+/// A complete answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     /// The model that answered.
@@ -227,28 +228,29 @@ pub struct Reply {
     pub thinking: Vec<ThinkingBlock>,
     /// The requested calls, in order.
     pub calls: Vec<CheckedCall>,
-    /// Why it stopped.
+    /// Reason for the end of the answer.
     pub finish: FinishReason,
     /// Usage of the call.
     pub usage: Usage,
 }
 
-/// A call that a model asks for, checked against the tools.
+/// A call that a model requests, checked against the tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedCall {
     /// The provider's id of the call; some providers repeat ids.
     pub provider_id: String,
     /// Name of the tool.
     pub name: String,
-    /// The arguments; an empty object where they were none.
+    /// The arguments. An empty object if the model's were invalid.
     pub arguments: Value,
-    /// Whether the tool writes. [`Access::ReadOnly`] for an unknown tool.
+    /// Access of the tool. [`Access::ReadOnly`] for an unknown tool.
     pub access: Access,
-    /// Why it cannot run: unknown tool, arguments that are no JSON object or break the tool's schema.
+    /// Reason why it cannot run: an unknown tool, or arguments that are not a JSON object or do not match the tool's
+    /// schema.
     pub problem: Option<String>,
 }
 
-/// The plan of a write call; it becomes the call's intent.
+/// The plan of a write call, which becomes the call's intent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallPlan {
     /// The aggregate that the call changes.
@@ -275,7 +277,7 @@ pub enum ToolOutcome {
 /// A result for the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// How the call ended.
+    /// Outcome of the call.
     pub status: CallStatus,
     /// The result, as the model receives it.
     pub content: String,

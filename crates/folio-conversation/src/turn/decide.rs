@@ -1,4 +1,4 @@
-//! `Decide`: decisions are compared with what is recorded, recorded, and carried out once none is missing.
+//! `Decide`: compares decisions with the recorded ones, records them, and runs the round when it is completely decided.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Answer, Command, Decide, Machine, RequestedDecision, Ticket, bounds}
 
 impl Machine {
     pub(super) fn decide(&mut self, now: Timestamp, decide: Decide) {
-        match self.judge(&decide) {
+        match self.evaluate(&decide) {
             Err(error) => self.refuse(decide.ticket, error),
             Ok(Evaluation { round, new, complete: true }) if new.is_empty() => self.recorded(now, decide, round),
             Ok(_) if self.expire_if_due(now) => self.defer(Command::Decide(Box::new(decide))),
@@ -25,14 +25,14 @@ impl Machine {
 
     /// Compares a request with the recorded decisions. Errors: the whole request is refused. Recorded decisions take
     /// precedence over the turn's end.
-    fn judge(&self, decide: &Decide) -> Result<Evaluation, Error> {
+    fn evaluate(&self, decide: &Decide) -> Result<Evaluation, Error> {
         let record =
             self.history.turn(decide.turn).ok_or_else(|| Error::not_found("turn", self.turn_id(decide.turn)))?;
         let number = named_round(decide)?;
         let round = record.round(number).ok_or_else(|| not_waiting(number))?;
         let mut new = BTreeMap::new();
-        for (place, requested) in decide.decisions.iter().enumerate() {
-            let call = round.call(requested.index).ok_or_else(|| unknown_call(place, requested))?;
+        for (position, requested) in decide.decisions.iter().enumerate() {
+            let call = round.call(requested.index).ok_or_else(|| unknown_call(position, requested))?;
             if requested.digest.as_ref().is_some_and(|seen| *seen != Digest::of_json(&call.call.arguments)) {
                 return Err(digest_mismatch(call));
             }
@@ -43,7 +43,7 @@ impl Machine {
             match decided(round, call) {
                 Some(recorded) if !same(&recorded, &requested.decision) => return Err(conflict(call)),
                 Some(_) => drop(new.remove(&requested.index)),
-                None => check(place, requested, call, record, decide)?,
+                None => check(position, requested, call, record, decide)?,
             }
         }
         if round.is_decided() {
@@ -62,7 +62,7 @@ impl Machine {
         Ok(Evaluation { round: number, new, complete })
     }
 
-    /// Whether a round takes decisions now.
+    /// Checks that a round accepts decisions.
     fn may_decide(&self, record: &TurnRecord, round: &RoundRecord) -> Result<(), Error> {
         if let Some(ended) = &record.ended {
             return Err(match ended.how {
@@ -79,7 +79,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Every decision that is requested for is recorded, and the round is decided: its answer, or what will be it.
+    /// All requested decisions are recorded and the round is decided: returns its answer, or waits for it.
     fn recorded(&mut self, now: Timestamp, decide: Decide, round: u32) {
         let (ticket, turn) = (decide.ticket, decide.turn);
         let Some(record) = self.history.turn(turn) else { return };
@@ -98,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// `Approve` without decisions on a round where none needs one.
+    /// Runs a round that needs no decision, after `Approve` without decisions.
     fn run_undecided(&mut self, now: Timestamp, decide: Decide, round: u32) {
         if self.expire_if_due(now) {
             return self.defer(Command::Decide(Box::new(decide)));
@@ -106,13 +106,13 @@ impl Machine {
         self.record(now, decide, round, BTreeMap::new(), true);
     }
 
-    /// Whether the outcome of a round is a failure that a repeated request resumes.
+    /// Returns true if the outcome of a round is a failure that a repeated request resumes.
     fn is_last_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
         let paused_later = record.rounds.iter().any(|later| later.round > round && later.paused.is_some());
         !paused_later && self.is_resumable(now, record.number())
     }
 
-    /// Records decisions. A complete set goes with what it sets off.
+    /// Records decisions. A complete set is appended together with the first step of the round.
     fn record(&mut self, now: Timestamp, decide: Decide, round: u32, new: BTreeMap<u32, Decision>, complete: bool) {
         let decisions = Decisions {
             turn: decide.turn,
@@ -152,7 +152,7 @@ impl Machine {
         self.answer(ticket, Answer::StillAwaiting { round, missing, expires_at });
     }
 
-    /// Answers a decision with what is recorded of it.
+    /// Answers a request with the recorded outcome.
     pub(super) fn answer_decided(&mut self, ticket: Ticket, turn: u32, round: u32) {
         let answer = self.history.turn(turn).and_then(|record| {
             let closing = Box::new(record.answer_event(&self.header.id, round)?);
@@ -179,21 +179,21 @@ struct Evaluation {
     round: u32,
     /// The decisions that are not recorded yet.
     new: BTreeMap<u32, Decision>,
-    /// Whether none is missing with them.
+    /// True if no decision is missing afterwards.
     complete: bool,
 }
 
-/// The one round that a request is about.
+/// Returns the round that a request is about.
 fn named_round(decide: &Decide) -> Result<u32, Error> {
     let first = decide.decisions.first().map(|requested| requested.round);
     let round = decide.round.or(first).ok_or_else(|| Error::invalid_field("round", "required without decisions"))?;
     if decide.decisions.iter().any(|requested| requested.round != round) {
-        return Err(Error::invalid_field("decisions", "all decisions of a request must be of one round"));
+        return Err(Error::invalid_field("decisions", "all decisions of a request must belong to one round"));
     }
     Ok(round)
 }
 
-/// The decision that is recorded; calls that needed none were let run once the round was decided.
+/// Returns the recorded decision. Calls that needed none count as approved when the round is decided.
 fn decided(round: &RoundRecord, call: &CallRecord) -> Option<Decision> {
     call.decision.clone().or_else(|| round.is_decided().then_some(Decision::Approve))
 }
@@ -207,15 +207,15 @@ fn same(one: &Decision, other: &Decision) -> bool {
     }
 }
 
-/// Checks whether a new decision may be recorded. `place`: its index in the request.
+/// Checks that a new decision may be recorded. `position`: its index in the request.
 fn check(
-    place: usize,
+    position: usize,
     requested: &RequestedDecision,
     call: &CallRecord,
     turn: &TurnRecord,
     decide: &Decide,
 ) -> Result<(), Error> {
-    runnable(place, requested, call)?;
+    runnable(position, requested, call)?;
     let arguments = match &requested.decision {
         Decision::Reject { .. } => return Ok(()),
         Decision::ApproveEdited { arguments } => arguments,
@@ -226,10 +226,10 @@ fn check(
     policy::may_approve(&accepted.options.policy, what, (&decide.by, decide.role), &accepted.user)
 }
 
-fn runnable(place: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {
+fn runnable(position: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {
     match (&requested.decision, &requested.problem) {
         (Decision::ApproveEdited { .. }, Some(problem)) => {
-            let field = format!("decisions[{place}].approved_edited.arguments_json");
+            let field = format!("decisions[{position}].approved_edited.arguments_json");
             let problem = format!("edited arguments of {}: {problem}", call.call.name);
             Err(Error::invalid_field(field, problem).because(Reason::SchemaMismatch))
         }
@@ -248,9 +248,9 @@ fn not_waiting(round: u32) -> Error {
     Error::precondition(Reason::NotAwaitingApproval, format!("round {round} does not wait for decisions"))
 }
 
-fn unknown_call(place: usize, requested: &RequestedDecision) -> Error {
+fn unknown_call(position: usize, requested: &RequestedDecision) -> Error {
     let problem = format!("round {} has no call {}", requested.round, requested.index);
-    Error::invalid_field(format!("decisions[{place}].call_id"), problem).because(Reason::UnknownCall)
+    Error::invalid_field(format!("decisions[{position}].call_id"), problem).because(Reason::UnknownCall)
 }
 
 fn conflict(call: &CallRecord) -> Error {

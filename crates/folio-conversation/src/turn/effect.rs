@@ -1,4 +1,4 @@
-//! The output of the turn machine.
+//! Output of the turn machine.
 
 use folio_history::event::{CallView, Event, RoundView, TurnView};
 use folio_history::journal::Intent;
@@ -11,8 +11,8 @@ use super::Ticket;
 /// An effect that the shell performs; effects are performed in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Append. Answered with `Appended`, `Refused`, or `Unknown` (also where the row that it opens could not be inserted
-    /// before). One at a time.
+    /// Append a batch. Answered with `Appended`, `Refused`, or `Unknown` (also if the open-turn row could not be
+    /// inserted before). Only one append is in flight.
     Append(Box<Append>),
     /// Reads whether an append is committed: its own row, then the header. Answered with `LookedUp`. The shell repeats
     /// the read with growing pauses until the store answers, or stops the conversation. It answers "not committed" only
@@ -20,17 +20,17 @@ pub enum Effect {
     LookUp {
         /// Batch id of the append.
         batch: u128,
-        /// How often the append was sent.
+        /// Number of times that the append was sent.
         sends: u32,
     },
-    /// Call the model with the turn as it is now. Answered with `ModelReplied` or `ModelFailed`, deltas before.
+    /// Call the model with the current turn. Answered with deltas and then `ModelReplied` or `ModelFailed`.
     CallModel(ModelCall),
     /// Stops model calls, reads and writes in progress; their later results are dropped.
     StopWork,
-    /// Run a call that only reads. Answered with `ToolFinished`. Those of one answer of the machine may run concurrently.
+    /// Run a read-only call. Answered with `ToolFinished`. Calls of one model answer may run concurrently.
     RunRead(ToolRun),
-    /// Resolve what a write call will change. Answered with `Planned` within a bounded time: requests on the thread may
-    /// wait for it.
+    /// Resolve the target of a write call. Answered with `Planned` within a bounded time, because requests on the
+    /// thread may wait for it.
     PlanTool(ToolRun),
     /// Makes the deciding write of a call whose intent is committed. Answered with `ToolFinished`.
     RunTool(ToolRun, Intent),
@@ -43,16 +43,16 @@ pub enum Effect {
     Close(ToolRun, Intent),
     /// Sends an event to the watchers of the turn.
     Emit(Event),
-    /// Answer a request.
+    /// Answers a request.
     Answer(Ticket, Result<Answer, Box<Error>>),
-    /// Remove a row of the index of open turns: its turn ended.
+    /// Removes the row of an ended turn from the index of open turns.
     RemoveOpenTurn(OpenTurnRow),
     /// The machine does not own the thread: the shell drops it, loads the thread, and gives the unanswered requests to
     /// the new machine. The shell bounds the number of consecutive reloads.
     Reload,
 }
 
-/// A model call that is to be made.
+/// A model call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
     /// Id of the turn.
@@ -67,14 +67,14 @@ pub struct ModelCall {
     pub model: String,
 }
 
-/// A call that is to run.
+/// A call to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRun {
-    /// The call: the op key of its effect.
+    /// Id of the call, which is the op key of its effect.
     pub call: CallId,
     /// Name of the tool.
     pub name: String,
-    /// The arguments that it runs with (edited ones, where a decision edited them).
+    /// The arguments of the call, after an edit by a decision.
     pub arguments: Value,
     /// Digest of the arguments; the digest of the op.
     pub digest: Digest,
@@ -90,30 +90,29 @@ pub enum Answer {
     Streaming {
         /// Number of the turn in its thread.
         turn: u32,
-        /// The first event that belongs to this stream.
+        /// Number of the first event of this stream.
         from: u64,
-        /// Whether the turn was there already.
+        /// True if the turn existed before.
         joined: bool,
     },
-    /// To `Decide`: the round was carried out, and this closing event is what came of it. The same decisions again get
-    /// the same.
+    /// Answer to `Decide`: the round was executed and led to this closing event. Equal decisions get an equal answer.
     Decided {
         /// The closing event: a pause of a later round, or the end.
         closing: Box<Event>,
         /// The decided round with the results of its calls.
         round: Box<RoundView>,
     },
-    /// To `Decide`: these calls still wait.
+    /// Answer to `Decide`: these calls still wait for decisions.
     StillAwaiting {
         /// Number of the round, from 1.
         round: u32,
-        /// The calls that need a decision and have none.
+        /// Calls that still need a decision.
         missing: Vec<CallView>,
         /// Time from which decisions are refused.
         expires_at: Timestamp,
     },
     /// Answer to `Cancel`: the ended turn.
     Ended(Box<TurnView>),
-    /// To `Rename`: the header with the title.
+    /// Answer to `Rename`: the header with the new title.
     Renamed(Box<ThreadHeader>),
 }

@@ -28,7 +28,7 @@ impl Machine {
         self.append(now, vec![entry], change, AfterAppend::Paused);
     }
 
-    /// The pause is committed: the stream ends with it.
+    /// The pause is committed: its event ends the stream.
     pub(super) fn paused(&mut self) {
         self.state = State::Waiting;
         self.orphan = None;
@@ -36,7 +36,7 @@ impl Machine {
         self.answer_waiters();
     }
 
-    /// Something failed.
+    /// Ends the turn as failed.
     pub(super) fn fail(&mut self, now: Timestamp, error: Error, retriable: bool) {
         self.end(now, End::Failed { error, retriable });
     }
@@ -47,7 +47,7 @@ impl Machine {
         self.end_as(now, End::Failed { error, retriable: true }, true);
     }
 
-    /// Ends the open turn: every call that has no result gets one that says why.
+    /// Ends the open turn. Every call without a result gets one with the reason.
     pub(super) fn end(&mut self, now: Timestamp, how: End) {
         self.end_as(now, how, false);
     }
@@ -95,7 +95,7 @@ impl Machine {
         self.out.push(Effect::RemoveOpenTurn(row));
     }
 
-    /// The closing event, with the number that the journal has for it.
+    /// Emits the closing event with its number in the journal.
     fn emit_closing(&mut self) {
         let id = self.header.id.clone();
         let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
@@ -124,8 +124,8 @@ fn synthetic_results(record: &TurnRecord, status: CallStatus, why: &str) -> Vec<
         .collect()
 }
 
-/// Whether a row of the index of open turns may be removed: its turn has ended, and the epoch of the header is not
-/// below the epoch of the row, whose own append may still be in flight.
+/// Returns true if a row of the index of open turns may be removed: its turn has ended, and the header's epoch is not
+/// below the row's, whose append may still be in flight.
 pub fn is_open_row_over(header: &ThreadHeader, row: &OpenTurnRow) -> bool {
     let open = header.open_turn.as_ref().is_some_and(|open| open.number == row.turn.number);
     !open && header.turns >= row.turn.number && header.epoch >= row.epoch

@@ -1,4 +1,4 @@
-//! The machine: what it holds, and which command goes where.
+//! The state of the turn machine, and the dispatch of commands.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
 use super::append::SentAppend;
 use super::{Answer, Command, Effect, Ticket};
 
-/// Requests that wait for an append or for a turn to end; one more is refused.
+/// Maximum requests that wait for an append or the end of a turn.
 pub const DEFERRED_MAX: usize = 64;
 
 /// The turn machine of one thread.
@@ -21,7 +21,7 @@ pub struct Machine {
     pub(super) header: ThreadHeader,
     pub(super) history: History,
     pub(super) next_batch: u128,
-    /// Whether the header's epoch was taken by this machine.
+    /// True if this machine has taken the header's epoch.
     pub(super) owner: bool,
     pub(super) state: State,
     /// The error with which the turn fails: it was taken over and no request waits for it, or its entries cannot be
@@ -31,7 +31,7 @@ pub struct Machine {
     pub(super) in_flight: Option<SentAppend>,
     pub(super) deferred: VecDeque<Command>,
     pub(super) waiters: Waiters,
-    /// The number that the open turn's next event has.
+    /// Number of the open turn's next event.
     pub(super) next_event: u64,
     pub(super) out: Vec<Effect>,
 }
@@ -49,7 +49,7 @@ pub(super) enum State {
     Calling(Calling),
     /// Calls of the newest round are in progress: their indexes.
     Working(BTreeSet<u32>),
-    /// Op rows are being closed: of these calls, by round and place.
+    /// Op rows of these calls (round and index) are being closed.
     Closing(BTreeSet<(u32, u32)>),
     /// Another node owns the thread.
     Lost,
@@ -69,11 +69,11 @@ pub(super) struct Calling {
 pub(super) struct Buffered {
     /// The newest round that is appended; later ones are buffered in the history.
     pub written_round: u32,
-    /// Decisions that go with the next append: nothing runs before.
+    /// Decisions of the next append. No call runs before its commit.
     pub decisions: Option<Decisions>,
     /// Results of calls of appended rounds.
     pub results: Vec<CallResult>,
-    /// About how many bytes all of it has.
+    /// Approximate size in bytes.
     pub bytes: usize,
 }
 
@@ -87,8 +87,8 @@ pub(super) struct Waiters {
 }
 
 impl Machine {
-    /// The machine of a stored thread, not its owner yet. `seed`: random bits, other ones for each machine ever made; the
-    /// ids of its appends come from it.
+    /// Creates the machine of a stored thread, which does not own the thread yet. `seed`: random bits that are unique
+    /// per machine, from which the ids of its appends are derived.
     pub fn load(me: Incarnation, header: ThreadHeader, history: History, seed: u128) -> Self {
         let open = history.open();
         let state = match open {
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// Takes a command in and says what to do about it.
+    /// Handles a command and returns the effects.
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
         if self.state != State::Lost {
             self.take(now, command);
@@ -153,17 +153,17 @@ impl Machine {
             Command::Appended { batch, header } => self.appended(now, batch, *header),
             Command::Refused { batch, header, request } => self.refused(batch, *header, request.as_ref()),
             Command::Unknown { batch } => self.unknown(batch),
-            Command::LookedUp { batch, stands, header } => self.looked_up(now, batch, stands, *header),
+            Command::LookedUp { batch, is_committed, header } => self.looked_up(now, batch, is_committed, *header),
         }
     }
 
-    /// Whether a command has to wait: for the store's answer, or, where it is a request, for decisions that are not
-    /// durable yet.
+    /// Returns true if a command must wait for the store's response, or, for a request, until the decisions are
+    /// durable.
     fn must_defer(&self, command: &Command) -> bool {
         self.in_flight.is_some() || (self.buffered.decisions.is_some() && command.ticket().is_some())
     }
 
-    /// Takes again what was put off, each once.
+    /// Handles each deferred command again, once.
     fn retry_deferred(&mut self, now: Timestamp) {
         for _ in 0..self.deferred.len() {
             if self.in_flight.is_some() || self.state == State::Lost {
@@ -214,17 +214,17 @@ impl Machine {
         }
     }
 
-    /// The thread's header as this machine knows it.
+    /// Returns the thread's header, including appends of this machine.
     pub fn header(&self) -> &ThreadHeader {
         &self.header
     }
 
-    /// The thread's history, rounds that are not appended yet among it: what the model is sent is made from this.
+    /// Returns the thread's history, including rounds that are not appended. The model's messages are created from it.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The epoch under which it works: the header's, once the first append took the thread over.
+    /// Returns the epoch of this machine: the header's, after the first append took the thread over.
     pub fn epoch(&self) -> u64 {
         self.header.epoch
     }
@@ -243,7 +243,7 @@ impl Machine {
         }
     }
 
-    /// A turn as clients see it now.
+    /// Returns the current state of a turn for clients.
     pub fn view(&self, now: Timestamp, turn: u32) -> Option<TurnView> {
         let record = self.history.turn(turn)?;
         let mut view = record.view(&self.header.id, now);
@@ -262,23 +262,23 @@ impl Machine {
         Some(view)
     }
 
-    /// Whether the open turn was found without an owner. `TakeOver` or any request advances it.
+    /// Returns true if the open turn was found without an owner. `TakeOver` or any request advances it.
     pub fn is_orphaned(&self) -> bool {
         self.state == State::Orphaned
     }
 
-    /// Whether this machine has not taken the thread over and has no work in progress: another owner may have changed
-    /// the thread.
+    /// Returns true if this machine has not taken the thread over and has no work in progress, so another owner may
+    /// have changed the thread.
     pub fn is_copy(&self) -> bool {
         !self.owner && self.in_flight.is_none() && self.buffered.decisions.is_none()
     }
 
-    /// Whether another node owns the thread. The machine is unusable then.
+    /// Returns true if another node owns the thread. The machine is unusable then.
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost
     }
 
-    /// Whether no append, model call, tool call or request is in progress. A machine at rest can be dropped.
+    /// Returns true if no append, model call, tool call or request is in progress. The machine can then be dropped.
     pub fn is_at_rest(&self) -> bool {
         matches!(self.state, State::Idle | State::Waiting | State::Lost)
             && self.in_flight.is_none()
@@ -286,18 +286,18 @@ impl Machine {
             && self.deferred.is_empty()
     }
 
-    /// Whether the machine can be dropped and reloaded: it is at rest, or it does not run the open turn.
+    /// Returns true if the machine can be dropped and reloaded: it has no work, or it does not run the open turn.
     pub fn is_idle(&self) -> bool {
         let found = self.state == State::Orphaned && self.in_flight.is_none() && self.deferred.is_empty();
         found || self.is_at_rest()
     }
 
-    /// The id of a turn of this thread.
+    /// Returns the id of a turn of this thread.
     pub(super) fn turn_id(&self, turn: u32) -> TurnId {
         TurnId::new(self.header.id.clone(), turn)
     }
 
-    /// The open turn's record, for what is known before it is appended.
+    /// Returns the open turn's record, for changes before their append.
     pub(super) fn open_mut(&mut self) -> Option<&mut TurnRecord> {
         let number = self.history.open()?.number();
         self.history.turn_mut(number)

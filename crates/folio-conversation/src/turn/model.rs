@@ -1,4 +1,4 @@
-//! The model's part: calls to it, and what it answers.
+//! Model calls and their answers.
 
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, Call, End, Entry, Round, TurnOptions};
@@ -85,7 +85,7 @@ impl Machine {
         self.emit(EventKind::ToolCalls { calls });
     }
 
-    /// The model call failed: so does the turn. Every call of earlier rounds has its result.
+    /// The model call failed, and so does the turn. Every call of earlier rounds has its result.
     pub(super) fn model_failed(&mut self, now: Timestamp, at: (u32, u32), error: Error, retriable: bool, usage: Usage) {
         if !self.is_calling(at.0, at.1) {
             return;
@@ -96,12 +96,12 @@ impl Machine {
         self.fail(now, error, retriable);
     }
 
-    /// Model calls that the turn may make.
+    /// Returns the maximum number of model calls of the turn.
     pub(super) fn rounds_max(&self, record: &TurnRecord) -> u32 {
         record.accepted.options.rounds_max.clamp(1, limits::ROUNDS_MAX)
     }
 
-    /// The last round that the turn may have asks for calls: they do not run.
+    /// Ends a turn whose last permitted round requests calls, which do not run.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
         if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(finished) {
             self.emit(finished);
@@ -115,7 +115,7 @@ pub(super) fn finished(round: &RoundRecord) -> EventKind {
     EventKind::RoundFinished { round: round.round, model: round.model.clone(), usage: round.usage }
 }
 
-/// A model's answer as a round: what of it must wait is settled here.
+/// Converts a model's answer to a round, with the decision which calls wait.
 fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     let options = &record.accepted.options;
     let mut calls = reply.calls;
@@ -135,8 +135,8 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     round
 }
 
-/// The organization's policy says whether a call waits; where no rule fits, a write waits unless the turn's options let its tool
-/// run. What cannot run at all, or may not, never waits.
+/// Converts a call. The organization's policy decides if it waits; if no rule matches, a write waits unless the turn's
+/// options approve its tool. A call that cannot or must not run never waits.
 fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
     let judged = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let rule = if call.problem.is_none() { judged() } else { None };

@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// Whether a turn failed retriably at most a day ago and is the newest turn.
+    /// Returns true if the turn is the newest one and failed retriably at most a day ago.
     pub(crate) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
         let Some(record) = self.history.last().filter(|record| record.number() == turn) else { return false };
         let age = record.ended.as_ref().map(|ended| now.duration_since(ended.at));
@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// Takes the open turn over. What is left to say in one append is said with it.
+    /// Takes the open turn over. If one append suffices, it contains the next step.
     fn take_over(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else { return };
         let lost = Error::unavailable(Reason::NodeLost, "the node that ran the turn died or restarted");
@@ -88,7 +88,7 @@ impl Machine {
         self.append(now, Vec::new(), change, AfterAppend::Resumed(None));
     }
 
-    /// The turn belongs to this machine: it continues.
+    /// The takeover is committed, and the turn continues.
     pub(super) fn resumed(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(record) = self.history.open() else { return };
         let turn = record.number();
@@ -100,8 +100,8 @@ impl Machine {
         self.advance(now);
     }
 
-    /// Whether the calls of a round wait: one of them needs a decision, or an approver chose to continue one round at a
-    /// time.
+    /// Returns true if the calls of a round wait: one of them needs a decision, or an approver chose to continue one
+    /// round at a time.
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
         let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.decided);
         let by_one = decided.is_some_and(|earlier| !earlier.continue_auto_approved);

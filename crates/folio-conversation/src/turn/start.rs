@@ -1,4 +1,4 @@
-//! `Start`: a chat becomes a turn, or joins, resumes or repeats the one of its request id.
+//! `Start`: a chat becomes a turn, or joins, resumes or repeats the turn of its request id.
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::EventKind;
@@ -119,7 +119,7 @@ impl Machine {
         }))
     }
 
-    /// Why a turn of this size cannot be accepted.
+    /// Returns the reason why a turn of this size cannot be accepted.
     fn acceptance_error(&self, truncate_to: Option<u32>, bytes: usize, count: u32) -> Option<Error> {
         if truncate_to.is_some_and(|keep| keep > count) {
             return Some(Error::invalid_field("truncate_to_message_count", format!("the thread has {count} messages")));
@@ -128,14 +128,14 @@ impl Machine {
             let limit = limits::ENTRY_BYTES;
             return Some(Error::invalid(
                 Reason::TooLarge,
-                format!("the message and the working state have {bytes} bytes, {limit} at most"),
+                format!("the message and the working state have {bytes} bytes, at most {limit}"),
             ));
         }
         let full = self.header.turns >= limits::TURNS_PER_THREAD || self.header.bytes >= limits::THREAD_BYTES;
         full.then(|| Error::precondition(Reason::ThreadFull, "the thread is full: fork it or start another"))
     }
 
-    /// The turn is durable: it is announced, answered and started.
+    /// The turn is durable: its events start, the request is answered, and the model is called.
     pub(super) fn accepted(&mut self, now: Timestamp, ticket: Ticket) {
         let Some(record) = self.history.open() else { return };
         let (turn, model) = (record.number(), record.accepted.options.model.clone());
@@ -151,7 +151,7 @@ impl Machine {
     }
 }
 
-/// The first characters of the message as one line.
+/// Returns the start of the message as one line.
 fn title(text: &str) -> String {
     let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()

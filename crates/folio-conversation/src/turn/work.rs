@@ -1,4 +1,4 @@
-//! The calls of a round: what runs next, and what comes of it.
+//! Execution of a round's calls.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::machine::State;
 use super::model::finished;
 use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
 
-/// Calls that only read and run at the same time.
+/// Maximum concurrent read-only calls.
 pub const READS_AT_ONCE: usize = 8;
 
 /// The next step of a round.
@@ -45,7 +45,7 @@ impl Machine {
                 self.flush(now)
             }
             Next::Read(runs) => {
-                self.state = State::Working(places(&runs));
+                self.state = State::Working(indexes(&runs));
                 for run in runs {
                     self.emit_started(&run);
                     self.out.push(Effect::RunRead(run));
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// A call as it runs: with the edited arguments, under this epoch.
+    /// Returns the call with edited arguments and this epoch.
     pub(super) fn tool_run(&self, record: &TurnRecord, round: u32, call: &CallRecord) -> ToolRun {
         ToolRun {
             call: record.call_id(&self.header.id, round, call.call.index),
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// The plan of a write is known: its intent is appended, after the decisions or the previous outcome.
+    /// The plan of a write is known: its intent is appended after the decisions or the previous outcome.
     pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, String>) {
         let Some((record, call)) = self.running_call(round, index) else { return };
         if call.intent.is_some() || call.call.access != Access::ReadWrite {
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Notes what came of a call. It is appended with what comes next.
+    /// Records the result of a call. It is appended with the next step.
     pub(super) fn settle(&mut self, now: Timestamp, mut result: CallResult) {
         bounds::fit_result(&mut result);
         result.at = Some(now);
@@ -197,7 +197,7 @@ impl Machine {
     }
 }
 
-/// The result of a call that does not run: rejected, or one that cannot.
+/// Returns the result of a call that does not run, because it was rejected or is invalid.
 fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult> {
     let index = call.call.index;
     if let Some(Decision::Reject { reason }) = &call.decision {
@@ -212,7 +212,7 @@ fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult>
     Some(bounds::not_run(round.round, index, CallStatus::Failed, problem))
 }
 
-fn places(runs: &[ToolRun]) -> BTreeSet<u32> {
+fn indexes(runs: &[ToolRun]) -> BTreeSet<u32> {
     runs.iter().map(|run| run.call.index).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Writing to the audit log.
+//! Writes entries to the audit log.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use folio_types::{Error, Reason};
 
 use super::{Backoff, Work};
 
-/// Number of attempts before the conversation stops. The node that loads it again finds the entries in the journal.
+/// Attempts before the conversation stops. The node that loads it again derives the entries from the journal.
 const TRIES: u32 = 8;
 /// Retry-after of requests that waited for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
-    /// Writes entries to the audit log, and says whether they stand. Where they do not, the conversation stops.
+    /// Writes entries to the audit log and returns true if they are stored. Otherwise the conversation stops.
     pub(crate) async fn record(&self, entries: &[AuditEntry]) -> bool {
         if entries.is_empty() {
             return true;

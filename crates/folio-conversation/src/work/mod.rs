@@ -26,9 +26,9 @@ pub(crate) use model::ModelWork;
 pub(crate) use spent::Spent;
 pub(crate) use tools::ToolWork;
 
-/// First pause before something is tried again.
+/// First pause before a retry.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
-/// Longest pause before something is tried again.
+/// Maximum pause before a retry.
 const PAUSE_LONGEST: Duration = Duration::from_secs(2);
 
 /// Context of a conversation's task.
@@ -39,7 +39,7 @@ pub(crate) struct Work {
     pub(crate) thread: ThreadId,
     /// The actor that receives the results.
     pub(crate) actor: ActorRef<Msg>,
-    /// Which machine of the actor asked; answers to an older one are dropped.
+    /// Generation of the requesting machine. Answers to an older machine are dropped.
     pub(crate) generation: u64,
     /// Stops the task.
     pub(crate) token: CancellationToken,
@@ -80,7 +80,7 @@ impl Work {
     }
 }
 
-/// Pauses that grow, with jitter.
+/// Increasing pauses with jitter.
 pub(crate) struct Backoff {
     shared: Arc<Shared>,
     next: Duration,

@@ -18,12 +18,12 @@ use crate::context::ContextLoader;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, prompt_tokens, tokens};
 
-/// Number of calls of one answer that are read. The machine answers calls beyond its own, smaller bound.
+/// Maximum kept calls of one answer. The machine refuses calls beyond its own, smaller limit.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
-/// Tokens of the context that are left for an answer at least; with less a turn is not sent.
+/// Minimum tokens of the context for an answer. A turn that leaves less is not sent.
 const ANSWER_TOKENS_MIN: usize = 256;
 
-/// Everything that a model call is made of.
+/// Input of a model call.
 pub(crate) struct ModelWork {
     pub(crate) work: Work,
     pub(crate) call: ModelCall,
@@ -31,18 +31,18 @@ pub(crate) struct ModelWork {
     pub(crate) profile: Arc<ProfileTools>,
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
-    /// The document that the thread is about, where it is about one.
+    /// The document of a thread with exactly one document.
     pub(crate) document: Option<DocumentId>,
-    /// Kept over the calls of a turn.
+    /// Shared by all calls of a turn.
     pub(crate) context: Arc<Mutex<ContextLoader>>,
     /// The write counter of the turn when the call started.
     pub(crate) written: u64,
 }
 
-/// The reply, or none where the call was stopped.
+/// The reply. None: the call was stopped.
 type Outcome = Result<Option<Reply>, Box<Failure>>;
 
-/// A model call without an answer.
+/// A failed model call.
 struct Failure {
     error: Error,
     retriable: bool,
@@ -50,9 +50,9 @@ struct Failure {
 }
 
 impl Failure {
-    /// A call that was not made.
+    /// Returns the failure of a call that was not sent.
     fn unsent(error: Error) -> Box<Self> {
-        // Without credit a turn waits for a top-up, and is resumed after it.
+        // Without credit, a turn is resumed after a top-up.
         let later = matches!(error.reason, Reason::StoreUnavailable | Reason::SpuExhausted);
         let retriable = error.is_retriable() || later;
         Box::new(Self { error, retriable, usage: Usage::default() })
@@ -60,10 +60,10 @@ impl Failure {
 }
 
 impl ModelWork {
-    /// Makes the call and reports what came of it; nothing, where it is stopped.
+    /// Makes the call and reports its outcome, unless it is stopped.
     ///
-    /// The settlement is on its way before the report, and answered after it: what follows from the report may share its
-    /// commit, and in a store that writes in order never comes before it.
+    /// The settlement is sent before the report and awaited after it: the machine's next append may share its commit,
+    /// and a store that writes in order never commits the append first.
     pub(crate) async fn run(mut self) {
         self.work.point("model", "before").await;
         let (settlement, outcome) = match self.call_model().await {
@@ -96,7 +96,7 @@ impl ModelWork {
     async fn settle(&self, settlement: Option<(Permit, Settlement)>) {
         let Some((permit, settlement)) = settlement else { return };
         if let Err(error) = self.work.shared.meter().settle(permit, settlement).await {
-            tracing::error!(turn = %self.call.turn, %error, "a model call could not be settled");
+            tracing::error!(turn = %self.call.turn, %error, "cannot settle a model call");
         }
     }
 
@@ -121,26 +121,26 @@ impl ModelWork {
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
         let answering = catalogue.answering(asked, able);
         let last = answering.len().saturating_sub(1);
-        // The error of the requested model, returned if no fallback can hold or pay for the turn.
+        // Error of the requested model. It is returned if no fallback model fits or is covered by credit.
         let mut first = None;
-        for (place, info) in answering.iter().enumerate() {
+        for (position, info) in answering.iter().enumerate() {
             let request = tokio::select! {
                 () = self.work.token.cancelled() => return Err(Ok(None)),
                 request = self.request(info, window.clone()) => request,
             };
             let request = match request {
-                Err(error) if place > 0 && error.reason == Reason::ContextTooSmall => continue,
+                Err(error) if position > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
             let tools = if info.tools { shared.tool_tokens(&self.profile) } else { 0 };
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
-            // Each that is asked has a permit at its own price.
-            let permit = match shared.meter().permit(self.metered(info, prompt, place)).await {
-                Err(error) if place > 0 && error.reason == Reason::SpuExhausted => continue,
+            // Each attempted model needs a permit at its own price.
+            let permit = match shared.meter().permit(self.metered(info, prompt, position)).await {
+                Err(error) if position > 0 && error.reason == Reason::SpuExhausted => continue,
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };
             match read(self, request).await {
-                Received::Failed { error, sent, output: 0 } if error.falls_back() && place < last => {
+                Received::Failed { error, sent, output: 0 } if error.falls_back() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = unanswered(sent, prompt, 0);
                     self.settle(Some((permit, settlement))).await;
@@ -152,7 +152,7 @@ impl ModelWork {
                     return Err(Ok(None));
                 }
                 received => {
-                    let (settlement, outcome) = self.judge(received, &info.name, prompt);
+                    let (settlement, outcome) = self.settlement_of(received, &info.name, prompt);
                     return Ok((permit, settlement, outcome));
                 }
             }
@@ -162,7 +162,7 @@ impl ModelWork {
         Err(Err(Box::new(Failure { error: error.into(), retriable, usage: Usage::default() })))
     }
 
-    /// Reads an abandoned answer to its end for its usage. The drain of the process bounds this.
+    /// Reads an abandoned answer to its end to obtain its usage. The drain of the process bounds this.
     fn drain(&self, permit: Permit, mut rest: Rest, prompt: usize) {
         let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
         self.work.shared.tracker.spawn(async move {
@@ -171,7 +171,7 @@ impl ModelWork {
                 None => Settlement::Partial(partial(prompt, rest.output())),
             };
             if let Err(error) = shared.meter().settle(permit, settlement).await {
-                tracing::error!(%turn, %error, "a model call could not be settled");
+                tracing::error!(%turn, %error, "cannot settle a model call");
             }
         });
     }
@@ -213,15 +213,15 @@ impl ModelWork {
         })
     }
 
-    /// `place`: how many models were asked before this one.
-    fn metered(&self, info: &ModelInfo, prompt: usize, place: usize) -> MeteredCall {
+    /// Describes the call for the meter. `position`: number of models that were attempted before.
+    fn metered(&self, info: &ModelInfo, prompt: usize, position: usize) -> MeteredCall {
         let ModelCall { turn, round, attempt, epoch, .. } = &self.call;
-        let stands_in = if place == 0 { String::new() } else { format!(".{place}") };
+        let fallback = if position == 0 { String::new() } else { format!(".{position}") };
         MeteredCall {
             org: self.work.org.clone(),
             user: self.user.clone(),
-            // Call 0 is the round's own; tools that call models use the index of their call.
-            key: format!("{turn}.{round}.0.{epoch}.{attempt}{stands_in}"),
+            // Call 0 is the model call of the round. Tools that call models use the index of their call.
+            key: format!("{turn}.{round}.0.{epoch}.{attempt}{fallback}"),
             operation: "chat",
             model: info.name.clone(),
             prices: info.prices(),
@@ -231,7 +231,7 @@ impl ModelWork {
         }
     }
 
-    fn judge(&self, received: Received, model: &str, prompt: usize) -> (Settlement, Outcome) {
+    fn settlement_of(&self, received: Received, model: &str, prompt: usize) -> (Settlement, Outcome) {
         match received {
             Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
             Received::NotSent => (Settlement::NotSent, Ok(None)),
@@ -255,7 +255,7 @@ impl ModelWork {
         }
     }
 
-    /// The reply with its calls checked against the profile's tools.
+    /// Returns the reply with its calls checked against the profile's tools.
     fn checked(&self, reply: ModelReply, model: &str) -> Outcome {
         let Some(finish) = reply.finish else {
             let error = ModelError::Failed("the answer ended without a finish reason".to_owned());

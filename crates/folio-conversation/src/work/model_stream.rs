@@ -1,4 +1,4 @@
-//! Reading a model's stream: deltas that are ready together go to the actor as one, as soon as nothing more is ready.
+//! Reads a model's stream. Deltas that are available together are sent to the actor as one message.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::actor::{Deltas, Msg};
 use crate::turn::Delta;
 use crate::window::tokens;
 
-/// Bytes that are gathered while more is ready, before they are sent on.
+/// Maximum bytes of a message while further deltas are available.
 const GATHERED_BYTES: usize = 16 * 1024;
 
 /// The result of reading a model's stream.
@@ -27,11 +27,11 @@ pub(super) enum Received {
     Stopped(Rest),
     /// The request failed.
     Failed {
-        /// Why.
+        /// The error of the call.
         error: ModelError,
-        /// Whether the provider may ask for money.
+        /// True if the provider may charge for it.
         sent: bool,
-        /// Tokens that were received, estimated.
+        /// Estimated tokens that were received.
         output: usize,
     },
 }
@@ -40,17 +40,18 @@ pub(super) enum Received {
 pub(super) struct Rest {
     stream: ModelStream,
     progress: Progress,
-    /// Tokens of text and thinking that were received, estimated.
+    /// Estimated tokens of text and thinking that were received.
     spoken: usize,
 }
 
 impl Rest {
-    /// Tokens that were received, estimated.
+    /// Returns the estimated tokens that were received.
     pub(super) fn output(&self) -> usize {
         output(self.spoken, &self.progress)
     }
 
-    /// Reads to the end, which the time-outs of the call bound, or until `cut`: what the provider counted, where it came to that.
+    /// Reads to the end, within the time limits of the call, or until `cut`. Returns the provider's usage, if it was
+    /// received.
     pub(super) async fn drain(&mut self, cut: &CancellationToken) -> Option<Usage> {
         loop {
             let item = tokio::select! {
@@ -86,7 +87,7 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
     loop {
         tokio::select! {
             biased;
-            // What waits for its turn at the endpoint is not sent any more.
+            // A request in the endpoint's queue is not sent anymore.
             () = token.cancelled() => return if progress.is_sent() {
                 Received::Stopped(Rest { stream, spoken: deltas.tokens, progress: progress.clone() })
             } else {
@@ -111,7 +112,7 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
             },
             // The connection delivers one delta at a time: yield so that it can deliver the next one.
             () = tokio::task::yield_now(), if deltas.may_be_more() => deltas.asked_for_more = true,
-            // The actor has taken the deltas before: what is there now may go.
+            // The actor has handled the previous message, so the next one may be sent.
             permit = slot.clone().acquire_owned(), if !deltas.waiting.is_empty() && !deltas.may_be_more() => {
                 deltas.send(call, permit.ok());
             }
@@ -122,16 +123,16 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
     }
 }
 
-/// Tokens that were received, estimated: what was said, and what was written of tool calls, which are mostly ASCII.
+/// Estimates the received tokens: text and thinking, and the text of tool calls, which is mostly ASCII.
 fn output(spoken: usize, progress: &Progress) -> usize {
     spoken.saturating_add(progress.call_bytes().div_ceil(4))
 }
 
-/// Deltas that were not sent yet, neighbours of a kind as one.
+/// Deltas that are not sent yet. Adjacent deltas of a kind are merged.
 #[derive(Default)]
 struct Batch {
     waiting: Vec<Delta>,
-    /// Bytes that wait.
+    /// Bytes of these deltas.
     gathered: usize,
     /// Whether the task has yielded since the newest delta.
     asked_for_more: bool,
@@ -140,8 +141,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, piece: Delta) {
-        let (Delta::Text(text) | Delta::Thinking(text)) = &piece;
+    fn add(&mut self, delta: Delta) {
+        let (Delta::Text(text) | Delta::Thinking(text)) = &delta;
         if text.is_empty() {
             return;
         }
@@ -149,11 +150,11 @@ impl Batch {
         self.gathered = self.gathered.saturating_add(text.len());
         self.asked_for_more = false;
         self.tokens = self.tokens.saturating_add(tokens(text));
-        match (self.waiting.last_mut(), piece) {
+        match (self.waiting.last_mut(), delta) {
             (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
                 last.push_str(&next);
             }
-            (_, piece) => self.waiting.push(piece),
+            (_, delta) => self.waiting.push(delta),
         }
     }
 

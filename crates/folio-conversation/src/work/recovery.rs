@@ -11,11 +11,11 @@ use super::Backoff;
 use super::tools::{Guarded, ToolWork, done, error_content, failed};
 use crate::turn::{Command, ToolOutcome, ToolResult};
 
-/// Tries at the deciding write before the call is closed.
+/// Attempts of the deciding write before the call is closed.
 const TRIES: u32 = 3;
 
 impl ToolWork {
-    /// Finds out what became of the call, and reports it once the store answers.
+    /// Determines the outcome of the call, and reports it once the store answers.
     pub(crate) async fn recover(self, intent: Intent) {
         self.work.point("recover", "before").await;
         let result = self.recovered(&intent).await;
@@ -31,7 +31,7 @@ impl ToolWork {
                 return self.result_of(intent, row, "");
             }
             tries += 1;
-            let told = match self.write_once(intent).await {
+            let failure = match self.write_once(intent).await {
                 Guarded::Answered(Ok(output)) => return done(output),
                 Guarded::Answered(Err(ToolError::Conflict)) => String::new(),
                 Guarded::Answered(Err(ToolError::Failed(error)))
@@ -45,14 +45,14 @@ impl ToolWork {
                 Guarded::Panicked => "The tool failed.".to_owned(),
             };
             // This attempt wrote nothing. A batch of an earlier attempt may be in flight, so the op is closed.
-            return self.close_failed(intent, &told).await;
+            return self.close_failed(intent, &failure).await;
         }
     }
 
     /// Closes a failed call. Returns the result of its op row, or the failure if nothing was written.
-    pub(super) async fn close_failed(&self, intent: &Intent, told: &str) -> ToolResult {
+    pub(super) async fn close_failed(&self, intent: &Intent, failure: &str) -> ToolResult {
         let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
-        self.result_of(intent, row, told)
+        self.result_of(intent, row, failure)
     }
 
     /// Closes the op row as aborted unless it exists, and reports the stored row.
@@ -73,7 +73,7 @@ impl ToolWork {
         loop {
             match self.close_once(intent, closed).await {
                 Ok(row) => return row,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op could not be closed; retrying"),
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot close an op; retrying"),
             }
             backoff.pause().await;
         }
@@ -93,15 +93,14 @@ impl ToolWork {
         loop {
             match self.work.shared.stores().ops.row(&self.work.org, &intent.target, &op).await {
                 Ok(row) => return row,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op row could not be read; retrying"),
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot read an op row; retrying"),
             }
             backoff.pause().await;
         }
     }
 
-    /// Returns the result that the model receives for an op row. `told`: the failure, if the row only closes a known
-    /// failure.
-    fn result_of(&self, intent: &Intent, row: OpRow, told: &str) -> ToolResult {
+    /// Returns the result for the model of an op row. `failure`: the known failure, if the row only closes it.
+    fn result_of(&self, intent: &Intent, row: OpRow, failure: &str) -> ToolResult {
         if row.digest != self.run.digest {
             // The row belongs to another call. It prevents this call's write, so nothing was written.
             tracing::error!(call = %self.run.call, "an op row has another digest than the call's arguments");
@@ -110,7 +109,7 @@ impl ToolWork {
         match (row.state, self.tool.as_ref().map(|tool| &tool.kind)) {
             (OpState::Done(result), Some(ToolKind::Write(tool))) => done(tool.output(&intent.target, result)),
             (OpState::Done(_), _) => failed("The call succeeded with a tool that no longer exists."),
-            (OpState::Conflict, _) if !told.is_empty() => failed(told),
+            (OpState::Conflict, _) if !failure.is_empty() => failed(failure),
             (OpState::Conflict, _) => ToolResult {
                 status: CallStatus::Conflict,
                 content: error_content("The target changed after the call was approved; nothing was written."),

@@ -7,7 +7,7 @@ use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, Sha
 use folio_types::Result;
 use folio_types::message::Usage;
 
-/// A meter that adds up what is settled on its way to the real one.
+/// A meter that sums the settled usage and forwards to the real one.
 pub(crate) struct Spent {
     meter: SharedMeter,
     usage: Mutex<Usage>,
@@ -19,7 +19,7 @@ impl Spent {
         Arc::new(Self { meter, usage: Mutex::default() })
     }
 
-    /// The sum over the calls that are settled.
+    /// Returns the sum of the settled usage.
     pub(crate) fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Appends, looking them up, and the rows of the index of open turns.
+//! Appends, lookups of appends, and rows of the index of open turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ const SENDS: u32 = 8;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
-    /// Sends an append, together with a new thread, and reports the answer of the store. A committed append is reported
+    /// Sends an append, with a new thread if given, and reports the store's response. A committed append is reported
     /// after its audit entries are durable.
-    pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>, says: Arc<Writes>) {
+    pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
         for stage in &stages {
@@ -40,32 +40,32 @@ impl Work {
             }
         };
         let sent = tokio::time::timeout(self.shared.options.store_timeout, sent);
-        let (answer, recorded) = tokio::join!(sent, self.record(&says.with_append));
+        let (answer, recorded) = tokio::join!(sent, self.record(&audit.with_append));
         for stage in &stages {
             self.point(stage, "after").await;
         }
         match answer {
             Ok(Ok(Appended::Done(header))) => {
-                if recorded && self.record(&says.after).await {
+                if recorded && self.record(&audit.after).await {
                     self.report(Command::Appended { batch, header });
                 }
             }
             Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
             Ok(Err(error)) if error.reason == Reason::NotFound => self.thread_deleted(error),
-            // Sent again it would be refused again.
+            // A retry would be refused again.
             Ok(Err(error)) if error.code == Code::InvalidArgument => self.unwritable(error),
             Ok(Err(error)) => {
-                tracing::warn!(thread = %self.thread, %error, "outcome of an append unknown");
+                tracing::warn!(thread = %self.thread, %error, "the outcome of an append is unknown");
                 self.report(Command::Unknown { batch });
             }
             Err(_) => {
-                tracing::warn!(thread = %self.thread, "append not answered in time");
+                tracing::warn!(thread = %self.thread, "the store did not answer an append in time");
                 self.report(Command::Unknown { batch });
             }
         }
     }
 
-    /// Reads a turn's context ahead, for half as long as its model call would wait for it.
+    /// Prefetches a turn's context, for at most half the time that its model call would wait.
     pub(crate) async fn prefetch(self, context: Arc<Mutex<ContextLoader>>, written: u64) {
         let read = async { context.lock().await.prefetch(written).await };
         let _ = tokio::time::timeout(self.shared.options.store_timeout / 2, read).await;
@@ -73,7 +73,7 @@ impl Work {
 
     /// Looks an append up until the store answers. If it is not committed, it is sent again after a growing pause, up
     /// to [`SENDS`] times; afterwards the turn is left to recovery.
-    pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, says: Arc<Writes>) {
+    pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
             let looked =
@@ -85,17 +85,17 @@ impl Work {
                         Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN),
                     );
                 }
-                Ok(Ok(Some((stands, header)))) => {
-                    if !stands {
+                Ok(Ok(Some((is_committed, header)))) => {
+                    if !is_committed {
                         Backoff::after(&self.shared, sends.saturating_sub(1)).pause().await;
-                    } else if !(self.record(&says.with_append).await && self.record(&says.after).await) {
+                    } else if !(self.record(&audit.with_append).await && self.record(&audit.after).await) {
                         return;
                     }
-                    return self.report(Command::LookedUp { batch, stands, header: Box::new(header) });
+                    return self.report(Command::LookedUp { batch, is_committed, header: Box::new(header) });
                 }
                 Ok(Ok(None)) => return self.thread_deleted(Error::not_found("thread", &self.thread)),
-                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "append cannot be looked up"),
-                Err(_) => tracing::warn!(thread = %self.thread, "looking for an append took too long"),
+                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "cannot look up an append"),
+                Err(_) => tracing::warn!(thread = %self.thread, "the lookup of an append timed out"),
             }
             backoff.pause().await;
         }
@@ -107,23 +107,23 @@ impl Work {
     /// does not exist before its first append.
     async fn look(&self, batch: u128, new: Option<&NewThread>) -> Result<Option<(bool, ThreadHeader)>> {
         let threads = &self.shared.stores().threads;
-        let mut stands = threads.batch_stands(&self.org, &self.thread, batch).await?;
+        let mut is_committed = threads.has_batch(&self.org, &self.thread, batch).await?;
         loop {
             let Some(header) = threads.header(&self.org, &self.thread).await? else {
                 return Ok(new.map(|new| (false, new.header())));
             };
-            let now = threads.batch_stands(&self.org, &self.thread, batch).await?;
-            if now == stands {
-                return Ok(Some((stands, header)));
+            let now = threads.has_batch(&self.org, &self.thread, batch).await?;
+            if now == is_committed {
+                return Ok(Some((is_committed, header)));
             }
-            stands = now;
+            is_committed = now;
         }
     }
 
-    /// Removes a row of the index; what is left behind the sweep finds.
+    /// Removes a row of the index. After a failure, the sweep removes it.
     pub(crate) async fn remove_open_turn(self, row: OpenTurnRow) {
         if let Err(error) = self.shared.stores().open_turns.remove(&row).await {
-            tracing::warn!(thread = %self.thread, %error, "row of an ended turn is left to the sweep");
+            tracing::warn!(thread = %self.thread, %error, "cannot remove the row of an ended turn; the sweep removes it");
         }
     }
 
@@ -142,7 +142,7 @@ impl Work {
     }
 }
 
-/// The step of the protocol that an entry is.
+/// Returns the protocol step of an entry.
 fn stage(entry: &Entry) -> &'static str {
     match entry {
         Entry::Accepted(_) => "accept",

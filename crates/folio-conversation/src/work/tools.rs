@@ -18,11 +18,11 @@ use tracing::{Instrument as _, Level};
 use super::{Spent, Work};
 use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
 
-/// A tool call that is to run.
+/// A tool call to run.
 pub(crate) struct ToolWork {
     pub(crate) work: Work,
     pub(crate) run: ToolRun,
-    /// None: there is no such tool (any more).
+    /// The tool. None: it does not exist.
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
     pub(crate) resources: ToolResources,
@@ -38,7 +38,7 @@ pub(super) enum Guarded<T> {
 }
 
 impl ToolWork {
-    /// Runs a call that only reads.
+    /// Runs a read-only call.
     pub(crate) async fn read(self, slots: Arc<Semaphore>) {
         let Ok(_slot) = slots.acquire().await else { return };
         self.work.point("read", "before").await;
@@ -53,7 +53,7 @@ impl ToolWork {
         self.finished(ToolOutcome::Done(result));
     }
 
-    /// Resolves what a write call will change.
+    /// Resolves the target of a write call.
     pub(crate) async fn plan(self) {
         self.work.point("plan", "before").await;
         let plan = match &self.tool {
@@ -83,11 +83,11 @@ impl ToolWork {
             Guarded::Answered(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
             Guarded::Answered(Err(ToolError::Conflict)) => ToolOutcome::Unclear,
             Guarded::Answered(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
-                tracing::warn!(call = %self.run.call, %error, "effect of a write unknown");
+                tracing::warn!(call = %self.run.call, %error, "the effect of a write is unknown");
                 ToolOutcome::Unclear
             }
             Guarded::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => ToolOutcome::Refused(error),
-            // A model or the tool itself failed: it is not tried again, and closed, so that nothing comes of it later.
+            // A model or the tool failed. The call is closed without a retry, so that it has no later effect.
             Guarded::Answered(Err(error)) => ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await),
             Guarded::TooLong => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
             Guarded::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
@@ -96,7 +96,7 @@ impl ToolWork {
         self.finished(outcome);
     }
 
-    /// Whether the call was refused its first model call: neither was anything paid nor written.
+    /// Returns the error if the call's first model call was refused, so that nothing was paid or written.
     fn is_refused(&self, error: &Error) -> bool {
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         let refused = matches!(error.reason, Reason::SpuExhausted | Reason::QuotaExceeded);
@@ -175,7 +175,7 @@ impl ToolWork {
                 Guarded::Panicked
             }
             Err(_) => {
-                tracing::warn!(call = %self.run.call, tool = self.run.name, "a tool took too long");
+                tracing::warn!(call = %self.run.call, tool = self.run.name, "a tool timed out");
                 Guarded::TooLong
             }
         }
@@ -234,7 +234,7 @@ pub(super) fn error_content(message: &str) -> String {
     bounded(&json!({ "error": message }))
 }
 
-/// The text of a result; longer than [`limits::TOOL_RESULT_BYTES`] it is cut, visibly.
+/// Returns the text of a result, cut with a mark to [`limits::TOOL_RESULT_BYTES`].
 fn bounded(content: &Value) -> String {
     let mut text = content.to_string();
     if text.len() > limits::TOOL_RESULT_BYTES {

@@ -1,15 +1,15 @@
-//! What is left to do after an organization, a document or an extraction was deleted, when the rows of requests and the threads of
-//! an organization have had their time, and when bytes are left that no document refers to.
+//! Clean-up: work that remains after an organization, a document or an extraction was deleted, after rows of requests
+//! and threads expired, and after uploads left orphaned bytes.
 //!
-//! Deleting a document is one write, its tombstone. Its bytes go at the next sweep, and once more after a day: bytes know
-//! no condition, and an upload that was still under way may have put them there again. Its threads stay readable for that
-//! day; they are only marked here, and the conversations' own sweep removes them, because a turn may be open.
+//! Deleting a document is one write, its tombstone. The next sweep removes its bytes, and another one does so after a
+//! day: writing bytes is unconditional, so an upload in progress may have written them again. Its threads stay readable
+//! for that day. This sweep only marks them; the sweep of the conversations removes them, because a turn may be open.
 //!
-//! An upload stores its bytes before it writes its document, so that a process that dies in between leaves bytes alone.
-//! All blobs are listed now and then, and those older than a day without a document are removed: no upload takes that
-//! long. The same request sent again after a day writes them anew; while that is under way in this process they stay.
-//! (Another process that finishes the very same upload between the look at the document and the removal loses its bytes:
-//! milliseconds, a day after the process that began it died.)
+//! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. All blobs are
+//! listed periodically, and those older than a day without a document are removed, because no upload takes a day. Bytes
+//! of an active upload of this process are skipped: a request that is repeated after a day writes the same blob again.
+//! (If another process completes that upload between the check and the removal, its bytes are lost. The window is
+//! milliseconds, a day after a crash.)
 
 mod organizations;
 mod orphans;
@@ -32,9 +32,9 @@ use self::orphans::Orphans;
 use self::retention::Retention;
 use crate::active_uploads::ActiveUploads;
 
-/// Hours for which a request outside turns is known whatever target it names.
+/// Hours for which the id of a request outside turns is kept.
 const REQUEST_HOURS: i64 = 48;
-/// Rows that are removed in one transaction.
+/// Maximum rows that one transaction removes.
 const ROWS_AT_ONCE: usize = 1_000;
 
 /// Settings of the clean-up.
@@ -43,13 +43,13 @@ const ROWS_AT_ONCE: usize = 1_000;
 pub struct CleanupOptions {
     /// Seconds between two sweeps.
     pub interval_seconds: u64,
-    /// Documents of one sweep at most.
+    /// Maximum documents per sweep.
     pub batch: usize,
-    /// Seconds between two looks at all blobs for those that no document refers to; the first is at the start. A look
-    /// lists every blob and reads the document of each that is older than a day.
+    /// Seconds between two searches for orphaned bytes. The first search is at the start. A search lists every blob and
+    /// reads the document of each blob older than a day.
     pub orphan_interval_seconds: u64,
-    /// Seconds between two looks for threads that organizations no longer keep; the first is at the start. A look reads all
-    /// organizations, and of those that set a time the threads that were begun before it.
+    /// Seconds between two searches for expired threads of organizations with a retention. The first search is at the
+    /// start. A search reads all organizations, and threads that started before the retention.
     pub retention_interval_seconds: u64,
 }
 
@@ -68,7 +68,7 @@ impl CleanupOptions {
     /// Checks every setting.
     ///
     /// # Errors
-    /// All that is out of bounds, with the bounds.
+    /// Returns every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("cleanup");
         problems.number("interval_seconds", self.interval_seconds, 1, 86_400);
@@ -79,29 +79,29 @@ impl CleanupOptions {
     }
 }
 
-/// Whether it is this process that sweeps now. Of several that share their stores one is enough; two do no harm.
-pub type Mine = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Returns true if this process is responsible for sweeping now. One of the processes that share stores is sufficient;
+/// concurrent sweeps do no harm.
+pub type IsSweeper = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// For a process that has its stores to itself.
-pub fn always_mine() -> Mine {
+/// Returns the predicate of a process that does not share its stores.
+pub fn always_sweeper() -> IsSweeper {
     Arc::new(|| true)
 }
 
-/// Asks for a sweep. Cheap to clone. The default is that of a process that does not sweep: nobody hears it, and another
-/// one sweeps at its next interval.
+/// Requests a sweep. Cheap to clone. The default handle does nothing; another process sweeps at its next interval.
 #[derive(Debug, Clone, Default)]
 pub struct CleanupHandle {
     wake: Arc<Notify>,
 }
 
 impl CleanupHandle {
-    /// A document or an organization was deleted: sweeps soon, not only at the next interval.
+    /// Requests a sweep before the next interval, after a document or an organization was deleted.
     pub fn sweep_soon(&self) {
         self.wake.notify_one();
     }
 }
 
-/// The component: owns the task that sweeps.
+/// The cleaner: owns the task that sweeps.
 #[derive(Debug)]
 pub struct Cleaner {
     stop: CancellationToken,
@@ -109,14 +109,14 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts sweeping, whenever that is `mine`. It skips the bytes of `active_uploads`.
+    /// Starts sweeping while `mine` returns true. It skips the bytes of `active_uploads`.
     pub fn start(
         stores: Stores,
         turns: Arc<dyn SharedTurnStore>,
         environment: Arc<dyn Environment>,
         active_uploads: ActiveUploads,
         options: CleanupOptions,
-        mine: Mine,
+        mine: IsSweeper,
     ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
@@ -137,7 +137,7 @@ impl Cleaner {
         (Self { stop, task }, handle)
     }
 
-    /// Ends after the sweep that is under way.
+    /// Ends after the current sweep.
     pub async fn stop(mut self) {
         self.stop.cancel();
         let _ = (&mut self.task).await;
@@ -150,11 +150,11 @@ impl Drop for Cleaner {
     }
 }
 
-/// When a sweep begins.
+/// Triggers of a sweep.
 struct Pace {
     interval: Duration,
     wake: Arc<Notify>,
-    mine: Mine,
+    mine: IsSweeper,
 }
 
 async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, stop: CancellationToken) {
@@ -170,25 +170,25 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, st
             continue;
         }
         if let Err(error) = sweep.run(environment.now()).await {
-            tracing::warn!(%error, "a sweep was broken off; the next one goes on");
+            tracing::warn!(%error, "a sweep failed; the next one continues it");
         }
-        // These may take long, and what they left is found again.
+        // These searches may take long. A later search finds what this one leaves.
         let now = environment.now();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sweep.retention.look(now) => {}
+            () = sweep.retention.run(now) => {}
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sweep.orphans.look(now) => {}
+            () = sweep.orphans.run(now) => {}
         }
     }
 }
 
-/// What is done at some of the sweeps: at the first, and again after a while.
+/// A search that runs at the first sweep and then periodically.
 struct Due {
     every: Duration,
-    /// When it is due again; none: at once.
+    /// Time of the next run. None: immediately.
     next: Option<Timestamp>,
 }
 
@@ -197,8 +197,8 @@ impl Due {
         Self { every: Duration::from_secs(seconds), next: None }
     }
 
-    /// Whether it is due; then it is again after that while.
-    fn comes(&mut self, now: Timestamp) -> bool {
+    /// Returns true if a run is due, and schedules the next one.
+    fn is_due(&mut self, now: Timestamp) -> bool {
         if self.next.is_some_and(|next| now < next) {
             return false;
         }
@@ -207,11 +207,11 @@ impl Due {
     }
 }
 
-/// What sweeps remember of each other. Only saves work: all of it may be done again.
+/// State between sweeps. Losing it only repeats idempotent work.
 struct Sweep {
     stores: Stores,
     batch: usize,
-    /// Documents whose first round is done.
+    /// Documents whose first sweep is done.
     begun: HashSet<DocumentId>,
     organizations: Organizations,
     orphans: Orphans,
@@ -222,7 +222,7 @@ impl Sweep {
     async fn run(&mut self, now: Timestamp) -> Result<()> {
         let deleted = self.stores.of::<Document>().deleted(self.batch).await?;
         if deleted.len() == self.batch {
-            tracing::warn!(documents = deleted.len(), "more documents were deleted than one sweep takes");
+            tracing::warn!(documents = deleted.len(), "more documents were deleted than one sweep processes");
         }
         let listed: HashSet<DocumentId> = deleted.iter().map(|(_, id, _)| id.clone()).collect();
         self.begun.retain(|id| listed.contains(id));
@@ -241,14 +241,14 @@ impl Sweep {
         self.organizations.sweep(now).await
     }
 
-    /// Extractions that were deleted by themselves: a repetition of what made them finds their data for a day.
+    /// Removes the data of extractions a day after their deletion. Until then a repeated request returns it.
     async fn extractions(&self, now: Timestamp) -> Result<()> {
         let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
         while self.stores.of::<Extraction>().scrub_deleted(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
         Ok(())
     }
 
-    /// A request can be repeated for [`REQUEST_HOURS`]; then its id is free.
+    /// Removes requests older than [`REQUEST_HOURS`]. Their ids may be used again.
     async fn requests(&self, now: Timestamp) -> Result<()> {
         let before = now.checked_sub(jiff::SignedDuration::from_hours(REQUEST_HOURS)).unwrap_or(Timestamp::MIN);
         while self.stores.ops.forget_requests(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}

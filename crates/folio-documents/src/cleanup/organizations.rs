@@ -1,7 +1,8 @@
-//! What is left to do after an organization was deleted.
+//! Erasure of deleted organizations.
 //!
-//! Everything below it is erased at the next sweep, and once more after a day: a turn or an upload that was under way may have
-//! written there again. By then it has ended, and its tokens have not counted for a day.
+//! The next sweep erases everything below a deleted organization, and another one does so after a day: a turn or upload
+//! in progress may have written again. After a day it has ended, and the organization's tokens have been invalid for a
+//! day.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,23 +10,23 @@ use std::sync::Arc;
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{OrgId, Result, Timestamp, limits};
 
-/// Organizations that are erased in one look at all rows.
+/// Maximum organizations that one scan of all rows erases.
 const AT_ONCE: usize = 1_000;
 
 /// Erases deleted organizations.
 pub(super) struct Organizations {
     stores: Stores,
     turns: Arc<dyn SharedTurnStore>,
-    /// Those whose rows were erased.
+    /// Organizations whose rows were erased.
     erased: BTreeMap<OrgId, Erased>,
 }
 
-/// How far it has come with an organization.
+/// Progress of an erasure.
 struct Erased {
-    /// After the day in which something may have been under way.
-    for_good: bool,
-    /// Its bytes and its turns went, too.
-    whole: bool,
+    /// True after the day in which writes may have been in progress.
+    is_final: bool,
+    /// True if the bytes and turns were erased too.
+    is_complete: bool,
 }
 
 impl Organizations {
@@ -33,30 +34,30 @@ impl Organizations {
         Self { stores, turns, erased: BTreeMap::new() }
     }
 
-    /// One look at all rows for all organizations that are due; none where none is. What fails for one organization keeps no
-    /// other, and is tried again without another look.
+    /// Scans all rows once for all due organizations. A failure affects only its organization, which is retried without
+    /// another scan.
     pub(super) async fn sweep(&mut self, now: Timestamp) -> Result<()> {
         let deleted: BTreeMap<_, _> = self.stores.erasure.deleted(AT_ONCE).await?.into_iter().collect();
         self.erased.retain(|org, _| deleted.contains_key(org));
         let last = |at: &Timestamp| at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
-        let due = |org: &OrgId, at| self.erased.get(org).is_none_or(|erased| last(at) && !erased.for_good);
+        let due = |org: &OrgId, at| self.erased.get(org).is_none_or(|erased| last(at) && !erased.is_final);
         let due: BTreeSet<_> = deleted.iter().filter(|(org, at)| due(org, at)).map(|(org, _)| org.clone()).collect();
         if !due.is_empty() {
             self.stores.erasure.erase(&due).await?;
         }
         for org in due {
-            let for_good = deleted.get(&org).is_some_and(last);
-            self.erased.insert(org, Erased { for_good, whole: false });
+            let is_final = deleted.get(&org).is_some_and(last);
+            self.erased.insert(org, Erased { is_final, is_complete: false });
         }
-        for (org, erased) in self.erased.iter_mut().filter(|(_, erased)| !erased.whole) {
-            let Erased { for_good, .. } = *erased;
-            match erase_beside_rows(&self.stores, &*self.turns, org, for_good).await {
+        for (org, erased) in self.erased.iter_mut().filter(|(_, erased)| !erased.is_complete) {
+            let Erased { is_final, .. } = *erased;
+            match erase_blobs_and_turns(&self.stores, &*self.turns, org, is_final).await {
                 Ok(()) => {
-                    erased.whole = true;
-                    tracing::info!(%org, for_good, "a deleted organization was erased");
+                    erased.is_complete = true;
+                    tracing::info!(%org, is_final, "a deleted organization was erased");
                 }
                 Err(error) => {
-                    tracing::warn!(%org, %error, "of a deleted organization something could not be erased yet")
+                    tracing::warn!(%org, %error, "cannot completely erase a deleted organization yet")
                 }
             }
         }
@@ -64,8 +65,13 @@ impl Organizations {
     }
 }
 
-async fn erase_beside_rows(stores: &Stores, turns: &dyn SharedTurnStore, org: &OrgId, for_good: bool) -> Result<()> {
+async fn erase_blobs_and_turns(
+    stores: &Stores,
+    turns: &dyn SharedTurnStore,
+    org: &OrgId,
+    is_final: bool,
+) -> Result<()> {
     stores.blobs.delete_all(org).await?;
     turns.erase(org).await?;
-    if for_good { stores.erasure.forget(org).await } else { Ok(()) }
+    if is_final { stores.erasure.forget(org).await } else { Ok(()) }
 }

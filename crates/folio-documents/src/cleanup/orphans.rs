@@ -1,4 +1,4 @@
-//! Bytes that no document refers to.
+//! Removal of orphaned bytes, which no document refers to.
 
 use folio_resources::Document;
 use folio_storage::{StoredBlob, Stores};
@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use super::Due;
 use crate::active_uploads::ActiveUploads;
 
-/// The search for bytes that no document refers to.
+/// The search for orphaned bytes.
 pub(super) struct Orphans {
     pub(super) stores: Stores,
     pub(super) active_uploads: ActiveUploads,
@@ -16,18 +16,18 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    pub(super) async fn look(&mut self, now: Timestamp) {
-        if !self.due.comes(now) {
+    pub(super) async fn run(&mut self, now: Timestamp) {
+        if !self.due.is_due(now) {
             return;
         }
         match self.sweep(now).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "bytes that no document referred to were removed"),
-            Err(error) => tracing::warn!(%error, "looking for bytes without a document was broken off"),
+            Ok(removed) => tracing::info!(removed, "removed orphaned bytes"),
+            Err(error) => tracing::warn!(%error, "the search for orphaned bytes failed"),
         }
     }
 
-    /// How many blobs were removed.
+    /// Returns the number of removed blobs.
     async fn sweep(&self, now: Timestamp) -> Result<u64> {
         let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
         let mut removed = 0;
@@ -41,7 +41,7 @@ impl Orphans {
         Ok(removed)
     }
 
-    /// Removes a blob unless it has a document, or its upload is under way; whether it did.
+    /// Removes a blob unless it has a document or an active upload. Returns true if it was removed.
     async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
         let Some(_guard) = self.active_uploads.reserve(&blob.document) else { return Ok(false) };
         if self.stores.of::<Document>().get(&blob.org, &blob.document).await?.is_some() {

@@ -1,7 +1,7 @@
-//! Threads that an organization no longer keeps.
+//! Expiry of threads by the retention of their organization.
 //!
-//! A thread that nothing happened in for as many days as its organization says is only marked here, under the header that was
-//! read: whoever uses it meanwhile keeps it. The conversations' own sweep removes what is marked.
+//! A thread without activity for the retention period is only marked here, on condition that its header is unchanged,
+//! so concurrent use keeps it. The sweep of the conversations removes marked threads.
 
 use folio_history::thread::{Fence, ThreadHeader};
 use folio_storage::{Stores, ThreadFilter};
@@ -12,39 +12,41 @@ use jiff::SignedDuration;
 
 use super::Due;
 
-/// Organizations that are read at once.
+/// Organizations per page.
 const ORGANIZATIONS: usize = 1_000;
-/// Threads that are read at once.
+/// Threads per page.
 const THREADS: u32 = 100;
 
-/// The search for threads that are no longer kept.
+/// The search for expired threads.
 pub(super) struct Retention {
     pub(super) stores: Stores,
     pub(super) due: Due,
 }
 
 impl Retention {
-    pub(super) async fn look(&mut self, now: Timestamp) {
-        if !self.due.comes(now) {
+    pub(super) async fn run(&mut self, now: Timestamp) {
+        if !self.due.is_due(now) {
             return;
         }
         match self.sweep(now).await {
             Ok(0) => {}
-            Ok(marked) => tracing::info!(marked, "threads have had their time"),
-            Err(error) => tracing::warn!(%error, "looking for threads that are no longer kept was broken off"),
+            Ok(marked) => tracing::info!(marked, "marked expired threads"),
+            Err(error) => tracing::warn!(%error, "the search for expired threads failed"),
         }
     }
 
-    /// How many threads were marked.
+    /// Returns the number of marked threads.
     async fn sweep(&self, now: Timestamp) -> Result<u64> {
         let (mut marked, mut after): (u64, Option<OrgId>) = (0, None);
         loop {
             let organizations = self.stores.access.organizations(after.as_ref(), ORGANIZATIONS).await?;
             for organization in &organizations {
-                // One whose rows cannot be read keeps no other from its time.
+                // Unreadable rows of one organization do not block the others.
                 match self.of(organization, now).await {
                     Ok(threads) => marked += threads,
-                    Err(error) => tracing::warn!(org = %organization.id, %error, "its threads are looked at next time"),
+                    Err(error) => {
+                        tracing::warn!(org = %organization.id, %error, "cannot check the threads of an organization; the next search does")
+                    }
                 }
             }
             if organizations.len() < ORGANIZATIONS {
@@ -54,7 +56,7 @@ impl Retention {
         }
     }
 
-    /// Marks the threads of an organization, from the oldest on: one that was begun within the time was used within it.
+    /// Marks the threads of an organization, oldest first. Threads that started within the period were used within it.
     async fn of(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
         let Some(before) = kept_since(organization, now) else { return Ok(0) };
         let (threads, org) = (&self.stores.threads, &organization.id);
@@ -77,13 +79,13 @@ impl Retention {
     }
 }
 
-/// From when on an organization keeps its threads; none: from ever.
+/// Returns the start of the retention period. None: threads are kept.
 fn kept_since(organization: &Organization, now: Timestamp) -> Option<Timestamp> {
     let days = i64::from(organization.thread_retention_days.filter(|days| *days > 0)?);
     now.checked_sub(SignedDuration::from_hours(24 * days)).ok()
 }
 
-/// Whether a thread has had its time, and is not marked yet.
+/// Returns true if a thread expired and is not marked yet.
 fn is_over(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool {
     thread.updated_at < before && thread.open_turn.is_none() && thread.expires_at.is_none_or(|at| at > now)
 }
@@ -94,7 +96,7 @@ mod tests {
     use folio_types::limits;
 
     #[test]
-    fn an_organization_keeps_its_threads_for_as_many_days_as_it_says() {
+    fn threads_are_kept_for_the_retention_of_their_organization() {
         let now = Timestamp::constant(1_800_000_000, 0);
         let since = |thread_retention_days| {
             let organization = Organization::new(OrgId::derive(&["o"]), "o", now);

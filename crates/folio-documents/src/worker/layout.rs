@@ -1,26 +1,26 @@
-//! Characters at places on a page become lines of text: in the order of the file, with line ends where the pen went to
-//! another line, and two blanks where it jumped, so that the columns of a table stay apart.
+//! Converts characters with positions on a page to lines of text, in the order of the file. A move to another line
+//! becomes a line end, and a horizontal gap becomes two blanks, so that table columns stay separate.
 
 use std::fmt;
 
 use pdf_extract::{MediaBox, OutputDev, OutputError, Transform};
 
-/// A step to another line, in parts of the character size.
+/// Vertical distance of a new line, in character sizes.
 const NEW_LINE: f64 = 0.5;
-/// A step that leaves a line empty.
+/// Vertical distance that leaves an empty line.
 const EMPTY_LINE: f64 = 2.2;
-/// A gap that is a blank.
+/// Horizontal gap of a blank.
 const BLANK: f64 = 0.1;
-/// A gap that parts columns.
+/// Horizontal gap between columns.
 const COLUMN: f64 = 1.0;
 
-/// One page in the making.
+/// The text of a page under construction.
 pub(super) struct Layout {
     text: String,
     chars_left: usize,
     full: bool,
     word_begins: bool,
-    /// Where the last character ended, and its line; none at the beginning.
+    /// End of the last character, and its line. None at the start.
     pen: Option<(f64, f64)>,
 }
 
@@ -29,7 +29,7 @@ impl Layout {
         Self { text: String::new(), chars_left: max_chars, full: false, word_begins: true, pen: None }
     }
 
-    /// Whether the page had more text than it may.
+    /// Returns true if the page exceeded its maximum of text.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }

@@ -1,4 +1,4 @@
-//! Text of a PDF by page, in the child.
+//! Text of a PDF by page, in the child process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,7 @@ pub(super) fn read(input: &[u8], max_pages: u32, page_chars: usize, answer: &mut
     answer.line(&Line::End)
 }
 
-/// The text of a page; none where the page is malformed.
+/// Returns the text of a page. None if the page is malformed.
 fn read_page(document: &Document, page: u32, page_chars: usize) -> Option<String> {
     let mut layout = Layout::new(page_chars);
     let read = catch_unwind(AssertUnwindSafe(|| output_doc_page(document, &mut layout, page)));

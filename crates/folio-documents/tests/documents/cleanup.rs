@@ -1,4 +1,4 @@
-//! What happens after a deletion.
+//! Tests of the clean-up after deletions.
 
 use std::time::Duration;
 
@@ -51,13 +51,13 @@ async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
     id
 }
 
-/// When a thread ends; none: it stays.
+/// Returns the expiry of a thread. None: it does not expire.
 async fn end(bench: &Bench, thread: &ThreadId) -> Option<Timestamp> {
     bench.stores().threads.header(&bench.principal.org, thread).await.unwrap().unwrap().expires_at
 }
 
 #[tokio::test]
-async fn bytes_go_at_once_and_threads_expire_after_a_day() {
+async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
@@ -70,18 +70,18 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     delete(&bench, &document).await;
     handle.sweep_soon();
     let gone = async || bench.bytes(&document).await.is_none().then_some(());
-    wait_for("the bytes are gone", Duration::from_secs(10), gone).await;
+    wait_for("the bytes are removed", Duration::from_secs(10), gone).await;
     let marked = async || end(&bench, &about).await;
     let ends = wait_for("its thread is marked", Duration::from_secs(10), marked).await;
     assert!(ends >= deleted + limits::DAY, "{ends}");
 
-    // An upload that was still under way puts its bytes there again: they go in the second round.
+    // An upload in progress writes the bytes again; the second sweep removes them.
     let mut late = bench.stores().blobs.create(&bench.principal.org, &document).await.unwrap();
     late.write(bytes::Bytes::from_static(b"late")).await.unwrap();
     late.finish().await.unwrap();
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
-    wait_for("the bytes are gone for good", Duration::from_secs(10), gone).await;
+    wait_for("the bytes are removed again", Duration::from_secs(10), gone).await;
     cleaner.stop().await;
     assert!(bench.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
     assert_eq!(end(&bench, &about).await, Some(ends), "the conversations' sweep removes it");
@@ -90,7 +90,7 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
 }
 
 #[tokio::test]
-async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
+async fn requests_and_the_data_of_deleted_extractions_expire() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
@@ -127,29 +127,29 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
     assert_eq!(data().await, json!({ "secret": 1 }));
     bench.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
-    wait_for("the data to go", Duration::from_secs(10), async || data().await.is_null().then_some(())).await;
-    assert!(asked().await, "a request is known for longer");
+    wait_for("the data is removed", Duration::from_secs(10), async || data().await.is_null().then_some(())).await;
+    assert!(asked().await, "the request is kept longer");
     bench.environment.advance(limits::DAY);
     handle.sweep_soon();
-    wait_for("the request to go", Duration::from_secs(10), async || (!asked().await).then_some(())).await;
+    wait_for("the request is removed", Duration::from_secs(10), async || (!asked().await).then_some(())).await;
     cleaner.stop().await;
 }
 
-/// Sets when a blob was written.
+/// Sets the time at which a blob was written.
 fn written(bench: &Bench, id: &DocumentId, at: Timestamp) {
     let path = bench.folder.path().join("data/blobs").join(bench.principal.org.as_str()).join(id.as_str());
     std::fs::File::options().write(true).open(path).unwrap().set_modified(at.into()).unwrap();
 }
 
 #[tokio::test]
-async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_active_uploads() {
+async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let now = bench.environment.now();
     let (old, young) = (now - limits::DAY - Duration::from_secs(60), now - limits::DAY + Duration::from_secs(60));
     let referred = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
     written(&bench, &referred, old);
-    // What a process leaves that dies between the bytes and the document.
+    // Bytes of a process that crashed between writing them and the document.
     let of_request = |request: &str| {
         let principal = &bench.principal;
         DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request])
@@ -166,7 +166,7 @@ async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_
     let under_way = uploader.active_uploads().clone();
     let (cleaner, handle) = bench.cleaner(under_way, options);
     let gone = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
-    wait_for("the bytes nobody refers to are gone", Duration::from_secs(10), || gone(&left[0])).await;
+    wait_for("the orphaned bytes are removed", Duration::from_secs(10), || gone(&left[0])).await;
     assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
     assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "under way");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
@@ -176,7 +176,7 @@ async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_
     assert_eq!(again, left[2]);
     bench.environment.advance(Duration::from_secs(3_700));
     handle.sweep_soon();
-    wait_for("the next look finds what is old by then", Duration::from_secs(10), || gone(&left[1])).await;
+    wait_for("the next search finds bytes that are old enough", Duration::from_secs(10), || gone(&left[1])).await;
     cleaner.stop().await;
     assert_eq!(bench.bytes(&again).await.unwrap(), b"again");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
@@ -197,22 +197,22 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
     let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
     let erased = async || (bench.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
-    wait_for("everything is gone", Duration::from_secs(10), erased).await;
+    wait_for("everything is erased", Duration::from_secs(10), erased).await;
     assert_eq!(stores.erasure.deleted(10).await.unwrap().len(), 1, "it is erased again");
 
-    // A turn that was still under way.
+    // A turn in progress writes again.
     let late = thread(&bench, vec![]).await;
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     let forgotten = async || stores.erasure.deleted(10).await.unwrap().is_empty().then_some(());
-    wait_for("it is erased for good", Duration::from_secs(10), forgotten).await;
+    wait_for("it is erased finally", Duration::from_secs(10), forgotten).await;
     assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
     assert!(stores.access.organization(&org).await.unwrap().is_none());
     cleaner.stop().await;
 }
 
 #[tokio::test]
-async fn threads_that_nothing_happened_in_go_when_their_organization_no_longer_keeps_them() {
+async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let bench = Bench::new();
     let (stores, org) = (bench.stores(), bench.principal.org.clone());
     let days = |days: i64| jiff::SignedDuration::from_hours(24 * days);

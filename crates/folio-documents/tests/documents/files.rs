@@ -1,4 +1,4 @@
-//! Reading a file as the ingestor does, without a store and with one.
+//! Fixtures for reading a file with and without a store.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use folio_documents::{
     ActiveUploads, Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading,
-    TextReader, Uploaded, Uploader, WorkerCommand, always_mine, sniff,
+    TextReader, Uploaded, Uploader, WorkerCommand, always_sweeper, sniff,
 };
 use folio_resources::Document;
 use folio_storage::{SharedOptions, Stores};
@@ -16,7 +16,7 @@ use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
 use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
 
-/// Settings under which the test's own child binary reads, with short limits.
+/// Returns settings for the test's child binary, with short limits.
 pub(crate) fn options() -> Options {
     Options {
         worker: Some(WorkerCommand { program: PathBuf::from(env!("CARGO_BIN_EXE_folio-read-file")) }),
@@ -27,7 +27,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Sniffs and reads a file.
+/// Detects the type of a file and reads it.
 pub(crate) async fn read_with(options: Options, name: &str, content: &[u8]) -> Reading {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("document");
@@ -37,17 +37,17 @@ pub(crate) async fn read_with(options: Options, name: &str, content: &[u8]) -> R
     TextReader::new(options).read(media_type, &file, folder.path()).await.unwrap()
 }
 
-/// Sniffs and reads a file under [`options`].
+/// Detects the type of a file and reads it with [`options`].
 pub(crate) async fn read(name: &str, content: &[u8]) -> Reading {
     read_with(options(), name, content).await
 }
 
-/// The text of all pages.
+/// Returns the text of all pages.
 pub(crate) fn text(reading: &Reading) -> String {
     reading.pages.iter().map(|page| page.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A store in a folder of its own, with a clock that the test moves.
+/// A store in a temporary folder, with a clock that the test controls.
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: EmbeddedStore,
@@ -72,13 +72,13 @@ impl Bench {
         self.store.stores()
     }
 
-    /// Sweeps this store, and what is shared in memory.
+    /// Starts a cleaner of the stores.
     pub(crate) fn cleaner(&self, under_way: ActiveUploads, options: CleanupOptions) -> (Cleaner, CleanupHandle) {
         let turns = folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
-        Cleaner::start(self.stores(), turns, self.environment.clone(), under_way, options, always_mine())
+        Cleaner::start(self.stores(), turns, self.environment.clone(), under_way, options, always_sweeper())
     }
 
-    /// An uploader of files up to 1 MiB.
+    /// Returns an uploader for files up to 1 MiB.
     pub(crate) fn uploader(&self, ingest: Option<IngestHandle>) -> Uploader {
         self.uploader_within(ingest, &Options { max_bytes: 1024 * 1024, ..options() })
     }
@@ -87,15 +87,15 @@ impl Bench {
         Uploader::new(self.stores(), self.environment.clone(), ingest, options)
     }
 
-    /// An ingestor with these settings.
+    /// Returns an ingestor with these settings.
     pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
         let shared = SharedOptions { jobs_max: options.queue, ..SharedOptions::default() };
-        let queue = IngestHandle::to(folio_storage_memory::shared_stores(self.environment.clone(), shared).jobs);
+        let queue = IngestHandle::new(folio_storage_memory::shared_stores(self.environment.clone(), shared).jobs);
         let reader = TextReader::new(options);
         (Ingestor::start(self.stores(), queue.clone(), self.environment.clone(), reader), queue)
     }
 
-    /// Uploads a file in pieces of 1,000 bytes.
+    /// Uploads a file in chunks of 1,000 bytes.
     pub(crate) async fn upload(
         &self,
         uploader: &Uploader,
@@ -114,7 +114,7 @@ impl Bench {
         self.stores().of::<Document>().get(&self.principal.org, id).await.unwrap().unwrap()
     }
 
-    /// Waits until nothing more happens to a document's text.
+    /// Waits until the state of a document's text is final.
     pub(crate) async fn settled(&self, id: &DocumentId) -> Document {
         folio_testkit::wait_for("the text is settled", Duration::from_secs(30), || async {
             Some(self.document(id).await).filter(|document| document.state.is_settled())
@@ -122,7 +122,7 @@ impl Bench {
         .await
     }
 
-    /// The stored bytes, or none.
+    /// Returns the stored bytes. None: there are none.
     pub(crate) async fn bytes(&self, id: &DocumentId) -> Option<Vec<u8>> {
         let mut reader = self.stores().blobs.open(&self.principal.org, id).await.unwrap()?;
         let mut bytes = Vec::new();
@@ -133,7 +133,7 @@ impl Bench {
     }
 }
 
-/// An upload without tags and metadata.
+/// Returns an upload without tags and metadata.
 pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
     NewUpload {
         request_id: request.parse().unwrap(),

@@ -1,5 +1,4 @@
-//! PDF files with random damage, through the isolated intake: each ends with a state within its limits, and the text that
-//! comes out is clean.
+//! Fuzzing of ingestion with damaged PDF files: each reaches a final state within its limits, with clean text.
 //!
 //! At least 2,000 files in the tests; longer with `cargo xtask fuzz`.
 
@@ -13,11 +12,11 @@ use futures::StreamExt as _;
 
 use crate::files::{options, read, read_with};
 
-/// Files of one iteration; they are read two at a time.
+/// Files per iteration. Two of them are read at once.
 const BATCH: usize = 20;
 /// Iterations in the tests.
 const ITERATIONS: usize = 100;
-/// Pieces that parsers stumble over.
+/// Byte sequences that are difficult for parsers.
 const TOKENS: [&[u8]; 16] = [
     b"0 0 R",
     b"1 0 R",
@@ -38,7 +37,7 @@ const TOKENS: [&[u8]; 16] = [
 ];
 
 #[test]
-fn damaged_pdfs_cost_that_file_only() {
+fn damaged_pdfs_affect_only_themselves() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let seeds = seeds();
     let (ready, all) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -52,13 +51,13 @@ fn damaged_pdfs_cost_that_file_only() {
         });
     });
     let (ready, all) = (ready.into_inner(), all.into_inner());
-    // Damage that nothing survives, or that everything does, would test little. How much survives is up to the seed.
+    // A test in which all files or none are readable would show little. The seed determines the fraction.
     assert!(all >= 2_000 && ready * 50 > all && ready * 50 < all * 49, "of {all} damaged files {ready} were readable");
     let whole = runtime.block_on(read("invoice.pdf", &sample_invoice()));
     assert_eq!(whole.state, TextState::Ready);
 }
 
-/// Parts of the input that say how one file is damaged; where it is short they differ by their number only.
+/// Returns segments of the input, one per damaged file. A short input is varied by the file's number.
 fn programs(input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..BATCH).map(move |at| {
         let mut program = vec![u8::try_from(at % 256).unwrap_or_default()];
@@ -86,8 +85,8 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![sample_invoice(), document(&[Page::of_lines(&["one"]), Page::of_lines(&["two"])]), rich]
 }
 
-/// Damages a file as the program says: its first bytes choose the file, then each four bytes are one step. Most files get
-/// a right table of their damaged objects, so that parsers come as far as those; some are damaged as a whole.
+/// Damages a file: the first bytes of the program select the file, and each four bytes are one step. Most files get a
+/// correct table of their damaged objects, so that parsers reach the objects; some are damaged as a whole.
 fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
     let [salt, choice, steps @ ..] = program.as_slice() else { return Vec::new() };
     let mut objects = objects(&seeds[usize::from(*choice ^ *salt) % seeds.len()]);
@@ -96,7 +95,7 @@ fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
         for byte in step {
             state = (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
-        // Longer objects are hit more often, so that content is damaged and not only what leads to it.
+        // Longer objects are damaged more often, so that content is damaged and not only structure.
         let mut place = (state >> 24) as usize % objects.iter().map(Vec::len).sum::<usize>().max(1);
         for object in &mut objects {
             if place < object.len() {
@@ -109,13 +108,13 @@ fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
     let mut file = objects_to_file(&objects);
     if salt.is_multiple_of(4) {
         damage(&mut file, state.rotate_left(17));
-        // What is no PDF at all is refused before: keep its first line.
+        // A file without a PDF header is refused earlier, so the first line stays.
         file.splice(..9, b"%PDF-1.4\n".iter().copied());
     }
     file
 }
 
-/// The objects of a file that the tests' own writer made.
+/// Returns the objects of a file that the tests' own writer created.
 fn objects(file: &[u8]) -> Vec<Vec<u8>> {
     let find = |from: usize, what: &[u8]| {
         file[from..].windows(what.len()).position(|window| window == what).map(|at| from + at)
@@ -150,7 +149,7 @@ fn damage(file: &mut Vec<u8>, state: u64) {
             file.splice(at..end, token.iter().copied());
         }
         _ => {
-            // Digits are what references, lengths and counts are made of.
+            // References, lengths and counts consist of digits.
             if let Some(digit) = file[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
                 *digit = b'0' + (state >> 32) as u8 % 10;
             }
@@ -164,7 +163,7 @@ async fn check(file: &[u8]) -> TextState {
         child_seconds: 20,
         child_memory_bytes: 512 * 1024 * 1024,
         page_chars: 5_000,
-        // Recognition is not what is under test here.
+        // OCR is not under test.
         tesseract: "no-such-tesseract".into(),
         ..options()
     };

@@ -1,9 +1,9 @@
-//! Reading in the background: visible states, restarts, and files that are somebody's fault.
+//! Tests of background ingestion: visible states, restarts, and harmful files.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use folio_documents::{Options, ToRead};
+use folio_documents::{IngestLoad, Options};
 use folio_resources::TextState;
 use folio_storage::{IngestUpdate, Waits};
 use folio_testkit::invoice::sample_invoice;
@@ -12,7 +12,7 @@ use folio_types::Environment as _;
 
 use crate::files::{Bench, options};
 
-/// A page whose form draws itself: the child overflows its stack.
+/// Returns a PDF whose form draws itself, which overflows the child's stack.
 fn killer() -> Vec<u8> {
     let form =
         stream("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>", b"/X Do");
@@ -27,7 +27,7 @@ fn killer() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn uploaded_documents_become_ready_and_a_bad_one_harms_no_other() {
+async fn uploaded_documents_become_ready_and_a_harmful_one_affects_no_other() {
     let bench = Bench::new();
     let (ingestor, handle) = bench.ingestor(options());
     let uploader = bench.uploader(Some(handle));
@@ -53,7 +53,7 @@ async fn uploaded_documents_become_ready_and_a_bad_one_harms_no_other() {
 }
 
 #[tokio::test]
-async fn what_waited_is_read_after_a_restart() {
+async fn pending_documents_are_read_after_a_restart() {
     let bench = Bench::new();
     let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
     let interrupted = bench.upload(&bench.uploader(None), "r2", "b.txt", b"other text").await.unwrap();
@@ -70,7 +70,7 @@ async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_the_process_again_and_again_fails() {
+async fn a_file_that_crashes_the_process_repeatedly_fails() {
     let bench = Bench::new();
     let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
     for _ in 0..3 {
@@ -108,7 +108,7 @@ async fn bytes_that_changed_on_disk_are_not_read() {
 }
 
 #[tokio::test]
-async fn draining_gives_up_what_does_not_end_and_a_restart_goes_on() {
+async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
     let bench = Bench::new();
     let scratch = bench.folder.path().join("scratch");
     let slow = bench.folder.path().join("slow");
@@ -137,14 +137,14 @@ async fn draining_gives_up_what_does_not_end_and_a_restart_goes_on() {
     .await;
 }
 
-/// A program that finds the same text in every image.
+/// Creates a program that recognizes the same text in every image.
 fn recognizer(path: &std::path::Path) {
     std::fs::write(path, "#!/bin/sh\necho 'recognized text'\n").unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[tokio::test]
-async fn an_image_that_lacked_tesseract_is_read_once_it_is_there() {
+async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     let bench = Bench::new();
     let tesseract = bench.folder.path().join("tesseract");
     let options = Options { tesseract: tesseract.clone(), pdftoppm: "no-such-pdftoppm".into(), ..options() };
@@ -156,7 +156,7 @@ async fn an_image_that_lacked_tesseract_is_read_once_it_is_there() {
     let document = bench.settled(&image).await;
     assert!(matches!(&document.state, TextState::NoText(reason) if reason.contains("Tesseract")), "{document:?}");
     ingestor.drain(Duration::from_secs(5)).await;
-    // A start without it changes nothing.
+    // A start without Tesseract changes nothing.
     let (ingestor, _handle) = bench.ingestor(options.clone());
     let still = bench.upload(&uploader, "r3", "b.txt", b"some text").await.unwrap().document.id;
     ingestor.drain(Duration::from_secs(5)).await;
@@ -173,7 +173,7 @@ async fn an_image_that_lacked_tesseract_is_read_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn tesseract_that_appears_while_the_server_runs_is_noticed() {
+async fn tesseract_that_is_installed_while_the_server_runs_is_detected() {
     let bench = Bench::new();
     let tesseract = bench.folder.path().join("tesseract");
     let lacking = Options { tesseract: tesseract.clone(), rescan_seconds: 1, ..options() };
@@ -187,7 +187,7 @@ async fn tesseract_that_appears_while_the_server_runs_is_noticed() {
     };
     bench.stores().texts.ingest(&bench.principal.org, &image, update).await.unwrap();
     let (_ingestor, handle) = bench.ingestor(lacking);
-    // The first look finds no program.
+    // The first check finds no program.
     let text = bench.upload(&bench.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap();
     bench.settled(&text.document.id).await;
     recognizer(&tesseract);
@@ -196,7 +196,7 @@ async fn tesseract_that_appears_while_the_server_runs_is_noticed() {
 }
 
 #[tokio::test]
-async fn documents_that_take_long_do_not_keep_others_from_being_read() {
+async fn slow_documents_do_not_block_others() {
     let bench = Bench::new();
     let slow = bench.folder.path().join("slow");
     std::fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
@@ -220,10 +220,10 @@ async fn documents_that_take_long_do_not_keep_others_from_being_read() {
     for id in &images {
         assert_eq!(bench.document(id).await.state, TextState::Processing);
     }
-    // The third takes the last place, and the fourth waits.
+    // The third document takes the last permit, and the fourth waits.
     for request in ["s3", "s4"] {
         bench.upload(&uploader, request, "a.png", png).await.unwrap();
     }
-    let counted = || async { (handle.to_read() == ToRead { reading: 3, waiting: 1 }).then_some(()) };
-    folio_testkit::wait_for("what is read and what waits", Duration::from_secs(20), counted).await;
+    let counted = || async { (handle.load() == IngestLoad { reading: 3, waiting: 1 }).then_some(()) };
+    folio_testkit::wait_for("the load is as expected", Duration::from_secs(20), counted).await;
 }

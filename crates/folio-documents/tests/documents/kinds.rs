@@ -1,4 +1,4 @@
-//! Files that are as they should be.
+//! Tests with well-formed files.
 
 use folio_documents::Options;
 use folio_resources::TextState;
@@ -8,7 +8,7 @@ use folio_testkit::pdf::{Page, document};
 use crate::files::{options, read, read_with, text};
 
 #[test]
-fn the_sample_in_the_repository_is_what_the_generator_makes() {
+fn the_sample_in_the_repository_equals_the_generators_output() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/invoice.pdf");
     let stored = std::fs::read(path).unwrap();
     assert!(stored == sample_invoice(), "write it again: cargo run -p folio-testkit --example sample-invoice");
@@ -48,7 +48,7 @@ async fn a_pdf_is_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn too_many_pages_are_said_so() {
+async fn too_many_pages_are_refused() {
     let pages: Vec<Page> = (0..4).map(|_| Page::of_lines(&["page"])).collect();
     let reading = read_with(Options { max_pages: 3, ..options() }, "four.pdf", &document(&pages)).await;
     assert_eq!(reading.state, TextState::Failed("the PDF has 4 pages; at most 3 are accepted".to_owned()));

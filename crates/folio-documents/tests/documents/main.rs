@@ -1,4 +1,4 @@
-//! Real files, the real child process, real Tesseract and pdftoppm.
+//! Tests of documents with real files, the real child process, Tesseract and pdftoppm.
 
 #[cfg(test)]
 mod cleanup;

@@ -1,4 +1,4 @@
-//! Files that are wrong on purpose: each costs that file only.
+//! Tests with malformed files, each of which must affect only itself.
 
 use folio_resources::TextState;
 use folio_testkit::invoice::sample_invoice;
@@ -10,7 +10,7 @@ const CATALOG: &[u8] = b"<< /Type /Catalog /Pages 2 0 R >>";
 const PAGES: &[u8] = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
 const FONT: &[u8] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
 
-/// A file of one page with this content and these further objects, from number 6 on; object 5 is a font.
+/// Returns a file of one page with this content and these further objects, numbered from 6. Object 5 is a font.
 fn one_page(content: Vec<u8>, resources: &str, further: &[Vec<u8>]) -> Vec<u8> {
     let page = format!(
         "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> {resources} >> >>"
@@ -20,7 +20,7 @@ fn one_page(content: Vec<u8>, resources: &str, further: &[Vec<u8>]) -> Vec<u8> {
     objects_to_file(&objects)
 }
 
-/// The reason of a failed reading; and afterwards another file is still read.
+/// Returns the reason of a failed reading, and checks that another file is still readable.
 async fn failure(name: &str, content: &[u8]) -> String {
     let reading = read(name, content).await;
     assert!(reading.pages.is_empty());
@@ -48,17 +48,17 @@ async fn a_form_that_draws_itself_ends_the_child_only() {
 }
 
 #[tokio::test]
-async fn a_page_tree_that_is_a_circle_ends() {
+async fn a_cyclic_page_tree_ends() {
     let pages = b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 9 >>".to_vec();
     failure("circle.pdf", &objects_to_file(&[CATALOG.to_vec(), pages])).await;
-    // Attributes that are looked for upwards, for ever.
+    // Inherited attributes would be searched upwards without end.
     let pages = b"<< /Type /Pages /Kids [3 0 R] /Count 1 /Parent 2 0 R >>".to_vec();
     let page = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R >>".to_vec();
     failure("parents.pdf", &objects_to_file(&[CATALOG.to_vec(), pages, page, stream("", b"BT ET")])).await;
 }
 
 #[tokio::test]
-async fn a_flate_bomb_cannot_take_more_memory_than_a_child_may() {
+async fn a_flate_bomb_is_stopped_by_the_memory_limit() {
     let file = one_page(stream("/Filter /FlateDecode", &bomb(512)), "", &[]);
     assert!(file.len() < 4_000_000, "{}", file.len());
     let mut small = options();
@@ -69,10 +69,10 @@ async fn a_flate_bomb_cannot_take_more_memory_than_a_child_may() {
     assert_eq!(read("invoice.pdf", &sample_invoice()).await.state, TextState::Ready);
 }
 
-/// So many MiB of blanks, compressed by hand: one blank, then "258 bytes as the one before" over and over.
+/// Returns compressed blanks of this size: one blank, then the code "258 bytes as the previous one" repeatedly.
 fn bomb(mebibytes: usize) -> Vec<u8> {
     let mut bits = Bits::default();
-    // The last block, with the fixed code; each code is written from its highest bit on.
+    // The last block, with the fixed code. Each code is written from its highest bit.
     bits.push(&[1, 1, 0]);
     bits.push(&[0, 1, 0, 1, 0, 0, 0, 0]);
     let mut file = vec![0x78, 0x9c];
@@ -122,7 +122,7 @@ async fn work_without_end_is_stopped_by_the_processor_limit() {
 }
 
 #[tokio::test]
-async fn time_by_the_clock_is_limited_too() {
+async fn wall_clock_time_is_limited() {
     let mut short = options();
     short.child_seconds = 0;
     let reading = read_with(short, "invoice.pdf", &sample_invoice()).await;

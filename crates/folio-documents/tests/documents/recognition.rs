@@ -1,4 +1,4 @@
-//! Page images through real Tesseract and pdftoppm.
+//! Tests of OCR with Tesseract and pdftoppm.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use folio_testkit::pdf::{Page, document, objects_to_file, stream};
 
 use crate::files::{options, read, read_with, text};
 
-/// Runs a tool that the tests need; says which package has it.
+/// Runs a tool that the tests need. The failure names its package.
 fn tool(program: &str, package: &str, arguments: &[&str]) {
     let status = Command::new(program).args(arguments).status();
     let status = status.unwrap_or_else(|error| panic!("{program} ({error}): install the package {package}"));
@@ -21,7 +21,7 @@ fn page() -> Vec<u8> {
     document(&[Page::of_lines(&["Delivery note 4711", "Received by Lindqvist"])])
 }
 
-/// An image of [`page`] in a folder.
+/// Returns an image of [`page`].
 fn image(folder: &Path, format: &str) -> Vec<u8> {
     let (pdf, out) = (folder.join("page.pdf"), folder.join("page"));
     std::fs::write(&pdf, page()).unwrap();
@@ -38,7 +38,7 @@ fn image(folder: &Path, format: &str) -> Vec<u8> {
     std::fs::read(out.with_extension(extension)).unwrap()
 }
 
-/// A PDF whose only content is that image: no text layer.
+/// Returns a PDF that contains only that image and no text layer.
 fn scanned(pages: usize) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let jpeg = image(folder.path(), "jpeg");
@@ -72,10 +72,10 @@ async fn images_are_recognized() {
     }
 }
 
-/// A TIFF file of these gray images: width, height, and a byte for each point.
+/// Returns a TIFF file of gray images: width, height, and one byte per pixel.
 fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
     let mut file = b"II*\0\0\0\0\0".to_vec();
-    // Where the offset of the next directory goes.
+    // Position of the offset of the next directory.
     let mut link = 4;
     for (width, height, points) in images {
         let data = u32::try_from(file.len()).unwrap();
@@ -83,7 +83,7 @@ fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
         file.resize(file.len().next_multiple_of(2), 0);
         let directory = u32::try_from(file.len()).unwrap();
         file[link..link + 4].copy_from_slice(&directory.to_le_bytes());
-        // Width, height, bits, no compression, black is 0, where the data is, samples, rows, bytes.
+        // Width, height, bits, no compression, black is 0, data offset, samples, rows, bytes.
         let bytes = width * height;
         let entries = [
             (256, *width),
@@ -109,7 +109,7 @@ fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// A page of text drawn as gray points.
+/// Returns a page of text rendered as gray pixels.
 fn drawn(folder: &Path, line: &str) -> (u32, u32, Vec<u8>) {
     let (pdf, out) = (folder.join("line.pdf"), folder.join("line"));
     std::fs::write(&pdf, document(&[Page::of_lines(&[line])])).unwrap();
@@ -149,7 +149,7 @@ async fn pages_without_a_text_layer_are_recognized() {
 }
 
 #[tokio::test]
-async fn where_the_tools_are_missing_the_state_says_what_to_install() {
+async fn the_state_names_the_missing_package() {
     let folder = tempfile::tempdir().unwrap();
     let without = |tesseract: &str, pdftoppm: &str| Options {
         tesseract: PathBuf::from(tesseract),
@@ -167,7 +167,7 @@ async fn where_the_tools_are_missing_the_state_says_what_to_install() {
 }
 
 #[tokio::test]
-async fn a_language_that_is_not_installed_is_named() {
+async fn a_language_that_is_not_installed_is_reported() {
     tool("tesseract", "tesseract-ocr", &["--version"]);
     let folder = tempfile::tempdir().unwrap();
     let options = Options { ocr_languages: "eng+tlh_frak".to_owned(), ..options() };
@@ -178,7 +178,7 @@ async fn a_language_that_is_not_installed_is_named() {
 }
 
 #[tokio::test]
-async fn an_image_without_text_says_so() {
+async fn an_image_without_text_has_no_text() {
     let blank = document(&[Page::new()]);
     let reading = read("blank.pdf", &blank).await;
     assert_eq!(reading.state, TextState::NoText("no text was found in it".to_owned()));
@@ -188,12 +188,12 @@ async fn an_image_without_text_says_so() {
 async fn a_broken_image_fails() {
     let reading = read("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\0\0\0\0").await;
     let TextState::Failed(reason) = &reading.state else { panic!("{reading:?}") };
-    assert!(reason.contains("exit status 1: "), "what Tesseract said of it is told: {reason}");
+    assert!(reason.contains("exit status 1: "), "the reason contains Tesseract's error: {reason}");
     let reading = read("a.tiff", b"II*\0\x08\0\0\0\xff\xff\0\0\0\0").await;
     assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
 }
 
-/// A program in the place of Tesseract.
+/// Replaces Tesseract by a script.
 fn instead_of_tesseract(folder: &Path, script: &str) -> Options {
     let program = folder.join("tesseract");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -219,7 +219,7 @@ async fn a_child_gets_limits_and_no_secrets() {
 }
 
 #[tokio::test]
-async fn a_child_that_hangs_is_killed_with_all_that_it_started() {
+async fn a_hanging_child_is_killed_with_its_process_group() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo $$ >\"$0.pid\"; (sleep 600 & echo $! >>\"$0.pid\"; wait)";
     let options = instead_of_tesseract(folder.path(), script);
@@ -229,8 +229,8 @@ async fn a_child_that_hangs_is_killed_with_all_that_it_started() {
     let pids: Vec<&str> = pids.split_whitespace().collect();
     assert_eq!(pids.len(), 2, "{pids:?}");
     for pid in pids {
-        folio_testkit::wait_for("the process is gone", std::time::Duration::from_secs(5), || async {
-            // A killed process may stay as a zombie until whoever inherited it looks after it.
+        folio_testkit::wait_for("the process ended", std::time::Duration::from_secs(5), || async {
+            // A killed process may stay a zombie until it is reaped.
             let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())
         })
@@ -255,6 +255,6 @@ async fn pages_after_the_time_of_a_document_are_marked() {
     let reading = read_with(slow, "scan.pdf", &scanned(3)).await;
     assert_eq!(reading.state, TextState::Ready);
     let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
-    let mark = "[Not recognized: the pages before took longer than 1 s.]";
+    let mark = "[Not recognized: the previous pages took longer than 1 s.]";
     assert_eq!(texts, ["recognized", mark, mark]);
 }

@@ -1,4 +1,4 @@
-//! Intake of files.
+//! Tests of uploads.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use folio_types::{Code, Digest, DocumentId, Reason, TagId};
 use crate::files::{Bench, new_upload};
 
 #[tokio::test]
-async fn an_upload_is_stored_as_it_came_and_sniffed() {
+async fn an_upload_is_stored_unchanged_with_its_detected_type() {
     let bench = Bench::new();
     let uploaded = bench.upload(&bench.uploader(None), "r1", "looks-like.txt", &sample_invoice()).await.unwrap();
     let document = uploaded.document;
@@ -41,7 +41,7 @@ async fn a_repeated_request_gives_the_same_document_and_other_content_a_conflict
 }
 
 #[tokio::test]
-async fn what_is_refused_leaves_nothing_behind() {
+async fn a_refused_upload_leaves_nothing_behind() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let large = vec![b'a'; 1024 * 1024 + 1];
@@ -56,12 +56,12 @@ async fn what_is_refused_leaves_nothing_behind() {
         assert_eq!(refused.reason, reason, "{request}");
         assert_nothing(&bench, request).await;
     }
-    // A client that leaves in the middle.
+    // A client disconnects in the middle.
     let mut upload = uploader.begin(&bench.principal, new_upload("left", "a.txt")).await.unwrap();
     upload.write(Bytes::from_static(b"half of it")).await.unwrap();
     drop(upload);
     assert_nothing(&bench, "left").await;
-    // A tag that is not there.
+    // A tag that does not exist.
     let mut new = new_upload("tagged", "a.txt");
     new.tags = vec![TagId::generate(&*bench.environment)];
     let mut upload = uploader.begin(&bench.principal, new).await.unwrap();
@@ -112,14 +112,14 @@ async fn metadata_and_tags_are_bounded() {
 }
 
 #[tokio::test]
-async fn invariant_10_uploads_under_way_are_bounded_and_a_place_is_free_again_however_one_ends() {
+async fn invariant_10_active_uploads_are_bounded_and_release_their_permit_on_every_exit() {
     let bench = Bench::new();
     let options = Options { max_bytes: 1_000, uploads: 3, upload_bytes: 2_500, ..Options::default() };
     let uploader = bench.uploader_within(None, &options);
     let begin = async |request: &str, size: Option<u64>| {
         uploader.begin(&bench.principal, NewUpload { size, ..new_upload(request, "a.txt") }).await
     };
-    // One that does not say its size counts as the largest.
+    // An upload without a declared size counts with the maximum size.
     let one = begin("r1", None).await.unwrap();
     let two = begin("r2", None).await.unwrap();
     let refused = begin("r3", Some(501)).await.err().unwrap();

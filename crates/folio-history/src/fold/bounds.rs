@@ -1,4 +1,4 @@
-//! Positions in random histories, and the bounds of a fork.
+//! Tests of positions in random histories, and of the limits of a fork.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::limits;
 use folio_types::message::{Message, ToolCall};
 
-/// A journal of turns with so many rounds each, some of which truncate, written as an owner writes it.
+/// Returns a journal of turns with these numbers of rounds, some with truncations, as an owner writes it.
 fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
     let mut history = History::new();
     let mut entries = Vec::new();
@@ -31,7 +31,7 @@ fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
     entries
 }
 
-/// Finds the messages by positions alone, from the newest segment down.
+/// Finds the messages by positions only, from the newest segment backwards.
 fn by_places(entries: &[Entry]) -> Vec<(u32, Message)> {
     let mut found = Vec::new();
     let mut next = entries.iter().rposition(Entry::begins);
@@ -99,13 +99,13 @@ fn a_fork_of_a_full_thread_takes_its_newest_half_and_says_so() {
     let forked = History::fold(fork.clone());
     let (all, kept) = (texts(&history), texts(&forked));
     assert!(kept[0].contains("left out"), "{}", kept[0]);
-    assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part as it was");
+    assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part unchanged");
     assert_eq!(forked.working(), history.working());
     // A fork of a fork stays within the bound, and its first message is stated once.
     let again = History::fold(forked.fork(None).unwrap());
     assert_eq!(texts(&again), kept);
     let early = History::fold(history.fork(Some(4)).unwrap());
-    assert_eq!(texts(&early), all[..4], "what fits is whole");
+    assert_eq!(texts(&early), all[..4], "fitting messages are complete");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Beginning a thread with what another one said, or with what a caller brings.
+//! Entries of a new thread with messages of another thread or of a request.
 
 use super::History;
 use super::messages::counts;
@@ -17,7 +17,7 @@ const LEFT_OUT: &str = "(Earlier messages were left out: a fork takes the newest
                         thread that it was made from.)";
 /// Mark at the end of a truncated text.
 const CUT: &str = "\n[cut: too long for a fork]";
-/// An over-long result is never cut below this many bytes.
+/// Minimum length to which a result is cut, in bytes.
 const RESULT_FLOOR: usize = 1_024;
 
 impl History {
@@ -75,7 +75,7 @@ fn left_out(working: &WorkingState) -> Entry {
     entry(vec![note], working)
 }
 
-/// Makes a segment fit: truncates its longest results, then drops its calls and truncates its text.
+/// Shortens a segment: cuts its longest results, then drops its calls and cuts its text.
 fn fit(mut piece: Vec<Message>, room: usize) -> Vec<Message> {
     let mut longest = limits::TOOL_RESULT_BYTES;
     while json_bytes(&piece) > room && longest > RESULT_FLOOR {
@@ -93,7 +93,7 @@ fn fit(mut piece: Vec<Message>, room: usize) -> Vec<Message> {
     piece
 }
 
-/// Leaves only the text of a message, as much of it as there is room for.
+/// Keeps only the text of a message, cut to the available bytes.
 fn plain(message: &mut Message, room: usize) {
     let mut longest = room;
     if let Message::Assistant { text, thinking, calls } = message {
@@ -118,10 +118,10 @@ fn shorten(text: &mut String, longest: usize) {
     }
 }
 
-/// Messages, sanitized, as entries within [`limits::ENTRY_BYTES`], with the working state that belongs after them.
+/// Returns messages, sanitized, as entries within [`limits::ENTRY_BYTES`], followed by the working state.
 ///
 /// # Errors
-/// `TOO_LARGE` where one message (with the results of its calls) fills no entry.
+/// `TOO_LARGE` if one message (with the results of its calls) does not fit into an entry.
 pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entry>> {
     let room = room(working);
     let mut entries = Vec::new();
@@ -162,7 +162,7 @@ fn pieces(messages: Vec<Message>) -> Vec<Vec<Message>> {
     pieces
 }
 
-/// The bytes of a value as JSON, counted without writing it.
+/// Returns the size of a value as JSON, without serializing it into memory.
 pub fn json_bytes(value: &impl serde::Serialize) -> usize {
     let mut counter = Counter(0);
     match serde_json::to_writer(&mut counter, value) {

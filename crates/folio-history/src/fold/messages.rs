@@ -1,4 +1,4 @@
-//! The visible messages, their positions, and where a truncation cuts.
+//! The visible messages, their positions, and truncation.
 
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
@@ -8,7 +8,7 @@ use folio_types::message::{Message, ToolCall};
 /// A message of the visible history with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisibleMessage {
-    /// The turn that it belongs to; none: it was imported.
+    /// Number of the turn. None: the message was imported.
     pub turn: Option<u32>,
     /// Number of user and final assistant messages up to and including this one: the value of
     /// `truncate_to_message_count` that keeps it and drops the following ones.
@@ -17,12 +17,14 @@ pub struct VisibleMessage {
     pub message: Message,
 }
 
-/// The id by which a model knows a call: one of its kind in the thread, in the alphabet that every provider takes.
+/// Returns the id of a call in the history of a model: unique in the thread, with characters that every provider
+/// accepts.
 pub fn call_name(turn: u32, round: u32, index: u32) -> String {
     format!("call_{turn}_{round}_{index}")
 }
 
-/// Whether a message counts for `truncate_to_message_count`: user messages and assistant messages without calls.
+/// Returns true if a message counts for `truncate_to_message_count`: user messages and assistant messages without
+/// calls.
 pub(super) fn counts(message: &Message) -> bool {
     match message {
         Message::User { .. } => true,
@@ -32,7 +34,7 @@ pub(super) fn counts(message: &Message) -> bool {
 }
 
 impl History {
-    /// The visible messages in order, the open turn's among them.
+    /// Returns the visible messages in order, including those of the open turn.
     pub fn messages(&self) -> impl Iterator<Item = VisibleMessage> + '_ {
         let mut count = 0u32;
         self.slots.iter().flat_map(|slot| self.groups(*slot).into_iter().flatten().map(|m| (slot.number(self), m))).map(
@@ -58,20 +60,20 @@ impl History {
             .flat_map(|slot| self.groups(*slot).into_iter().rev())
     }
 
-    /// The working state that belongs after the first `count` user and final assistant messages.
+    /// Returns the working state after the first `count` user and final assistant messages.
     pub fn working_at(&self, count: u32) -> WorkingState {
         let (slots, _) = self.cut(count);
         slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
     }
 
-    /// Keeps the first `count` user and final assistant messages, and what belongs to them.
+    /// Keeps the first `count` user and final assistant messages with the messages that belong to them.
     pub(super) fn truncate(&mut self, count: u32) {
         let (slots, _) = self.cut(count);
         self.marks.truncate(slots.len());
         self.slots = slots;
     }
 
-    /// The slots that hold the first `count` counted messages, and how many they really hold.
+    /// Returns the slots with the first `count` counted messages, and their actual number.
     pub(super) fn cut(&self, count: u32) -> (Vec<Slot>, u32) {
         let mut kept = Vec::new();
         let mut held = 0u32;
@@ -89,7 +91,7 @@ impl History {
             }
             break;
         }
-        // A turn that ended without an answer counts one message: it goes where nothing of it is asked for.
+        // A turn without an answer counts one message. It is dropped if none of its messages is kept.
         (kept, held)
     }
 
@@ -141,7 +143,7 @@ impl History {
         }
     }
 
-    /// The working state after a slot.
+    /// Returns the working state after a slot.
     pub(super) fn working_after(&self, slot: Slot) -> WorkingState {
         match slot {
             Slot::Imported { at, messages } => {
@@ -165,7 +167,7 @@ impl Slot {
     }
 }
 
-/// Puts tool results to the assistant message before them.
+/// Moves tool results to the assistant message before them.
 fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
     let mut groups: Vec<Vec<Message>> = Vec::new();
     for message in messages {
@@ -178,7 +180,8 @@ fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
 }
 
 impl TurnRecord {
-    /// Its messages: the user's, the rounds that have all their results with these, of others the text, and the answer.
+    /// Returns the messages of a turn: the user's, complete rounds with their results, the text of incomplete rounds,
+    /// and the answer.
     pub fn messages(&self) -> Vec<Message> {
         self.pieces().into_iter().flatten().collect()
     }
@@ -195,12 +198,12 @@ impl TurnRecord {
         Message::User { text: self.accepted.text.clone() }
     }
 
-    /// Whether there is a final assistant message.
+    /// Returns true if there is a final assistant message.
     pub(super) fn is_answered(&self) -> bool {
         matches!(&self.ended, Some(Ended { how: End::Completed { .. }, .. }))
     }
 
-    /// The final assistant message, once the turn is completed.
+    /// Returns the final assistant message of a completed turn.
     pub fn answer_message(&self) -> Option<Message> {
         match &self.ended.as_ref()?.how {
             End::Completed { text, thinking, .. } => {
@@ -212,8 +215,8 @@ impl TurnRecord {
 }
 
 impl RoundRecord {
-    /// The assistant message and the results of its calls; only its text where a call has no result, and nothing where
-    /// there is no text either.
+    /// Returns the assistant message and the results of its calls. If a call has no result: only the text, or nothing
+    /// without text.
     pub fn messages(&self, turn: u32) -> Vec<Message> {
         let whole = self.unanswered().next().is_none();
         if !whole && self.text.is_empty() {

@@ -38,26 +38,26 @@ pub struct History {
     slots: Vec<Slot>,
     /// Position of each visible segment.
     marks: Vec<Mark>,
-    /// Entries so far.
+    /// Number of entries.
     entries: u64,
 }
 
 /// A visible segment of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slot {
-    /// The first `messages` of an imported entry.
+    /// The first `messages` messages of an imported entry.
     Imported { at: usize, messages: usize },
-    /// A turn, or only its user message where a later turn cut it there.
+    /// A turn, or only its user message if a later turn truncated it.
     Turn { at: usize, user_only: bool },
 }
 
 impl History {
-    /// The history of a thread without entries.
+    /// Returns the history of a thread without entries.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The fold of these entries.
+    /// Returns the fold of these entries.
     pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Self {
         let mut history = Self::new();
         entries.into_iter().for_each(|entry| history.push(entry));
@@ -89,34 +89,34 @@ impl History {
         self.entries = self.entries.saturating_add(1);
     }
 
-    /// Every turn, oldest first; those that a later one cut off too.
+    /// Returns every turn, oldest first, including turns that were removed by a truncation.
     pub fn turns(&self) -> &[TurnRecord] {
         &self.turns
     }
 
-    /// The turn of this number.
+    /// Returns the turn with this number.
     pub fn turn(&self, number: u32) -> Option<&TurnRecord> {
         let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
         self.turns.get(at)
     }
 
-    /// The turn of this number, for an owner that holds rounds in memory which it appends later.
+    /// Returns the turn with this number, for an owner that buffers rounds before it appends them.
     pub fn turn_mut(&mut self, number: u32) -> Option<&mut TurnRecord> {
         let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
         self.turns.get_mut(at)
     }
 
-    /// The newest turn.
+    /// Returns the newest turn.
     pub fn last(&self) -> Option<&TurnRecord> {
         self.turns.last()
     }
 
-    /// The turn that has not ended: the newest, or none.
+    /// Returns the open turn. None: the newest turn has ended, or there is none.
     pub fn open(&self) -> Option<&TurnRecord> {
         self.turns.last().filter(|record| record.ended.is_none())
     }
 
-    /// The turn that a request became.
+    /// Returns the turn that a request started.
     pub fn by_request(&self, request: &RequestId) -> Option<&TurnRecord> {
         self.turns.iter().rev().find(|record| record.accepted.request == *request)
     }

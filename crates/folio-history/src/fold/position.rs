@@ -11,17 +11,17 @@ use crate::journal::{Entry, SegmentPosition};
 /// Position of a visible segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// The sequence number of its first entry.
+    /// Sequence number of its first entry.
     entry: u64,
-    /// Visible messages before it.
+    /// Number of visible messages before it.
     messages: u32,
-    /// User and final assistant ones among them.
+    /// Number of user and final assistant messages among them.
     counted: u32,
 }
 
 impl History {
-    /// The place of what is appended next, where the first `keep` user and final assistant messages stay (all: none
-    /// given). Of the newest turn, which has ended then, nothing may be held that is not in the journal.
+    /// Returns the position of the next entry after a truncation to the first `keep` user and final assistant messages
+    /// (None: all). The newest turn must have ended, without entries that are not in the journal.
     pub fn place(&self, keep: Option<u32>) -> SegmentPosition {
         let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.cut(keep).0);
         let mark = self.mark_after(&slots);
@@ -75,7 +75,7 @@ impl RoundRecord {
     }
 }
 
-/// The entries that a thread begins with, each with its place.
+/// Returns the initial entries of a thread, each with its position.
 pub(super) fn placed(mut entries: Vec<Entry>) -> Vec<Entry> {
     let (mut messages, mut counted) = (0u32, 0u32);
     for (at, entry) in entries.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Everything that a journal says of one turn.
+//! The state of one turn, folded from its journal entries.
 
 use crate::journal::{
     Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Intent, Paused, ResumeCause, Resumed,
@@ -7,60 +7,60 @@ use crate::journal::{
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{CallId, Digest, TurnId};
 
-/// One turn: accepted, rounds with their calls, pauses, decisions, end.
+/// One turn: acceptance, rounds with their calls, pauses, decisions, end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRecord {
     /// The entry that accepted the turn.
     pub accepted: Accepted,
-    /// Its rounds that asked for calls, in order. (The round that answers is its end.)
+    /// Rounds with calls, in order. (The round without calls is the end.)
     pub rounds: Vec<RoundRecord>,
-    /// That it is being ended, and how.
+    /// The `closing` entry. None: the turn is not being ended.
     pub closing: Option<Closing>,
     /// Number of resumptions: new owners and new attempts.
     pub takeovers: u32,
-    /// The newest of these.
+    /// The newest resumption.
     pub resumed: Option<Resumed>,
     /// The end. None: the turn is open, or was resumed after a failed end.
     pub ended: Option<Ended>,
-    /// The working state now.
+    /// The current working state.
     pub working: WorkingState,
     /// Usage of the turn's model calls so far.
     pub usage: Usage,
-    /// The number of the newest closing event, 0: none yet.
+    /// Number of the newest closing event. 0: none.
     pub last_closing_event: u64,
 }
 
 /// One round of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundRecord {
-    /// Its number, from 1.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// The model that answered.
+    /// Name of the model that answered.
     pub model: String,
-    /// Its text.
+    /// Text of the answer.
     pub text: String,
-    /// Its thinking.
+    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
-    /// Its calls, in order.
+    /// Calls in order.
     pub calls: Vec<CallRecord>,
     /// Usage of the round's model call.
     pub usage: Usage,
     /// The pause before its calls ran.
     pub paused: Option<Paused>,
-    /// Whether the round was approved: it has a decisions entry, possibly an empty one.
+    /// True if the round was approved: it has a decisions entry, possibly an empty one.
     pub decided: bool,
-    /// Whether the newest decisions let the turn continue through rounds in which no call needs approval.
+    /// True if the newest decisions let the turn continue through rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
 /// One call of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecord {
-    /// The call as the model asked for it.
+    /// The call as the model requested it.
     pub call: Call,
-    /// The decision on it.
+    /// The decision on the call.
     pub decision: Option<Decision>,
-    /// That it was about to run.
+    /// The intent of the call.
     pub intent: Option<Intent>,
     /// The result. Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
     pub result: Option<CallResult>,
@@ -71,7 +71,7 @@ impl CallRecord {
         Self { call, decision: None, intent: None, result: None }
     }
 
-    /// The arguments that it runs with: the edited ones once a decision edited them.
+    /// Returns the arguments of the call, after an edit by a decision.
     pub fn arguments(&self) -> &serde_json::Value {
         match &self.decision {
             Some(Decision::ApproveEdited { arguments }) => arguments,
@@ -79,22 +79,22 @@ impl CallRecord {
         }
     }
 
-    /// Digest of the arguments that it runs with.
+    /// Returns the digest of the arguments, after an edit by a decision.
     pub fn digest(&self) -> Digest {
         Digest::of_json(self.arguments())
     }
 
-    /// Whether the call was rejected.
+    /// Returns true if the call was rejected.
     pub fn is_rejected(&self) -> bool {
         matches!(self.decision, Some(Decision::Reject { .. }))
     }
 
-    /// Whether it waits for a decision that has not come.
+    /// Returns true if the call needs a decision and has none.
     pub fn is_undecided(&self) -> bool {
         self.call.needs_approval && self.decision.is_none()
     }
 
-    /// Whether the call has an intent and no result.
+    /// Returns true if the call has an intent and no result.
     pub fn is_open(&self) -> bool {
         self.intent.is_some() && self.result.is_none()
     }
@@ -117,7 +117,7 @@ impl RoundRecord {
         record
     }
 
-    /// The round as the journal's entry, with the results so far.
+    /// Returns the journal entry of the round, with the results so far.
     pub fn entry(&self, turn: u32) -> Round {
         Round {
             turn,
@@ -137,7 +137,7 @@ impl RoundRecord {
         results.fold(self.usage, |sum, result| sum.plus(result.usage))
     }
 
-    /// The call at this place, from 1.
+    /// Returns the call with this index, from 1.
     pub fn call(&self, index: u32) -> Option<&CallRecord> {
         self.calls.iter().find(|record| record.call.index == index)
     }
@@ -146,22 +146,22 @@ impl RoundRecord {
         self.calls.iter_mut().find(|record| record.call.index == index)
     }
 
-    /// Whether the round waits: it is paused, and a needed decision or the approval of the round is missing.
+    /// Returns true if the round waits: it is paused, and a needed decision or the approval of the round is missing.
     pub fn is_waiting(&self) -> bool {
         self.paused.is_some() && !self.is_decided()
     }
 
-    /// Whether every decision that it needs is there.
+    /// Returns true if no needed decision is missing.
     pub fn is_decided(&self) -> bool {
         self.decided && self.undecided().next().is_none()
     }
 
-    /// The calls that wait for a decision.
+    /// Returns the calls that wait for a decision.
     pub fn undecided(&self) -> impl Iterator<Item = &CallRecord> {
         self.calls.iter().filter(|record| record.is_undecided())
     }
 
-    /// The calls without a result.
+    /// Returns the calls without a result.
     pub fn unanswered(&self) -> impl Iterator<Item = &CallRecord> {
         self.calls.iter().filter(|record| record.result.is_none())
     }
@@ -176,7 +176,7 @@ impl RoundRecord {
 }
 
 impl TurnRecord {
-    /// A turn that was just accepted.
+    /// Creates the record of a turn that was just accepted.
     pub fn new(accepted: Accepted) -> Self {
         Self {
             working: accepted.working.clone(),
@@ -191,32 +191,32 @@ impl TurnRecord {
         }
     }
 
-    /// Its number in its thread.
+    /// Returns the number of the turn in its thread.
     pub fn number(&self) -> u32 {
         self.accepted.turn
     }
 
-    /// The round of this number.
+    /// Returns the round with this number.
     pub fn round(&self, round: u32) -> Option<&RoundRecord> {
         self.rounds.iter().find(|record| record.round == round)
     }
 
-    /// The newest round that asked for calls.
+    /// Returns the newest round with calls.
     pub fn newest_round(&self) -> Option<&RoundRecord> {
         self.rounds.last()
     }
 
-    /// A call by its round and place.
+    /// Returns a call by its round and index.
     pub fn call(&self, round: u32, index: u32) -> Option<&CallRecord> {
         self.round(round)?.call(index)
     }
 
-    /// The id of a call.
+    /// Returns the id of a call.
     pub fn call_id(&self, thread: &folio_types::ThreadId, round: u32, index: u32) -> CallId {
         CallId::new(TurnId::new(thread.clone(), self.number()), round, index)
     }
 
-    /// The pause that it is in.
+    /// Returns the current pause. None: the turn does not wait.
     pub fn pause(&self) -> Option<&Paused> {
         let newest = self.rounds.last()?;
         let open = self.ended.is_none() && self.closing.is_none();
@@ -231,18 +231,18 @@ impl TurnRecord {
             .filter(|(_, call)| call.is_open())
     }
 
-    /// Whether the turn failed retriably. Time and later turns are not considered.
+    /// Returns true if the turn failed retriably. Time and later turns are not considered.
     pub fn is_retriable(&self) -> bool {
         matches!(&self.ended, Some(Ended { how: End::Failed { retriable: true, .. }, .. }))
     }
 
-    /// The number that the next event of a new owner has.
+    /// Returns the number of a new owner's next event.
     pub fn first_event_of_next_owner(&self) -> u64 {
         (u64::from(self.takeovers) + 1) << 32 | 1
     }
 
-    /// Adds the turn's next entry. A round or result that is there already stays as it is, so that an owner may add
-    /// what it holds in memory first and the appended entry later.
+    /// Adds the turn's next entry. An existing round or result stays unchanged, so an owner may add buffered entries
+    /// first and the appended entry later.
     pub fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Round(round) => self.push_round(*round),
@@ -282,7 +282,7 @@ impl TurnRecord {
         }
     }
 
-    /// Adds what came of a call, unless something is there already.
+    /// Adds the result of a call unless it has one.
     pub fn push_result(&mut self, result: CallResult) {
         if self.call(result.round, result.index).is_some_and(|call| call.result.is_none()) {
             self.working.apply(&result.change);
@@ -313,7 +313,7 @@ impl TurnRecord {
         self.ended = Some(ended);
     }
 
-    /// The end does not count any more; calls that it gave up before they began are to run.
+    /// Removes the end, and the results of calls that never started, which run again.
     fn go_on(&mut self) {
         let Some(ended) = self.ended.take().filter(|ended| ended.runs_again) else { return };
         for result in ended.results {

@@ -1,4 +1,4 @@
-//! Making any list of messages one that every provider takes.
+//! Makes lists of messages valid for every provider.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ pub fn sanitize(messages: Vec<Message>) -> Vec<Message> {
     clean
 }
 
-/// The results in the order of their calls, one for each; none where a call has no result or ids repeat.
+/// Returns one result per call in the order of the calls. None: a call has no result, or ids repeat.
 fn paired(calls: &[ToolCall], results: Vec<Message>) -> Option<Vec<Message>> {
     let ids: BTreeSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
     if ids.len() != calls.len() {

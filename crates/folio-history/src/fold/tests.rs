@@ -1,4 +1,4 @@
-//! The fold by behaviour, and over random histories.
+//! Tests of the fold, by behaviour and with random histories.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -100,7 +100,7 @@ fn resumed(turn: u32, why: ResumeCause) -> Entry {
     Entry::Resumed(Resumed { turn, owner: Incarnation::derive(&["n"]), epoch: 2, why, at: at() })
 }
 
-/// Turns that were asked and answered, each with its own working state after it.
+/// Returns completed turns, each with its own working state.
 pub(super) fn chat(turns: u32) -> Vec<Entry> {
     (1..=turns)
         .flat_map(|turn| {

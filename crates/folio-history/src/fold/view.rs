@@ -8,7 +8,7 @@ use folio_types::{CallId, ThreadId, TurnId};
 use jiff::Timestamp;
 
 impl TurnRecord {
-    /// Returns the current state of the turn. A pause whose time is over is shown as expired before the end is stored.
+    /// Returns the current state of the turn. An expired pause is returned as expired before its end is stored.
     /// `next_event` is derived from the journal; an owner that has emitted more events sets its own.
     pub fn view(&self, thread: &ThreadId, now: Timestamp) -> TurnView {
         let mut view = self.recorded(thread);
@@ -19,7 +19,7 @@ impl TurnRecord {
         view
     }
 
-    /// The turn as the journal has it.
+    /// Returns the turn by the journal only.
     fn recorded(&self, thread: &ThreadId) -> TurnView {
         let mut view = self.bare(thread, TurnStatus::Running, self.rounds.iter().collect());
         view.usage = self.usage;
@@ -34,11 +34,11 @@ impl TurnRecord {
         view
     }
 
-    /// The turn as it was when it paused at this round.
+    /// Returns the turn at the time of its pause at this round.
     pub fn view_at_pause(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
         let pause = self.round(round)?.paused.as_ref()?;
         let rounds: Vec<_> = self.rounds.iter().filter(|record| record.round <= round).collect();
-        // What its own calls used came after.
+        // Usage of the round's own calls was added after the pause.
         let used = |record: &&RoundRecord| if record.round < round { record.usage_with_calls() } else { record.usage };
         let usage = rounds.iter().map(used).fold(Usage::default(), Usage::plus);
         let mut view = self.bare(thread, TurnStatus::AwaitingApproval, rounds);
@@ -64,7 +64,7 @@ impl TurnRecord {
         }
     }
 
-    /// The closing event of that answer: the same decisions again are answered with the same event.
+    /// Returns the closing event of that answer. The same decisions always get the same event.
     pub fn answer_event(&self, thread: &ThreadId, round: u32) -> Option<Event> {
         let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
         let (number, kind) = match next {
@@ -74,7 +74,7 @@ impl TurnRecord {
         Some(Event { turn: self.id(thread), number, kind })
     }
 
-    /// The closing event that the turn's newest stream ends with, and its number; none while the turn runs.
+    /// Returns the closing event of the turn's newest stream with its number. None: the turn is running.
     pub fn closing_event(&self, thread: &ThreadId) -> Option<(u64, EventKind)> {
         if let Some(ended) = &self.ended {
             return Some((ended.event, self.end_event(thread, ended)));
@@ -109,13 +109,13 @@ impl TurnRecord {
         }
     }
 
-    /// The turn's id.
+    /// Returns the id of the turn.
     pub fn id(&self, thread: &ThreadId) -> TurnId {
         TurnId::new(thread.clone(), self.number())
     }
 
-    /// The number that the next event has, as far as the journal knows: the newest closing event's successor, or the
-    /// first of a newer owner.
+    /// Returns the number of the next event by the journal: the successor of the newest closing event, or the first
+    /// number of a newer owner.
     pub fn next_event(&self) -> u64 {
         (u64::from(self.takeovers) << 32).max(self.last_closing_event).saturating_add(1)
     }
@@ -170,7 +170,7 @@ fn show_end(view: &mut TurnView, ended: &Ended) {
 }
 
 impl RoundRecord {
-    /// The round as clients see it.
+    /// Returns the round for clients.
     pub fn view(&self, turn: TurnId) -> RoundView {
         RoundView {
             round: self.round,
@@ -183,12 +183,12 @@ impl RoundRecord {
 }
 
 impl CallRecord {
-    /// The call as clients see it: with the edited arguments once a decision edited them.
+    /// Returns the call for clients, with arguments after an edit by a decision.
     pub fn view(&self, turn: TurnId, round: u32) -> CallView {
         self.shown(turn, round, self.arguments())
     }
 
-    /// The call as it waited for a decision: with the model's arguments.
+    /// Returns the call at the time of its pause, with the model's arguments.
     pub fn as_asked(&self, turn: TurnId, round: u32) -> CallView {
         self.shown(turn, round, &self.call.arguments)
     }
@@ -220,7 +220,7 @@ impl CallRecord {
     }
 }
 
-/// The readable part of thinking blocks.
+/// Returns the readable part of thinking blocks.
 pub fn plain(thinking: &[ThinkingBlock]) -> String {
     thinking.iter().map(|block| block.text.as_str()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }

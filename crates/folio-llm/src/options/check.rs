@@ -76,14 +76,14 @@ impl Options {
         }
         let default = self.default_model.as_str();
         if !default.is_empty() && !chat.contains_key(default) {
-            problems.add("default_model", not_there(default, "model", chat.keys().copied()));
+            problems.add("default_model", not_enabled(default, "model", chat.keys().copied()));
         }
         for name in self.fallbacks.iter().filter(|name| !chat.contains_key(name.as_str())) {
-            problems.add("fallbacks", not_there(name, "model", chat.keys().copied()));
+            problems.add("fallbacks", not_enabled(name, "model", chat.keys().copied()));
         }
         let default = self.default_embedding_model.as_str();
         if !default.is_empty() && !embedding.contains_key(default) {
-            problems.add("default_embedding_model", not_there(default, "embedding model", embedding.into_keys()));
+            problems.add("default_embedding_model", not_enabled(default, "embedding model", embedding.into_keys()));
         }
     }
 }
@@ -92,10 +92,10 @@ fn taken(other: &str) -> String {
     format!("provider {other:?} has a model of this name too; rename one and give its `upstream` name")
 }
 
-fn not_there<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
+fn not_enabled<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<_> = enabled.take(20).collect();
     format!(
-        "{name:?} is no enabled {kind}; there are: {}",
+        "{name:?} is not an enabled {kind}; enabled: {}",
         if known.is_empty() { "none".into() } else { known.join(", ") }
     )
 }
@@ -121,7 +121,7 @@ fn resolve_key(
     let path = format_args!("providers.{name}.api_key").to_string();
     problems.check(!provider.api_key.is_mask(), &path, "is the mask of printed settings, not a key");
     let visible = provider.api_key.reveal().bytes().all(|b| b.is_ascii_graphic());
-    problems.check(visible, &path, "holds characters that no key has (spaces, line breaks or non-ASCII)");
+    problems.check(visible, &path, "contains spaces, line breaks or non-ASCII characters");
 }
 
 fn check_provider(name: &str, provider: &ProviderOptions, problems: &mut Problems) {
@@ -183,15 +183,15 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
 /// The problem and its remedy.
 pub fn check_url(text: &str) -> Result<reqwest::Url, String> {
     if text.is_empty() {
-        return Err("is missing; give the URL before /chat/completions, as https://api.openai.com/v1".into());
+        return Err("is missing; set the URL without /chat/completions, such as https://api.openai.com/v1".into());
     }
     // The message does not contain the URL, which may contain a password.
-    let url = reqwest::Url::parse(text).map_err(|error| format!("is no URL ({error})"))?;
+    let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("must begin with https:// or http:// and a host".into());
+        return Err("must start with https:// or http:// and a host".into());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must hold no user or password; use api_key".into());
+        return Err("must not contain a user or password; use api_key".into());
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must have no query and no fragment".into());

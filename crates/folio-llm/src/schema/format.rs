@@ -129,7 +129,7 @@ fn check_shell<'a>(format: &'a Value, rules: Rules, violations: &mut Vec<Violati
 
 fn unknown_members(path: &str, members: &Map<String, Value>, known: &[&str], violations: &mut Vec<Violation>) {
     for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
-        violations.push(Violation::new(join(path, name), format!("is not known here; known are {}", known.join(", "))));
+        violations.push(Violation::new(join(path, name), format!("is unknown; expected one of {}", known.join(", "))));
     }
 }
 
@@ -161,7 +161,7 @@ fn checked_graph(schema: &Value) -> Result<Graph<'_>, Vec<Violation>> {
     if let Some(draft) = schema.get("$schema")
         && !draft.as_str().is_some_and(is_draft_7)
     {
-        let message = "must be \"http://json-schema.org/draft-07/schema#\", or left out";
+        let message = "must be \"http://json-schema.org/draft-07/schema#\" or absent";
         return Err(vec![Violation::new("#/$schema", message)]);
     }
     let violations = super::validate::meta_violations(schema);

@@ -163,7 +163,7 @@ impl SameValueOrder<'_, '_> {
         let Some(node) = self.graph.nodes.get(index) else { return Ok(()) };
         match self.state.get(index) {
             Some(Visit::Open) => {
-                return Err(Violation::new(&node.path, "refers to itself without going down into the data"));
+                return Err(Violation::new(&node.path, "refers to itself without descending into the data"));
             }
             Some(Visit::New) => {}
             Some(Visit::Done) | None => return Ok(()),

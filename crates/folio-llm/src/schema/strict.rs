@@ -10,7 +10,7 @@ pub(super) fn check(graph: &Graph<'_>, violations: &mut Vec<Violation>) {
     if let Some(root) = graph.nodes.first()
         && root.schema.get("type").and_then(Value::as_str) != Some("object")
     {
-        violations.push(Violation::new("#/type", "the whole must be of type \"object\""));
+        violations.push(Violation::new("#/type", "the root must be of type \"object\""));
     }
     for node in &graph.nodes {
         check_node(node, violations);
@@ -29,13 +29,13 @@ fn check_node(node: &Node<'_>, violations: &mut Vec<Violation>) {
     };
     if describes_object(node.schema) {
         check_object(node, violations);
-    } else if !SAYING.iter().any(|keyword| members.contains_key(*keyword)) {
-        violations.push(Violation::new(&node.path, "allows anything; give it a \"type\""));
+    } else if !VALUE_KEYWORDS.iter().any(|keyword| members.contains_key(*keyword)) {
+        violations.push(Violation::new(&node.path, "permits any value; add a \"type\""));
     }
 }
 
 /// Keywords that declare the values of a property.
-const SAYING: [&str; 8] = ["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not"];
+const VALUE_KEYWORDS: [&str; 8] = ["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not"];
 
 fn describes_object(schema: &Value) -> bool {
     let typed = match schema.get("type") {
@@ -49,7 +49,7 @@ fn describes_object(schema: &Value) -> bool {
 fn check_object(node: &Node<'_>, violations: &mut Vec<Violation>) {
     let schema = node.schema;
     if schema.get("additionalProperties") != Some(&Value::Bool(false)) {
-        violations.push(Violation::new(join(&node.path, "additionalProperties"), "must be there and false"));
+        violations.push(Violation::new(join(&node.path, "additionalProperties"), "must be present and false"));
     }
     if schema.get("patternProperties").is_some() {
         let message = "not allowed in a strict schema; name each property";
@@ -60,10 +60,8 @@ fn check_object(node: &Node<'_>, violations: &mut Vec<Violation>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for name in properties.into_iter().flat_map(serde_json::Map::keys) {
         if !required.contains(&name.as_str()) {
-            let message = format!(
-                "property {:?} must be required; where it may be missing, let its type allow \"null\"",
-                short(name)
-            );
+            let message =
+                format!("property {:?} must be required; if it is optional, permit \"null\" in its type", short(name));
             violations.push(Violation::new(join(&node.path, "required"), message));
         }
     }

@@ -70,7 +70,10 @@ impl Validator {
             return vec![too_deep()];
         }
         if self.shape.steps(data) > STEPS_MAX {
-            return vec![Violation::new("#", "is too large and too deep to be held against this recursive schema")];
+            return vec![Violation::new(
+                "#",
+                "is too large and too deep to be validated against this recursive schema",
+            )];
         }
         on_stack(&self.shape, || self.violations(data)).unwrap_or_else(|violations| violations)
     }
@@ -92,7 +95,7 @@ pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation
     }
     let data = data.clone();
     let check = tokio::task::spawn_blocking(move || validator.check(&data));
-    check.await.map_err(|_| vec![Violation::new("#", "could not be checked")])
+    check.await.map_err(|_| vec![Violation::new("#", "the check failed")])
 }
 
 /// Returns violations of the meta-schema of Draft 7.
@@ -143,7 +146,7 @@ fn on_stack<T: Send>(shape: &Shape, work: impl FnOnce() -> T + Send) -> Result<T
     if shape.is_shallow {
         return Ok(work());
     }
-    let failed = || vec![Violation::new("#", "could not be checked")];
+    let failed = || vec![Violation::new("#", "the check failed")];
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema-check".to_owned()).stack_size(STACK_BYTES);
         match thread.spawn_scoped(scope, work) {

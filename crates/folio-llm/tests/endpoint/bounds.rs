@@ -46,7 +46,7 @@ async fn leaving_before_the_first_token_stops_the_upstream_request() {
             Box::pin(async { models.stream(request()).await.is_ok() })
         };
         let arrived = sim.wait_until(LIMIT, |requests| {
-            requests.last().is_some_and(|request| request.outcome == llm_sim::Outcome::Held)
+            requests.last().is_some_and(|request| request.outcome == llm_sim::Outcome::Waiting)
         });
         tokio::select! {
             ended = &mut call => panic!("a hanging call ended: {ended}"),

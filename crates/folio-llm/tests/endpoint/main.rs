@@ -18,7 +18,7 @@ use folio_types::{OrgId, Secret};
 use futures::StreamExt as _;
 use llm_sim::{FaultPlan, LlmSim, Outcome, Script};
 
-/// How long anything in these tests may take.
+/// Timeout of every wait in these tests.
 const LIMIT: Duration = Duration::from_secs(20);
 const KEY: &str = "sk-test-abcdefghijklmnop";
 

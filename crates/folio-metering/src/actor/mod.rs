@@ -185,7 +185,7 @@ impl Actor for MeterActor {
             Msg::Drawn(Ok(Ok(block))) => state.wallet.drawn(&block, now),
             Msg::Drawn(Ok(Err(short))) => state.wallet.short(short, now),
             Msg::Drawn(Err(error)) => {
-                tracing::warn!(org = %state.org, %error, "credit could not be drawn");
+                tracing::warn!(org = %state.org, %error, "cannot draw credit");
                 state.wallet.failed()
             }
             Msg::Allowed(grant) => {
@@ -253,7 +253,7 @@ impl MeterState {
             }
             Effect::Fail(ticket) => {
                 let Some((_, reply)) = self.asked.remove(&ticket) else { return };
-                let error = Error::unavailable(Reason::StoreUnavailable, "credit could not be drawn");
+                let error = Error::unavailable(Reason::StoreUnavailable, "cannot draw credit");
                 let _ = reply.send(Err(error.retry_after(RETRY)));
             }
             Effect::Draw { need, want } => self.draw(myself.clone(), need, want),

@@ -116,7 +116,7 @@ impl ThreadStore for Journal {
         not_asked()
     }
 
-    async fn batch_stands(&self, _: &OrgId, _: &ThreadId, _: u128) -> Result<bool> {
+    async fn has_batch(&self, _: &OrgId, _: &ThreadId, _: u128) -> Result<bool> {
         not_asked()
     }
 

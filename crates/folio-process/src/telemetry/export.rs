@@ -1,4 +1,4 @@
-//! What goes to a collector: the channel that spans and figures share, who says it, and figures over OTLP.
+//! Export to a collector: the channel and resource that spans and metrics share, and metrics over OTLP.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,11 +13,11 @@ use opentelemetry_sdk::Resource;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use super::Options;
-use crate::figures::{Family, Kind, Value};
+use crate::metrics::{Family, Kind, Value};
 
-/// How a process reaches its collector. Cheap to clone.
+/// Exports metrics to the collector. Cheap to clone.
 #[derive(Clone)]
-pub struct Exporting {
+pub struct Exporter {
     channel: Channel,
     resource: Resource,
     interval: Duration,
@@ -25,9 +25,9 @@ pub struct Exporting {
     began: u64,
 }
 
-impl std::fmt::Debug for Exporting {
+impl std::fmt::Debug for Exporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Exporting")
+        f.write_str("Exporter")
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn address(options: &Options) -> Result<Endpoint, tonic::transport::E
     Endpoint::from_shared(options.endpoint.clone())
 }
 
-impl Exporting {
+impl Exporter {
     pub(super) fn new(options: &Options, role: &str) -> anyhow::Result<Self> {
         let mut endpoint = address(options).context("telemetry.endpoint")?;
         endpoint = endpoint.connect_timeout(options.timeout).timeout(options.timeout);
@@ -64,47 +64,48 @@ impl Exporting {
         self.resource.clone()
     }
 
-    /// Tells what `figures` gives again and again, until it is dropped; nothing waits for it.
-    pub async fn tell(self, figures: impl Fn() -> Vec<Family>) {
+    /// Exports the metrics that `metrics` returns every `telemetry.metrics_interval_seconds`. Runs until the future is
+    /// dropped. Failures are logged and not retried; the next export contains the current values.
+    pub async fn run(self, metrics: impl Fn() -> Vec<Family>) {
         let mut client = MetricsServiceClient::new(self.channel.clone());
-        let mut away = false;
+        let mut is_failing = false;
         loop {
             tokio::time::sleep(self.interval).await;
-            let told = self.tell_once(&mut client, &figures()).await;
-            match (&told, away) {
-                (Err(error), false) => tracing::warn!(%error, "the collector cannot be told the figures"),
-                (Ok(()), true) => tracing::info!("the collector is told the figures again"),
+            let result = self.export(&mut client, &metrics()).await;
+            match (&result, is_failing) {
+                (Err(error), false) => tracing::warn!(%error, "cannot export metrics to the collector"),
+                (Ok(()), true) => tracing::info!("the export of metrics works again"),
                 _ => {}
             }
-            away = told.is_err();
+            is_failing = result.is_err();
         }
     }
 
-    /// Tells the last figures, for as long as the collector may take to answer.
-    pub async fn tell_last(self, figures: &[Family]) {
+    /// Exports the final values, within `telemetry.timeout_seconds`.
+    pub async fn export_final(self, metrics: &[Family]) {
         let mut client = MetricsServiceClient::new(self.channel.clone());
-        if let Err(error) = self.tell_once(&mut client, figures).await {
-            tracing::info!(%error, "the collector was not told the last figures");
+        if let Err(error) = self.export(&mut client, metrics).await {
+            tracing::info!(%error, "the final metrics were not exported");
         }
     }
 
-    async fn tell_once(&self, client: &mut MetricsServiceClient<Channel>, figures: &[Family]) -> Result<(), String> {
-        let request = self.request(figures);
+    async fn export(&self, client: &mut MetricsServiceClient<Channel>, metrics: &[Family]) -> Result<(), String> {
+        let request = self.request(metrics);
         match tokio::time::timeout(self.timeout, client.export(request)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(status)) => Err(format!("{:?}", status.code())),
-            Err(_) => Err("no answer in time".to_owned()),
+            Err(_) => Err("no response within telemetry.timeout_seconds".to_owned()),
         }
     }
 
-    fn request(&self, figures: &[Family]) -> ExportMetricsServiceRequest {
-        let span = Span { began: self.began, now: now() };
+    fn request(&self, metrics: &[Family]) -> ExportMetricsServiceRequest {
+        let window = Window { began: self.began, now: now() };
         let scope = InstrumentationScope {
             name: "folio".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..InstrumentationScope::default()
         };
-        let metrics = figures.iter().map(|family| span.metric(family)).collect();
+        let metrics = metrics.iter().map(|family| window.metric(family)).collect();
         let attributes = self.resource.iter().map(|(key, value)| attribute(key.as_str(), value.to_string())).collect();
         let resource = WireResource { attributes, ..WireResource::default() };
         let scope_metrics = vec![wire::ScopeMetrics { scope: Some(scope), metrics, ..wire::ScopeMetrics::default() }];
@@ -113,7 +114,7 @@ impl Exporting {
     }
 }
 
-/// Nanoseconds of the Unix epoch.
+/// Returns the current time in nanoseconds since the Unix epoch.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -124,13 +125,13 @@ fn attribute(key: &str, value: String) -> Attribute {
     Attribute { key: key.to_owned(), value, ..Attribute::default() }
 }
 
-/// The time that counters have counted.
-struct Span {
+/// The time window that cumulative values cover, in nanoseconds since the Unix epoch.
+struct Window {
     began: u64,
     now: u64,
 }
 
-impl Span {
+impl Window {
     fn metric(&self, family: &Family) -> wire::Metric {
         use wire::metric::Data;
         let data = match family.kind {

@@ -1,4 +1,4 @@
-//! Lines of the log, on stderr: as text or JSON, each with the trace that it belongs to. Never a secret, never document text.
+//! Log lines on stderr, as text or JSON, with the id of the current trace. They contain no secret and no document text.
 
 use std::fmt::{self, Write as _};
 
@@ -13,35 +13,35 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
-/// How a log record is written.
+/// The format of a log record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// One line for a person.
+    /// One line of text for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The layer that writes them.
+/// Returns the layer that writes the log.
 pub(super) fn layer<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     match format {
-        Format::Text => lines.fmt_fields(Shown).event_format(TextLine).boxed(),
+        Format::Text => lines.fmt_fields(TextFields).event_format(TextLine).boxed(),
         Format::Json => {
             lines.fmt_fields(JsonFields::new()).event_format(JsonLine(format::Format::default().json())).boxed()
         }
     }
 }
 
-/// The ids of trace and span that are now, whichever spans the log itself shows.
+/// Returns the current trace id and span id, even if the log's filter hides the span.
 fn ids() -> Option<(String, String)> {
     let place = tracing::dispatcher::get_default(|dispatch| {
         let (current, registry) = (dispatch.current_span(), dispatch.downcast_ref::<Registry>()?);
-        // The innermost may be too small for the traces.
+        // The innermost span may be too detailed for the traces.
         let mut spans = registry.span(current.id()?)?.scope();
         spans.find_map(|span| tracing_opentelemetry::get_otel_context(&span.id(), dispatch))
     })?;
@@ -49,7 +49,7 @@ fn ids() -> Option<(String, String)> {
     place.is_valid().then(|| (place.trace_id().to_string(), place.span_id().to_string()))
 }
 
-/// A line for a person: time, level, trace, spans, target, message, fields.
+/// Formats an event as one line: time, level, spans, target, message, fields, trace id, span id.
 struct TextLine;
 
 impl<S, N> FormatEvent<S, N> for TextLine
@@ -77,7 +77,7 @@ where
     }
 }
 
-/// A JSON object as `tracing-subscriber` writes it, with the ids before the rest.
+/// Formats an event as `tracing-subscriber`'s JSON object, with the trace id and span id first.
 struct JsonLine(format::Format<Json>);
 
 impl<S, N> FormatEvent<S, N> for JsonLine
@@ -93,10 +93,10 @@ where
     }
 }
 
-/// Fields for a person: without those that are for traces alone, and in one line whatever they hold.
-struct Shown;
+/// Formats fields as text on one line, without the fields that are only for traces (`otel.…`).
+struct TextFields;
 
-impl<'writer> FormatFields<'writer> for Shown {
+impl<'writer> FormatFields<'writer> for TextFields {
     fn format_fields<R: RecordFields>(&self, out: Writer<'writer>, fields: R) -> fmt::Result {
         let mut line = Line { out, begun: false, written: Ok(()) };
         fields.record(&mut line);
@@ -130,7 +130,8 @@ impl Visit for Line<'_> {
     }
 }
 
-/// What a server or a file says may hold line breaks and commands of a terminal: they are shown, and not done.
+/// A writer that escapes control characters, so that text of servers and files can neither start a line nor control a
+/// terminal.
 struct OneLine<'a, W>(&'a mut W);
 
 impl<W: fmt::Write> fmt::Write for OneLine<'_, W> {
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_never_begins_a_line_or_commands_a_terminal() {
+    fn a_value_cannot_start_a_line_or_control_a_terminal() {
         let mut line = String::new();
         OneLine(&mut line).write_str("a\nINFO forged\u{1b}[31m").unwrap();
         assert_eq!(line, "a\\nINFO forged\\u{1b}[31m");

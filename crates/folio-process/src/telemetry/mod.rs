@@ -1,15 +1,15 @@
-//! Telemetry: spans become traces and durations, records become lines of the log, figures are told.
+//! Telemetry: spans become traces and duration metrics, events become log lines, metrics are exported.
 //!
-//! A span is the one thing that the rest of Folio makes. Three layers take it, each with a filter of its own: [`measure`]
-//! its duration, for the histograms of `/metrics`; `traces` the span itself, for a collector; `logs` its name and fields,
-//! for the lines that are written in it. Only this crate knows OpenTelemetry.
+//! The rest of Folio only creates `tracing` spans and events. Three layers with separate filters process them:
+//! [`span_metrics`] measures durations for the histograms of `/metrics`, `traces` exports spans to a collector, and
+//! `logs` writes events with the names and fields of their spans. Only this crate depends on OpenTelemetry.
 //!
-//! What people and documents say goes another way: events of the target [`CONTENT`], which only the traces take, and only
-//! where `telemetry.capture_content` says so.
+//! Text of users and documents is only in events with the target [`CONTENT`]. Only `traces` processes these events, and
+//! only if `telemetry.capture_content` is true.
 
 mod export;
 mod logs;
-pub mod measure;
+pub mod span_metrics;
 mod traces;
 
 use std::path::PathBuf;
@@ -25,21 +25,21 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
-pub use export::Exporting;
+pub use export::Exporter;
 pub use logs::Format;
-use measure::Measured;
+use span_metrics::SpanMetrics;
 use traces::Spans;
 
-/// The version of the semantic conventions of OpenTelemetry that spans keep to.
+/// Version of OpenTelemetry's semantic conventions that the names of spans and fields follow.
 pub const SEMANTIC_CONVENTIONS: &str = "1.41.0";
 
-/// How a process logs.
+/// Settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogOptions {
-    /// Which records, as directives of `tracing-subscriber` (`info`, `folio_node=debug,info`, …).
+    /// The records to log, as directives of `tracing-subscriber` (`info`, `folio_node=debug,info`, …).
     pub filter: String,
-    /// How a record is written.
+    /// The format of a record.
     pub format: Format,
 }
 
@@ -49,25 +49,27 @@ impl Default for LogOptions {
     }
 }
 
-/// What a process tells a collector.
+/// Settings of the export to a collector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Where a collector takes OTLP over gRPC: `http://HOST:4317` or `https://…`. Empty: nothing leaves the process.
+    /// Address of an OTLP/gRPC receiver, `http://HOST:4317` or `https://HOST:4317`. Empty: nothing is exported.
     pub endpoint: String,
-    /// The authorities (a PEM file) that the certificate of an `https` collector is believed by. Needed for such.
+    /// PEM file with the certificate authorities that the certificate of an `https` collector is verified against.
+    /// Required for `https`.
     pub ca: Option<PathBuf>,
-    /// The share of traces that are told, 0 to 1, of those that begin here; a caller's own decision is kept. (1)
+    /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start here; the sampling decision of a caller
+    /// is kept.
     pub sample_ratio: f64,
-    /// Spans that wait for the collector at most; more are dropped. 1 to 1,000,000 (4,096).
+    /// Maximum number of spans that wait for export, 1 to 1,000,000 (4,096). Further spans are dropped.
     pub queue_spans: usize,
-    /// How often figures are told, 1 s to 1 h (15 s).
+    /// Interval between exports of metrics, 1 s to 1 h (15 s).
     #[serde(rename = "metrics_interval_seconds", with = "folio_types::seconds")]
     pub metrics_interval: Duration,
-    /// How long the collector may take to answer, 0.1 to 60 s (5 s). At the end of the process it is given no longer.
+    /// Timeout of an export, 0.1 to 60 s (5 s). It also bounds the final export at shutdown.
     #[serde(rename = "timeout_seconds", with = "folio_types::seconds")]
     pub timeout: Duration,
-    /// Whether prompts, answers, arguments and results of tools go to the collector with the traces. (false)
+    /// If true, traces contain prompts, answers, and arguments and results of tools (false).
     pub capture_content: bool,
 }
 
@@ -86,7 +88,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether anything is told.
+    /// Returns true if a collector is configured.
     pub fn is_on(&self) -> bool {
         !self.endpoint.is_empty()
     }
@@ -94,7 +96,7 @@ impl Options {
     /// Checks the section.
     ///
     /// # Errors
-    /// Every problem.
+    /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("telemetry");
         let (plain, sealed) = (self.endpoint.starts_with("http://"), self.endpoint.starts_with("https://"));
@@ -112,8 +114,8 @@ impl Options {
 
 /// Running telemetry.
 pub struct Telemetry {
-    measured: Arc<Measured>,
-    exporting: Option<Exporting>,
+    span_metrics: Arc<SpanMetrics>,
+    exporter: Option<Exporter>,
     spans: Spans,
     timeout: Duration,
 }
@@ -125,48 +127,51 @@ impl std::fmt::Debug for Telemetry {
 }
 
 impl Telemetry {
-    /// The durations of what was done so far.
-    pub fn measured(&self) -> Arc<Measured> {
-        Arc::clone(&self.measured)
+    /// Returns the metrics of spans.
+    pub fn span_metrics(&self) -> Arc<SpanMetrics> {
+        Arc::clone(&self.span_metrics)
     }
 
-    /// How figures are told; none where nothing leaves the process.
-    pub fn exporting(&self) -> Option<Exporting> {
-        self.exporting.clone()
+    /// Returns the exporter of metrics. None without a collector.
+    pub fn exporter(&self) -> Option<Exporter> {
+        self.exporter.clone()
     }
 
-    /// Tells what waits, for no longer than the collector may take to answer.
+    /// Exports buffered spans, within `telemetry.timeout_seconds`.
     pub async fn stop(self) {
         self.spans.stop(self.timeout).await;
     }
 }
 
-/// Starts logging and tracing. Called once, within a runtime, before anything is logged. `role` is what the process does,
-/// as a collector is told.
+/// Starts logging and tracing. Call it once, within a runtime, before the first log record. `role` is the resource
+/// attribute `folio.role` of exported data.
 ///
 /// # Errors
-/// A filter that is none; an authority that cannot be read; a second call.
+/// Returns an error for an invalid filter, an unreadable authority file, and a second call.
 pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<Telemetry> {
     let filter = EnvFilter::try_new(&log.filter)
-        .map_err(|error| anyhow::anyhow!("log.filter {:?} is not a filter: {error}", log.filter))?;
-    let exporting = if options.is_on() { Some(Exporting::new(options, role)?) } else { None };
-    let spans = Spans::start(options, exporting.as_ref())?;
-    let measured = Arc::new(Measured::default());
+        .map_err(|error| anyhow::anyhow!("log.filter {:?} is invalid: {error}", log.filter))?;
+    let exporter = if options.is_on() { Some(Exporter::new(options, role)?) } else { None };
+    let spans = Spans::start(options, exporter.as_ref())?;
+    let span_metrics = Arc::new(SpanMetrics::default());
     let content = options.capture_content;
-    // Where nothing is told, traces only number the lines of the log: the many small spans are left out.
+    // Without a collector, spans only provide trace ids for the log, so detailed spans are not created.
     let finest = if options.is_on() { Level::DEBUG } else { Level::INFO };
     let traced = own(move |data| (data.is_span() && *data.level() <= finest) || (content && data.target() == CONTENT));
     let logged = filter.and(filter_fn(|data| data.target() != CONTENT));
     tracing_subscriber::registry()
         .with(spans.layer().with_filter(traced))
-        .with(measure::layer(&measured).with_filter(own(|data| data.is_span() && measure::is_measured(data.name()))))
+        .with(
+            span_metrics::layer(&span_metrics)
+                .with_filter(own(|data| data.is_span() && span_metrics::is_measured(data.name()))),
+        )
         .with(logs::layer(log.format).with_filter(logged))
         .try_init()
-        .map_err(|error| anyhow::anyhow!("logging cannot start: {error}"))?;
-    Ok(Telemetry { measured, exporting, spans, timeout: options.timeout })
+        .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
+    Ok(Telemetry { span_metrics, exporter, spans, timeout: options.timeout })
 }
 
-/// Of what Folio's own crates say. Nothing finer than `debug` is looked at.
+/// Selects spans and events of Folio's own crates that satisfy `takes`. The finest level is `debug`.
 fn own(takes: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
     filter_fn(move |data| data.target().starts_with("folio") && takes(data)).with_max_level_hint(LevelFilter::DEBUG)
 }
@@ -176,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bad_setting_is_named() {
+    fn every_invalid_setting_is_reported() {
         assert_eq!(Options::default().check(), Ok(()));
         let bad = Options {
             endpoint: "collector:4317".to_owned(),
@@ -185,9 +190,9 @@ mod tests {
             timeout: Duration::ZERO,
             ..Options::default()
         };
-        let told = bad.check().unwrap_err().to_string();
+        let result = bad.check().unwrap_err().to_string();
         for path in ["telemetry.endpoint", "sample_ratio", "queue_spans", "timeout_seconds"] {
-            assert!(told.contains(path), "{path} in {told}");
+            assert!(result.contains(path), "{path} in {result}");
         }
         let sealed = Options { endpoint: "https://collector:4317".to_owned(), ..Options::default() };
         assert!(sealed.check().unwrap_err().to_string().contains("telemetry.ca"));

@@ -1,4 +1,4 @@
-//! Spans as OpenTelemetry has them.
+//! Export of spans with the OpenTelemetry SDK.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use tracing::Subscriber;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::export::Exporting;
+use super::export::Exporter;
 use super::{Options, SEMANTIC_CONVENTIONS};
 
-/// Spans that are told at once.
+/// Spans per export request.
 const BATCH_SPANS: usize = 512;
-/// How long a span waits for others.
+/// Maximum time that a span is buffered before it is exported.
 const BATCH_WAIT: Duration = Duration::from_secs(1);
 
-/// What makes spans, and tells them where somebody is to be told.
+/// Creates spans and exports them to the collector, if one is configured.
 pub(super) struct Spans(SdkTracerProvider);
 
 impl Spans {
-    pub(super) fn start(options: &Options, exporting: Option<&Exporting>) -> anyhow::Result<Self> {
-        let Some(exporting) = exporting else {
-            // Spans have ids, for the log, and are told to nobody.
+    pub(super) fn start(options: &Options, exporter: Option<&Exporter>) -> anyhow::Result<Self> {
+        let Some(exporter) = exporter else {
+            // Spans only get ids, for the log, and are not exported.
             return Ok(Self(SdkTracerProvider::builder().with_sampler(Sampler::AlwaysOff).build()));
         };
-        let exporter = SpanExporter::builder()
+        let spans = SpanExporter::builder()
             .with_tonic()
-            .with_channel(exporting.channel())
+            .with_channel(exporter.channel())
             .with_timeout(options.timeout)
             .build()?;
         let batches = BatchConfigBuilder::default()
@@ -42,8 +42,8 @@ impl Spans {
             .build();
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::ParentBased(Box::new(Roots(Sampler::TraceIdRatioBased(options.sample_ratio)))))
-            .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches).build())
-            .with_resource(exporting.resource());
+            .with_span_processor(BatchSpanProcessor::builder(spans).with_batch_config(batches).build())
+            .with_resource(exporter.resource());
         Ok(Self(provider.build()))
     }
 
@@ -63,17 +63,17 @@ impl Spans {
             .with_context_activation(false)
     }
 
-    /// It blocks, and the exporter needs the runtime meanwhile.
+    /// Exports the buffered spans within `within`. `shutdown_with_timeout` blocks while the exporter needs the runtime.
     pub(super) async fn stop(self, within: Duration) {
         let stopped = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(within));
         if !matches!(tokio::time::timeout(within, stopped).await, Ok(Ok(Ok(())))) {
-            tracing::info!("the collector was not told the last spans");
+            tracing::info!("the last spans were not exported");
         }
     }
 }
 
-/// Which traces are told of those that begin here. An operation of a store that nobody asked for (a heartbeat, a look into a
-/// queue) is none: it would be a trace of one span, and there are many. Its duration is measured all the same.
+/// Samples traces that start in this process. A store operation outside of every trace (a heartbeat, a poll of a queue)
+/// is dropped, because it would be one of many traces with a single span. Its duration is still measured.
 #[derive(Debug, Clone)]
 struct Roots(Sampler);
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_of_a_store_begins_no_trace() {
+    fn a_store_operation_starts_no_trace() {
         let begun = |attributes: &[KeyValue]| {
             let roots = Roots(Sampler::AlwaysOn);
             roots.should_sample(None, TraceId::from(1_u128), "read", &SpanKind::Client, attributes, &[]).decision

@@ -1,6 +1,6 @@
 //! `audit_hours`, `audit`: entries of the audit log by time, a partition for each hour of an organization.
 
-use folio_types::audit::AuditPlace;
+use folio_types::audit::AuditPosition;
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
@@ -39,7 +39,14 @@ impl Audit {
         cql.write(&self.put_hour, values![org.as_str(), hour]).await
     }
 
-    pub(crate) async fn put(&self, cql: &Cql, org: &OrgId, hour: i64, place: AuditPlace, value: Vec<u8>) -> Result<()> {
+    pub(crate) async fn put(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        hour: i64,
+        place: AuditPosition,
+        value: Vec<u8>,
+    ) -> Result<()> {
         cql.write(&self.put, values![org.as_str(), hour, place.micros, place.key, value]).await
     }
 
@@ -65,7 +72,7 @@ impl Audit {
         cql: &Cql,
         org: &OrgId,
         hour: i64,
-        (low, high): (&AuditPlace, &AuditPlace),
+        (low, high): (&AuditPosition, &AuditPosition),
         newest_first: bool,
         rows: usize,
     ) -> Result<Vec<Vec<u8>>> {

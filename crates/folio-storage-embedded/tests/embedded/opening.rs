@@ -82,7 +82,7 @@ async fn what_was_acknowledged_is_there_after_opening_again() {
     assert_eq!(stores.of::<Tag>().get(&org(), &id).await.unwrap().unwrap().name, "invoice");
     let header = stores.threads.header(&org(), &thread().id).await.unwrap().unwrap();
     assert_eq!((header.version, header.title.as_str()), (1, "title 1"));
-    assert!(stores.threads.batch_stands(&org(), &header.id, 1).await.unwrap());
+    assert!(stores.threads.has_batch(&org(), &header.id, 1).await.unwrap());
     store.close().await;
 }
 

@@ -1,7 +1,7 @@
 //! Audit logs.
 
 use async_trait::async_trait;
-use folio_types::audit::{AuditEntry, AuditPlace, KEY_BYTES};
+use folio_types::audit::{AuditEntry, AuditPosition, KEY_BYTES};
 use folio_types::{Error, OrgId, Reason, Result};
 
 use crate::value::encode;
@@ -22,8 +22,8 @@ pub trait AuditStore: Send + Sync {
     async fn list(
         &self,
         org: &OrgId,
-        low: &AuditPlace,
-        high: &AuditPlace,
+        low: &AuditPosition,
+        high: &AuditPosition,
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>>;

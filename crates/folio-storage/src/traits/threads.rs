@@ -113,7 +113,7 @@ pub trait ThreadStore: Send + Sync {
 
     /// Makes a thread together with the first append to it, whose fence is epoch 0 and version 0: all or nothing, so that
     /// no thread is seen that nothing was said in. Refused where the thread is there, unless this very batch made it;
-    /// errors as of [`ThreadStore::create`], and any other leaves the outcome unknown: see [`ThreadStore::batch_stands`].
+    /// errors as of [`ThreadStore::create`], and any other leaves the outcome unknown: see [`ThreadStore::has_batch`].
     /// On CQL one conditional batch in the thread's partition, conditional on its absence.
     async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended>;
 
@@ -121,7 +121,7 @@ pub trait ThreadStore: Send + Sync {
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>>;
 
     /// Appends to the journal under the fence, all or nothing. `NOT_FOUND` where the thread is gone; any other error
-    /// leaves the outcome unknown: see [`ThreadStore::batch_stands`].
+    /// leaves the outcome unknown: see [`ThreadStore::has_batch`].
     ///
     /// The row that the append `opens` stands before it can. Where both share a transaction they are written in it;
     /// where not, the row is inserted first, and only when that is answered the append is sent. A row whose append was
@@ -129,7 +129,7 @@ pub trait ThreadStore: Send + Sync {
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended>;
 
     /// Whether the append with this batch id stands (its own row is there).
-    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool>;
+    async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool>;
 
     /// Entries from sequence number `from` on, in order, at most `limit`.
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>>;

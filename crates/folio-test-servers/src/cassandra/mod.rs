@@ -1,4 +1,4 @@
-//! Apache Cassandra from its Maven artifacts: what stands for ScyllaDB where there is no container engine.
+//! Apache Cassandra from its Maven artifacts, which replaces ScyllaDB if there is no container engine.
 
 mod node;
 
@@ -12,15 +12,15 @@ use crate::cache::{self, finish};
 use crate::identity::Identity;
 use crate::ports;
 
-/// The name of the cached folder of the jars.
+/// Name of the cache entry of the jars.
 const CACHED: &str = "cassandra-5.0.9";
 
-/// Where each node's part of the ring begins.
+/// Start tokens of each node.
 const TOKENS: &[&[&str]] =
     &[&["0"], &["0", "-9223372036854775808"], &["-9223372036854775808", "-3074457345618258603", "3074457345618258602"]];
 
-/// One node, or up to three on 127.0.0.1, .2 and .3 with the same port. Ready six seconds after its start (three nodes: half
-/// a minute); its data center is `datacenter1`.
+/// One to three nodes on 127.0.0.1, .2 and .3 with the same port. One node is ready six seconds after its start, three
+/// nodes after half a minute. The data center is `datacenter1`.
 #[derive(Debug)]
 pub struct Cassandra {
     nodes: Vec<Node>,
@@ -28,13 +28,13 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    /// Starts one to three nodes on free ports; fetches the jars (66 MB) the first time.
+    /// Starts one to three nodes on free ports. The first start downloads the jars (66 MB).
     ///
     /// # Errors
-    /// There is no JDK 17 or Maven, or a node does not start.
+    /// JDK 17 or Maven is missing, or a node does not start.
     pub fn start(nodes: usize) -> Result<Self> {
         let Some(tokens) = nodes.checked_sub(1).and_then(|at| TOKENS.get(at)) else {
-            bail!("{nodes} nodes cannot be started");
+            bail!("cannot start {nodes} nodes: expected 1 to 3");
         };
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(2 + TOKENS.len() as u16)?;
@@ -45,11 +45,11 @@ impl Cassandra {
         Ok(cassandra)
     }
 
-    /// Starts one node that speaks TLS only, wants a certificate of its clients, and has the user `cassandra` with that
-    /// password, some seconds after it is ready.
+    /// Starts one node that only speaks TLS, requires client certificates, and has the user `cassandra` with that
+    /// password, which exists some seconds after readiness.
     ///
     /// # Errors
-    /// There is no JDK 17 or Maven, or it does not start.
+    /// JDK 17 or Maven is missing, or the node does not start.
     pub fn start_secured(identity: &Identity) -> Result<Self> {
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(3)?;
@@ -57,23 +57,23 @@ impl Cassandra {
         Ok(Self { nodes: vec![node], port })
     }
 
-    /// Hosts and ports, with commas between.
+    /// Returns hosts and ports, separated by commas.
     pub fn addresses(&self) -> String {
         self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",")
     }
 
-    /// The port of each node.
+    /// Returns the port of each node.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// One of its nodes, to be killed, paused or restarted.
+    /// Returns a node, to kill, pause or restart it.
     pub fn node(&mut self, number: usize) -> Option<&mut Node> {
         self.nodes.get_mut(number)
     }
 }
 
-/// Whether the jars were fetched before.
+/// Returns true if the jars are cached.
 pub(crate) fn is_fetched() -> bool {
     cache::has(CACHED)
 }
@@ -90,7 +90,7 @@ fn jars() -> Result<PathBuf> {
     })
 }
 
-/// A Java that Cassandra runs on, wherever this machine has it.
+/// Returns a Java that Cassandra supports.
 pub(crate) fn java() -> Option<PathBuf> {
     let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
     let home = std::env::var_os("JAVA_HOME").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! One Cassandra process.
+//! A Cassandra process.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::identity::Identity;
-use crate::place;
 use crate::ports;
 use crate::process::Process;
+use crate::storage;
 
-/// How long a node may take to be ready on a busy machine.
+/// Timeout for readiness, on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
-/// One node of a [`super::Cassandra`].
+/// A node of a [`super::Cassandra`].
 #[derive(Debug)]
 pub struct Node {
-    /// None: not running.
+    /// The process. None: the node is stopped.
     process: Option<Process>,
     folder: TempDir,
     java: PathBuf,
@@ -38,7 +38,7 @@ impl Node {
         of: usize,
         identity: Option<&Identity>,
     ) -> Result<Self> {
-        let folder = place::folder("cassandra")?;
+        let folder = storage::folder("cassandra")?;
         let host = Ipv4Addr::new(127, 0, 0, host);
         let place = folder.path().display().to_string();
         let fill = |text: &str| {
@@ -70,35 +70,35 @@ impl Node {
         Ok(node)
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Kills it (SIGKILL); what it answered for is in its folder.
+    /// Kills the node (SIGKILL). Its folder keeps acknowledged writes.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits.
+    /// Sends SIGTERM and waits.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The signal cannot be sent.
     pub fn stop(&mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), Process::stop)
     }
 
-    /// Starts it again on the same port, with the data it had, and waits until it is ready.
+    /// Starts the node on the same port with the same data, and waits until it is ready.
     ///
     /// # Errors
-    /// It does not start.
+    /// The node does not start.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let folder = self.folder.path();
         let place = folder.display();
-        // Every node has it on the first address of loopback.
+        // The JMX port of every node is on the first loopback address.
         let [.., own] = self.host.octets();
         let mut command = Command::new(&self.java);
         command
@@ -118,19 +118,19 @@ impl Node {
         Ok(())
     }
 
-    /// Stops it where it stands (SIGSTOP): its connections stay open and nothing answers.
+    /// Suspends the node (SIGSTOP): its connections stay open and it does not respond.
     ///
     /// # Errors
-    /// It is not running.
+    /// The node is stopped.
     pub fn pause(&self) -> Result<()> {
-        self.process.as_ref().context("it is not running")?.pause()
+        self.process.as_ref().context("the node is stopped")?.pause()
     }
 
-    /// Lets it go on after [`Node::pause`].
+    /// Continues the node after [`Node::pause`].
     ///
     /// # Errors
-    /// It is not running.
+    /// The node is stopped.
     pub fn resume(&self) -> Result<()> {
-        self.process.as_ref().context("it is not running")?.resume()
+        self.process.as_ref().context("the node is stopped")?.resume()
     }
 }

@@ -1,4 +1,4 @@
-//! The tools of documents.
+//! Tests of the document tools.
 
 use folio_resources::{Document, TextState};
 use folio_storage::IngestUpdate;
@@ -8,17 +8,17 @@ use serde_json::json;
 use crate::world::{PAGES, World, add_document, text};
 
 #[tokio::test]
-async fn text_comes_by_page_and_whole() {
+async fn text_is_returned_by_page_and_completely() {
     let mut world = World::new().await;
     let one = world.ok("get_ocr_text", json!({ "page_num": 2.0 })).await;
     assert_eq!((text(&one["text"]).trim(), &one["pages"]), (PAGES[1], &json!(2)));
     let all = text(&world.ok("get_ocr_text", json!({})).await["text"]);
     assert!(all.contains("--- page 1 ---\nInvoice INV-7") && all.contains("--- page 2 ---\nSecond page"), "{all}");
-    assert!(world.told("get_ocr_text", json!({ "page_num": 3 })).await.contains("has 2 pages"));
+    assert!(world.error_of("get_ocr_text", json!({ "page_num": 3 })).await.contains("has 2 pages"));
 }
 
 #[tokio::test]
-async fn long_text_is_cut_where_it_says_so() {
+async fn long_text_is_cut_with_a_mark() {
     let mut world = World::new().await;
     let page = "ä".repeat(20_000);
     let pages = [page.as_str(); 3];
@@ -32,7 +32,7 @@ async fn long_text_is_cut_where_it_says_so() {
 }
 
 #[tokio::test]
-async fn text_that_is_not_there_is_told_with_why() {
+async fn missing_text_is_reported_with_its_reason() {
     let mut world = World::new().await;
     let (org, id) = (world.context.principal.org.clone(), world.document());
     for (state, says) in [
@@ -43,11 +43,11 @@ async fn text_that_is_not_there_is_told_with_why() {
         let update =
             IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: Timestamp::constant(1_790_000_001, 0) };
         world.resources.stores.texts.ingest(&org, &id, update).await.unwrap();
-        let told = world.told("get_ocr_text", json!({})).await;
-        assert!(told.contains(says), "{told}");
+        let message = world.error_of("get_ocr_text", json!({})).await;
+        assert!(message.contains(says), "{message}");
     }
     world.context.documents.clear();
-    assert!(world.told("get_ocr_text", json!({})).await.contains("has no document"));
+    assert!(world.error_of("get_ocr_text", json!({})).await.contains("has no document"));
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn documents_are_listed_by_name_tag_and_metadata() {
 }
 
 #[tokio::test]
-async fn a_document_is_changed_by_its_id_or_as_the_conversations_own() {
+async fn a_document_is_changed_by_id_and_defaults_to_the_conversations_document() {
     let mut world = World::new().await;
     let tag = world.tag("billing").await;
     world
@@ -92,13 +92,13 @@ async fn a_document_is_changed_by_its_id_or_as_the_conversations_own() {
         (json!({ "metadata": { "": "v" } }), "metadata"),
         (json!({ "document_id": "a.pdf", "document_name": "x" }), "list_documents"),
     ] {
-        let told = world.told("update_document", arguments).await;
-        assert!(told.contains(says), "{told}");
+        let message = world.error_of("update_document", arguments).await;
+        assert!(message.contains(says), "{message}");
     }
 }
 
 #[tokio::test]
-async fn a_turn_may_delete_its_own_document_and_is_told_so_from_then_on() {
+async fn a_turn_that_deleted_its_own_document_gets_errors_about_it() {
     let mut world = World::new().await;
     let (_, prompt) = world.invoice_prompt().await;
     world.models.answer(r#"{"total": 1}"#);
@@ -115,7 +115,7 @@ async fn a_turn_may_delete_its_own_document_and_is_told_so_from_then_on() {
         ("update_document", json!({ "document_name": "x" })),
         ("delete_document", json!({})),
     ] {
-        let told = world.told(name, arguments).await;
-        assert!(told.contains("was deleted"), "{name}: {told}");
+        let message = world.error_of(name, arguments).await;
+        assert!(message.contains("was deleted"), "{name}: {message}");
     }
 }

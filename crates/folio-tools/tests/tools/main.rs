@@ -1,4 +1,4 @@
-//! The tools on the embedded store, with a scripted model.
+//! Tests of the tools on the embedded store, with a scripted model.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Invariant 3: effects happen once, whatever died in between.
+//! Tests of invariant 3: effects happen once, regardless of crashes.
 
 use folio_tools::{ToolError, ToolKind};
 use folio_types::op::{ClosedAs, OpKey, OpState};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, format_of, invoice};
 
-/// Every write tool with arguments that work in the world that `prepared` makes.
+/// Returns every write tool with arguments that are valid in the returned world.
 async fn prepared() -> (World, Vec<(&'static str, Value)>) {
     let mut world = World::new().await;
     let (schema, prompt) = world.invoice_prompt().await;
@@ -44,13 +44,13 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
         let context = world.next();
         let plan = world.plan(&context, name, &arguments).await.unwrap();
         if name == "run_extraction" {
-            // One answer only: a second model call would find none.
+            // The model has one answer only, so a second model call would fail.
             world.models.answer(r#"{"total": 2}"#);
         }
         let first = world.run(&context, name, &arguments, &plan).await.unwrap();
         let second = world.run(&context, name, &arguments, &plan).await.unwrap();
         assert_eq!(first, second, "{name}");
-        // Recovery reads the op row and renders the same.
+        // Recovery reads the op row and returns the same result.
         let op = OpKey::Call(context.call.clone());
         let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
         assert_eq!(row.digest, Digest::of_json(&arguments), "{name}");
@@ -116,7 +116,7 @@ async fn invariant_3_a_target_that_moved_on_is_left_alone() {
         let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
         assert_eq!(row, None, "{name}");
     }
-    // A second writer between plan and run.
+    // Another writer changes the target between plan and run.
     let schema = world.ok("create_schema", json!({ "name": "Racy", "response_format": invoice() })).await;
     let arguments = json!({ "schema_id": schema["schema_id"], "name": "Mine" });
     let context = world.next();
@@ -126,12 +126,12 @@ async fn invariant_3_a_target_that_moved_on_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_between_plan_and_run_is_told() {
+async fn a_name_that_is_taken_between_plan_and_run_is_reported() {
     let mut world = World::new().await;
     let arguments = json!({ "name": "Raced", "response_format": invoice() });
     let context = world.next();
     let plan = world.plan(&context, "create_schema", &arguments).await.unwrap();
     world.ok("create_schema", arguments.clone()).await;
-    let told = world.run(&context, "create_schema", &arguments, &plan).await.unwrap_err();
-    assert!(matches!(&told, ToolError::ForModel(text) if text.contains("Raced")), "{told:?}");
+    let message = world.run(&context, "create_schema", &arguments, &plan).await.unwrap_err();
+    assert!(matches!(&message, ToolError::ForModel(text) if text.contains("Raced")), "{message:?}");
 }

@@ -1,4 +1,4 @@
-//! The tools of prompts.
+//! Tests of the prompt tools.
 
 use serde_json::json;
 
@@ -39,11 +39,11 @@ async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
     assert_eq!((&listed["total"], &listed["prompts"][0]["version"]), (&json!(1), &json!(3)));
     world.ok("delete_prompt", json!({ "prompt_id": made["prompt_id"] })).await;
     assert_eq!(world.context.working.prompt_revid, None);
-    assert!(world.told("get_prompt", json!({ "prompt_revid": revid })).await.contains("list_prompts"));
+    assert!(world.error_of("get_prompt", json!({ "prompt_revid": revid })).await.contains("list_prompts"));
 }
 
 #[tokio::test]
-async fn creating_under_a_name_that_is_there_makes_the_version_that_the_call_says() {
+async fn creating_with_an_existing_name_adds_a_version_to_its_prompt() {
     let mut world = World::new().await;
     let (_, first) = world.invoice_prompt().await;
     let second = world.ok("create_prompt", json!({ "name": "invoice", "content": "Only this." })).await;
@@ -54,7 +54,7 @@ async fn creating_under_a_name_that_is_there_makes_the_version_that_the_call_say
 }
 
 #[tokio::test]
-async fn a_schema_is_linked_by_its_newest_or_its_named_version() {
+async fn a_prompt_links_the_newest_or_a_specified_schema_version() {
     let mut world = World::new().await;
     let (schema, _) = world.invoice_prompt().await;
     let id = schema.split_once('.').unwrap().0.to_owned();
@@ -65,22 +65,22 @@ async fn a_schema_is_linked_by_its_newest_or_its_named_version() {
     let arguments = json!({ "name": "first", "content": "x", "schema_id": id, "schema_version": 1 });
     assert_eq!(world.ok("create_prompt", arguments).await["schema_revid"], json!(schema));
     let arguments = json!({ "name": "ninth", "content": "x", "schema_id": id, "schema_version": 9 });
-    assert!(world.told("create_prompt", arguments).await.contains("schema_version 9"));
+    assert!(world.error_of("create_prompt", arguments).await.contains("schema_version 9"));
     let arguments = json!({ "name": "no", "content": "x", "schema_version": 1 });
-    assert!(world.told("create_prompt", arguments).await.contains("schema_id"));
+    assert!(world.error_of("create_prompt", arguments).await.contains("schema_id"));
 }
 
 #[tokio::test]
 async fn a_model_that_is_unknown_or_not_for_prompts_is_refused() {
     let mut world = World::new().await;
     for model in ["ghost", "chat-only"] {
-        let told = world.told("create_prompt", json!({ "name": "a", "content": "x", "model": model })).await;
-        assert!(told.contains("list_llm_models"), "{told}");
+        let message = world.error_of("create_prompt", json!({ "name": "a", "content": "x", "model": model })).await;
+        assert!(message.contains("list_llm_models"), "{message}");
     }
     let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
     assert!(
         world
-            .told("update_prompt", json!({ "prompt_id": made["prompt_id"], "model": "ghost" }))
+            .error_of("update_prompt", json!({ "prompt_id": made["prompt_id"], "model": "ghost" }))
             .await
             .contains("ghost")
     );
@@ -110,7 +110,7 @@ async fn prompts_are_found_by_the_tags_that_a_document_shares() {
 }
 
 #[tokio::test]
-async fn what_a_prompt_may_not_be_is_told() {
+async fn invalid_prompts_are_reported() {
     let mut world = World::new().await;
     let ghost = folio_types::TagId::derive(&["ghost"]);
     for (arguments, says) in [
@@ -122,9 +122,11 @@ async fn what_a_prompt_may_not_be_is_told() {
         (json!({ "name": "a", "content": "x", "tag_ids": [ghost] }), "list_tags"),
         (json!({ "name": "a", "content": "x", "schema_id": folio_types::SchemaId::derive(&["g"]) }), "list_schemas"),
     ] {
-        let told = world.told("create_prompt", arguments).await;
-        assert!(told.contains(says), "{told}");
+        let message = world.error_of("create_prompt", arguments).await;
+        assert!(message.contains(says), "{message}");
     }
     let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
-    assert!(world.told("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change"));
+    assert!(
+        world.error_of("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change")
+    );
 }

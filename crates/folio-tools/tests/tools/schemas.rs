@@ -1,4 +1,4 @@
-//! The tools of schemas.
+//! Tests of the schema tools.
 
 use serde_json::json;
 
@@ -32,12 +32,14 @@ async fn a_schema_is_created_shown_listed_revised_renamed_and_deleted() {
     let gone = world.ok("delete_schema", json!({ "schema_id": made["schema_id"] })).await;
     assert_eq!(gone["deleted"], made["schema_id"]);
     assert_eq!(world.context.working.schema_revid, None);
-    assert!(world.told("get_schema", json!({ "schema_revid": revid })).await.contains("list_schemas"));
-    assert!(world.told("delete_schema", json!({ "schema_id": made["schema_id"] })).await.contains("does not exist"));
+    assert!(world.error_of("get_schema", json!({ "schema_revid": revid })).await.contains("list_schemas"));
+    assert!(
+        world.error_of("delete_schema", json!({ "schema_id": made["schema_id"] })).await.contains("does not exist")
+    );
 }
 
 #[tokio::test]
-async fn creating_under_a_name_that_is_there_makes_its_next_version() {
+async fn creating_with_an_existing_name_adds_the_next_version() {
     let mut world = World::new().await;
     let first = world.ok("create_schema", json!({ "name": "Invoice", "response_format": invoice() })).await;
     let wider = format_of(json!({ "number": { "type": "string" } }));
@@ -60,29 +62,33 @@ async fn a_response_format_may_come_as_text() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_rules_is_told_with_its_path_and_not_kept() {
+async fn a_violation_is_reported_with_its_path_and_not_stored() {
     let mut world = World::new().await;
     let mut broken = invoice();
     broken["json_schema"]["schema"]["required"] = json!([]);
     let checked = world.ok("validate_schema", json!({ "schema": broken })).await;
     assert_eq!(checked["valid"], json!(false));
     assert_eq!(checked["violations"][0]["path"], json!("#/json_schema/schema/required"));
-    let told = world.told("create_schema", json!({ "name": "a", "response_format": broken })).await;
-    assert!(told.contains("#/json_schema/schema/required"), "{told}");
+    let message = world.error_of("create_schema", json!({ "name": "a", "response_format": broken })).await;
+    assert!(message.contains("#/json_schema/schema/required"), "{message}");
     assert_eq!(world.ok("list_schemas", json!({})).await["total"], json!(0));
     assert_eq!(world.ok("validate_schema", json!({ "schema": "{" })).await["valid"], json!(false));
     let bare = invoice()["json_schema"]["schema"].clone();
-    let told = world.ok("validate_schema", json!({ "schema": bare })).await;
-    assert!(text(&told["violations"][0]["message"]).contains("wrap it"), "{told}");
+    let message = world.ok("validate_schema", json!({ "schema": bare })).await;
+    assert!(text(&message["violations"][0]["message"]).contains("wrap it"), "{message}");
 
     let made = world.ok("create_schema", json!({ "name": "a", "response_format": invoice() })).await;
     let arguments = json!({ "schema_id": made["schema_id"], "response_format": broken });
-    assert!(world.told("update_schema", arguments).await.contains("required"));
-    assert!(world.told("update_schema", json!({ "schema_id": made["schema_id"] })).await.contains("Nothing to change"));
-    assert!(world.told("create_schema", json!({ "name": " ", "response_format": invoice() })).await.contains("name"));
+    assert!(world.error_of("update_schema", arguments).await.contains("required"));
+    assert!(
+        world.error_of("update_schema", json!({ "schema_id": made["schema_id"] })).await.contains("Nothing to change")
+    );
+    assert!(
+        world.error_of("create_schema", json!({ "name": " ", "response_format": invoice() })).await.contains("name")
+    );
     let revid = json!({ "schema_id": made["schema_revid"], "name": "b" });
-    assert!(world.told("update_schema", revid).await.contains("without the .version"));
-    assert!(world.told("get_schema", json!({ "schema_revid": made["schema_id"] })).await.contains("a version"));
+    assert!(world.error_of("update_schema", revid).await.contains("without the .version"));
+    assert!(world.error_of("get_schema", json!({ "schema_revid": made["schema_id"] })).await.contains("a version"));
 }
 
 #[tokio::test]
@@ -96,19 +102,19 @@ async fn data_is_checked_against_a_stored_schema() {
     assert_eq!(check(json!("{\"total\": 2}")).await, json!({ "valid": true }));
     assert_eq!(check(json!({ "total": "secret" })).await["violations"][0]["path"], json!("#/total"));
     assert_eq!(check(json!(null)).await["valid"], json!(false));
-    // A text that would lose digits is not read as another number.
+    // A number that would lose digits is refused.
     let lossy = check(json!("{\"total\": 0.12345678901234567890}")).await;
     assert_eq!((&lossy["valid"], &lossy["violations"][0]["path"]), (&json!(false), &json!("#")));
     assert!(text(&lossy["violations"][0]["message"]).contains("0.12345678901234567890"), "{lossy}");
 }
 
 #[tokio::test]
-async fn a_schema_that_a_prompt_uses_is_not_deleted_and_the_prompt_is_named() {
+async fn a_schema_that_a_prompt_uses_is_not_deleted_and_the_error_names_the_prompt() {
     let mut world = World::new().await;
     let (schema, prompt) = world.invoice_prompt().await;
     let id = schema.split_once('.').unwrap().0;
-    let told = world.told("delete_schema", json!({ "schema_id": id })).await;
-    assert!(told.contains("Invoice") || told.contains(prompt.split_once('.').unwrap().0), "{told}");
+    let message = world.error_of("delete_schema", json!({ "schema_id": id })).await;
+    assert!(message.contains("Invoice") || message.contains(prompt.split_once('.').unwrap().0), "{message}");
     let prompt_id = prompt.split_once('.').unwrap().0;
     world.ok("delete_prompt", json!({ "prompt_id": prompt_id })).await;
     world.ok("delete_schema", json!({ "schema_id": id })).await;
@@ -119,12 +125,12 @@ async fn a_renamed_schema_cannot_take_anothers_name() {
     let mut world = World::new().await;
     world.ok("create_schema", json!({ "name": "A", "response_format": invoice() })).await;
     let other = world.ok("create_schema", json!({ "name": "B", "response_format": invoice() })).await;
-    let told = world.told("update_schema", json!({ "schema_id": other["schema_id"], "name": "a" })).await;
-    assert!(told.contains("name"), "{told}");
+    let message = world.error_of("update_schema", json!({ "schema_id": other["schema_id"], "name": "a" })).await;
+    assert!(message.contains("name"), "{message}");
 }
 
 #[tokio::test]
-async fn lists_come_in_pieces() {
+async fn lists_are_paged() {
     let mut world = World::new().await;
     for name in ["a", "b", "c"] {
         world.ok("create_schema", json!({ "name": name, "response_format": invoice() })).await;

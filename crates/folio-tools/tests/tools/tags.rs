@@ -1,4 +1,4 @@
-//! The tools of tags, and of help.
+//! Tests of the tag tools and the help tools.
 
 use serde_json::json;
 
@@ -17,43 +17,43 @@ async fn a_tag_is_created_shown_listed_changed_and_deleted() {
     let listed = world.ok("list_tags", json!({ "name_search": "ILL" })).await;
     assert_eq!((&listed["total"], &listed["tags"][0]["tag_id"]), (&json!(1), &id));
     world.ok("delete_tag", json!({ "tag_id": id })).await;
-    assert!(world.told("get_tag", json!({ "tag_id": id })).await.contains("list_tags"));
+    assert!(world.error_of("get_tag", json!({ "tag_id": id })).await.contains("list_tags"));
 }
 
 #[tokio::test]
-async fn what_a_tag_may_not_be_is_told() {
+async fn invalid_tags_are_reported() {
     let mut world = World::new().await;
     let there = world.tag("Billing").await;
-    let told = world.told("create_tag", json!({ "name": "billing" })).await;
-    assert!(told.contains(there.as_str()), "{told}");
-    assert!(world.told("create_tag", json!({ "name": "a", "color": "red" })).await.contains("color"));
-    assert!(world.told("update_tag", json!({ "tag_id": there })).await.contains("Nothing to change"));
-    assert!(world.told("update_tag", json!({ "tag_id": "billing", "name": "x" })).await.contains("list_tags"));
+    let message = world.error_of("create_tag", json!({ "name": "billing" })).await;
+    assert!(message.contains(there.as_str()), "{message}");
+    assert!(world.error_of("create_tag", json!({ "name": "a", "color": "red" })).await.contains("color"));
+    assert!(world.error_of("update_tag", json!({ "tag_id": there })).await.contains("Nothing to change"));
+    assert!(world.error_of("update_tag", json!({ "tag_id": "billing", "name": "x" })).await.contains("list_tags"));
     for name in [" a", "a ", " "] {
-        assert!(world.told("create_tag", json!({ "name": name })).await.contains("must not"), "{name:?}");
+        assert!(world.error_of("create_tag", json!({ "name": name })).await.contains("must not"), "{name:?}");
         assert!(
-            world.told("update_tag", json!({ "tag_id": there, "name": name })).await.contains("must not"),
+            world.error_of("update_tag", json!({ "tag_id": there, "name": name })).await.contains("must not"),
             "{name:?}"
         );
     }
     let other = world.tag("other").await;
-    assert!(world.told("update_tag", json!({ "tag_id": other, "name": "BILLING" })).await.contains("name"));
+    assert!(world.error_of("update_tag", json!({ "tag_id": other, "name": "BILLING" })).await.contains("name"));
 }
 
 #[tokio::test]
-async fn a_tag_that_something_has_is_not_deleted_and_who_has_it_is_named() {
+async fn a_tag_in_use_is_not_deleted_and_the_error_names_its_user() {
     let mut world = World::new().await;
     let tag = world.tag("billing").await;
     world.ok("update_document", json!({ "tag_ids": [tag] })).await;
-    let told = world.told("delete_tag", json!({ "tag_id": tag })).await;
-    assert!(told.contains("invoice.pdf") || told.contains(world.document().as_str()), "{told}");
+    let message = world.error_of("delete_tag", json!({ "tag_id": tag })).await;
+    assert!(message.contains("invoice.pdf") || message.contains(world.document().as_str()), "{message}");
     world.ok("update_document", json!({ "tag_ids": [] })).await;
     world.ok("create_prompt", json!({ "name": "Totals", "content": "x", "tag_ids": [tag] })).await;
-    assert!(world.told("delete_tag", json!({ "tag_id": tag })).await.contains("prompt"));
+    assert!(world.error_of("delete_tag", json!({ "tag_id": tag })).await.contains("prompt"));
 }
 
 #[tokio::test]
-async fn help_shows_a_schema_that_holds_the_rules() {
+async fn help_contains_a_valid_schema() {
     let mut world = World::new().await;
     let help = text(&world.ok("help_schemas", json!({})).await["help"]);
     let example = help.split("```json").nth(1).unwrap().split("```").next().unwrap();

@@ -1,4 +1,4 @@
-//! Invariant 6: tenants never meet. What is another organization's looks like what is missing.
+//! Tests of invariant 6: another organization's resources are indistinguishable from missing ones.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use crate::world::{World, invoice, text};
 
-/// Tools that neither name anything of an organization nor show it.
-const OF_NOBODY: [&str; 3] = ["help_schemas", "help_prompts", "validate_schema"];
+/// Tools that do not refer to resources of an organization.
+const UNRELATED: [&str; 3] = ["help_schemas", "help_prompts", "validate_schema"];
 
-/// What the first organization has, each with the same that nobody has.
+/// Ids of the first organization's resources, each with a nonexistent id.
 struct Foreign(Vec<(String, String)>);
 
 impl Foreign {
-    /// A text about the first organization's, about what is missing.
-    fn missing(&self, told: &str) -> String {
-        self.0.iter().fold(told.to_owned(), |told, (theirs, nobodys)| told.replace(theirs, nobodys))
+    /// Replaces ids of the first organization by nonexistent ones.
+    fn missing(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (theirs, missing)| text.replace(theirs, missing))
     }
 }
 
-/// What a model is told of a call, and whether as of a failure.
-async fn told(world: &World, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
+/// Returns the output of a call for the model, and whether it is an error.
+async fn output(world: &World, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
     match world.call_in(context, name, arguments).await {
         Ok(output) => (true, output.content.to_string()),
         Err(ToolError::ForModel(text)) => (false, text),
@@ -41,14 +41,14 @@ async fn invariant_6_another_organizations_things_look_like_missing_ones_to_ever
     let of = |revid: &str| revid.split_once('.').unwrap().0.to_owned();
     let (schema, prompt, document) = (of(&schema_revid), of(&prompt_revid), world.document());
     let extraction = world.context.working.extraction.as_ref().unwrap().id.to_string();
-    let nobodys = ["nobody's"];
+    let missing = ["nobody's"];
     let foreign = Foreign(vec![
-        (document.to_string(), DocumentId::derive(&nobodys).to_string()),
-        (tag.to_string(), TagId::derive(&nobodys).to_string()),
-        (schema.clone(), SchemaId::derive(&nobodys).to_string()),
-        (prompt.clone(), PromptId::derive(&nobodys).to_string()),
-        (extraction, ExtractionId::derive(&nobodys).to_string()),
-        ("theirs".to_owned(), "nobodys".to_owned()),
+        (document.to_string(), DocumentId::derive(&missing).to_string()),
+        (tag.to_string(), TagId::derive(&missing).to_string()),
+        (schema.clone(), SchemaId::derive(&missing).to_string()),
+        (prompt.clone(), PromptId::derive(&missing).to_string()),
+        (extraction, ExtractionId::derive(&missing).to_string()),
+        ("theirs".to_owned(), "missing".to_owned()),
     ]);
     let principal = Principal {
         org: OrgId::derive(&["other"]),
@@ -56,7 +56,7 @@ async fn invariant_6_another_organizations_things_look_like_missing_ones_to_ever
         ..world.context.principal.clone()
     };
     world.models.give(&principal.org, "ours");
-    // Even with the thread of the first organization's document and its working state.
+    // The context contains the first organization's document and working state.
     let other = |world: &World| CallContext { principal: principal.clone(), ..world.next() };
     let working = serde_json::to_string(&world.context.working).unwrap();
     let nowhere = |world: &World| CallContext {
@@ -64,7 +64,7 @@ async fn invariant_6_another_organizations_things_look_like_missing_ones_to_ever
         working: serde_json::from_str(&foreign.missing(&working)).unwrap(),
         ..other(world)
     };
-    let mut tried = BTreeSet::from(OF_NOBODY.map(str::to_owned));
+    let mut tried = BTreeSet::from(UNRELATED.map(str::to_owned));
     for (name, arguments) in [
         ("get_ocr_text", json!({})),
         ("get_schema", json!({ "schema_revid": schema_revid })),
@@ -90,10 +90,10 @@ async fn invariant_6_another_organizations_things_look_like_missing_ones_to_ever
         ("update_tag", json!({ "tag_id": tag, "name": "x" })),
         ("delete_tag", json!({ "tag_id": tag })),
     ] {
-        let (found, of_theirs) = told(&world, &other(&world), name, &arguments).await;
+        let (found, of_theirs) = output(&world, &other(&world), name, &arguments).await;
         assert!(!found, "{name} {arguments}: {of_theirs}");
         let missing = serde_json::from_str(&foreign.missing(&arguments.to_string())).unwrap();
-        let of_nobodys = told(&world, &nowhere(&world), name, &missing).await;
+        let of_nobodys = output(&world, &nowhere(&world), name, &missing).await;
         assert_eq!((false, foreign.missing(&of_theirs)), of_nobodys, "{name} {arguments}");
         tried.insert(name.to_owned());
     }
@@ -113,7 +113,7 @@ async fn invariant_6_another_organizations_things_look_like_missing_ones_to_ever
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
     assert_eq!(names, ["base", "other", "ours"]);
     tried.insert("list_llm_models".to_owned());
-    // A name of another organization is free here, and makes an aggregate of its own.
+    // A name of another organization is free, and creates a separate aggregate.
     for (name, arguments, id, theirs) in [
         ("create_tag", json!({ "name": "Billing" }), "tag_id", tag.as_str()),
         ("create_schema", json!({ "name": "Invoice", "response_format": invoice() }), "schema_id", &schema),

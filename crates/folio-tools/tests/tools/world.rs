@@ -1,4 +1,4 @@
-//! What the tests stand on: a store, a scripted model, a document, and calls one after another.
+//! Fixture: a store, a scripted model, a document, and sequential tool calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,16 +30,16 @@ pub(crate) struct World {
     pub(crate) context: CallContext,
     environment: Arc<Simulated>,
     calls: AtomicU32,
-    // Last, so that the folder outlives the store.
+    // The last field, so that the folder outlives the store.
     _store: EmbeddedStore,
     _folder: tempfile::TempDir,
 }
 
-/// Two pages of an invoice.
+/// Text of a two-page invoice.
 pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
 
 impl World {
-    /// From now on calls that nobody waits for are read to their end.
+    /// Makes abandoned calls continue to their end from now on.
     pub(crate) fn drain_abandoned_calls(&mut self) {
         let meter = UsageRecorder::new(self.resources.stores.usage.clone(), self.environment.clone());
         self.resources.meter = Arc::new(meter.with_abandoned_calls(AbandonedCalls::Drain));
@@ -86,14 +86,14 @@ impl World {
         self.context.documents[0].clone()
     }
 
-    /// The context of a call that was not made before, a second after the one before.
+    /// Returns the context of a new call, one second after the previous one.
     pub(crate) fn next(&self) -> CallContext {
         self.environment.advance(Duration::from_secs(1));
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         CallContext { call: CallId::new(self.context.call.turn.clone(), number, 1), ..self.context.clone() }
     }
 
-    /// Makes a call as a turn does: checked, planned, run, and the working state follows.
+    /// Runs a call as a turn does: checks it, plans it, runs it, and updates the working state.
     pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> Result<Value, ToolError> {
         let context = self.next();
         let output = self.call_in(&context, name, &arguments).await?;
@@ -134,20 +134,20 @@ impl World {
         tool.run(&self.resources, context, arguments, plan).await
     }
 
-    /// The call's result.
+    /// Returns the result of a successful call.
     pub(crate) async fn ok(&mut self, name: &str, arguments: Value) -> Value {
         self.call(name, arguments.clone()).await.unwrap_or_else(|error| panic!("{name} {arguments}: {error:?}"))
     }
 
-    /// What the model is told.
-    pub(crate) async fn told(&mut self, name: &str, arguments: Value) -> String {
+    /// Returns the error for the model of a failed call.
+    pub(crate) async fn error_of(&mut self, name: &str, arguments: Value) -> String {
         match self.call(name, arguments.clone()).await {
             Err(ToolError::ForModel(text)) => text,
             other => panic!("{name} {arguments}: {other:?}"),
         }
     }
 
-    /// What a person does to an extraction through the service.
+    /// Applies a user's change to an extraction through the service.
     pub(crate) async fn decide_extraction(&self, id: &str, change: ExtractionChange) {
         let (principal, id) = (&self.context.principal, id.parse().unwrap());
         let extractions = self.resources.stores.of::<Extraction>();
@@ -169,7 +169,7 @@ impl World {
         text(&self.ok("create_tag", json!({ "name": name })).await["tag_id"]).parse().unwrap()
     }
 
-    /// A schema of one field, `total`, and a prompt that is linked to it: their revids.
+    /// Creates a schema with one field, `total`, and a linked prompt. Returns their revids.
     pub(crate) async fn invoice_prompt(&mut self) -> (String, String) {
         let schema = self.ok("create_schema", json!({ "name": "Invoice", "response_format": invoice() })).await;
         let arguments = json!({ "name": "Invoice", "content": "Read the total.", "schema_id": schema["schema_id"] });
@@ -228,20 +228,20 @@ pub(crate) async fn add_document(
     id
 }
 
-/// A model that answers what it was told to, and keeps what it was asked.
+/// A model that returns scripted answers and records its requests.
 #[derive(Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
     asked: Mutex<Vec<ModelRequest>>,
-    /// The context of the model `other` holds next to nothing.
+    /// The context of the model `other` is too small for any request.
     pub(crate) other_is_small: std::sync::atomic::AtomicBool,
-    /// Models that the credit that is left does not pay. Where there are some, another one stands in, too: `cheap`.
+    /// Models that the remaining credit does not cover. If there are any, `cheap` is a further fallback.
     pub(crate) dear: Mutex<Vec<&'static str>>,
-    /// Models that organizations have beside those of all.
+    /// Models that organizations have in addition to the shared ones.
     own: Mutex<BTreeMap<OrgId, String>>,
-    /// Never answers.
+    /// True if it never answers.
     pub(crate) hangs: std::sync::atomic::AtomicBool,
-    /// Has no place for a call: it is not sent.
+    /// True if no permit is available, so that calls are not sent.
     pub(crate) is_full: std::sync::atomic::AtomicBool,
 }
 
@@ -253,7 +253,7 @@ impl Scripted {
         self.answers.lock().unwrap().push_back(Ok(reply));
     }
 
-    /// Gives an organization a model of its own.
+    /// Gives an organization its own model.
     pub(crate) fn give(&self, org: &OrgId, model: &str) {
         self.own.lock().unwrap().insert(org.clone(), model.to_owned());
     }
@@ -318,7 +318,7 @@ impl Models for Scripted {
     }
 }
 
-/// A meter without credit for what is dear.
+/// A meter without credit for expensive models.
 struct Priced {
     models: Arc<Scripted>,
     meter: UsageRecorder,
@@ -343,7 +343,7 @@ impl Meter for Priced {
     }
 }
 
-/// The usage that the meter recorded.
+/// Returns the usage that the meter recorded.
 pub(crate) async fn usage(world: &World) -> Vec<folio_storage::UsageRecord> {
     let from = world.resources.environment.now() - Duration::from_secs(3_600);
     world.resources.stores.usage.list(&world.context.principal.org, from, 100).await.unwrap()

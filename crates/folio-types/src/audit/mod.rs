@@ -1,7 +1,8 @@
-//! The audit log of an organization: who let which call run, by which rule, what came of it, and what administrators changed.
+//! The audit log of an organization: decisions on tool calls with the rule that applied, effects of calls, and changes
+//! by administrators.
 //!
-//! Entries are only ever added. One stands at its time and key, which both follow from what it records, so that whoever writes it
-//! again writes the same one. No entry holds text of a document, or a secret: see [`Redacted`].
+//! The log is append-only. The time and key of an entry are derived from the recorded event, so writing an entry is
+//! idempotent. Entries contain neither document text nor secrets: see [`Redacted`].
 
 mod redact;
 
@@ -14,68 +15,69 @@ use crate::op::Target;
 
 pub use redact::{REDACTED_BYTES, Redacted};
 
-/// Bytes of an entry's key.
+/// Maximum length of an entry's key, in bytes.
 pub const KEY_BYTES: usize = 512;
-/// Characters of what an entry says by name (a tool, a rule, an outcome).
+/// Maximum length of a name in an entry (a tool, a rule, an outcome), in characters.
 pub const WORD_CHARS: usize = 200;
 
-/// One entry.
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// What it is recorded under: a call or a request, and the kind. With the time it tells entries apart.
+    /// Key derived from the call or request and the kind. Unique together with the time.
     pub key: String,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What happened.
+    /// Kind of the event.
     pub kind: AuditKind,
-    /// Who did it; of what a call did: for whom. None: the server itself.
+    /// User who caused the event. For the effect of a call: the user for whom the call ran. None: the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserId>,
-    /// The tool of a call, or the operation of an administrator (`TokenService.CreateToken`).
+    /// Tool of the call, or operation of the administrator (`TokenService.CreateToken`).
     pub subject: String,
-    /// The call; none: it is about none.
+    /// Tool call. None: the event is not about a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// With which arguments; of an edited call: the edited ones.
+    /// Arguments of the call or operation. For an edited call: the edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Redacted>,
-    /// By what a call waited, ran or was denied.
+    /// Reason why the call waited, ran or was denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Ground>,
-    /// What was changed.
+    /// Changed resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<AuditTarget>,
-    /// How it came out: the status of a call, the reason of an error.
+    /// Outcome: the status of a call, or the reason of an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
 }
 
-/// What an entry records.
+/// Kind of an audit entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
-    /// Somebody let a call run as it is.
+    /// A user approved a call.
     CallApproved,
-    /// Somebody let a call run with other arguments.
+    /// A user approved a call with changed arguments.
     CallEdited,
-    /// Somebody did not let a call run.
+    /// A user rejected a call.
     CallRejected,
-    /// A call that writes ran without a decision on it.
+    /// A call that writes ran without an approval.
     CallAllowed,
-    /// A rule of the policy did not let a call run.
+    /// A rule of the policy denied a call.
     CallDenied,
-    /// What came of a call that was let run.
+    /// A call ended, with its outcome.
     CallEffect,
-    /// An administrator asked for a change. Where nothing follows, nobody knows whether it was made, or a part of it.
+    /// An administrator requested a change. Without a following entry, it is unknown whether the change was made
+    /// completely, partly or not at all.
     ChangeAsked,
     /// The change was made.
     ChangeMade,
-    /// The change was refused, or failed before anything was changed.
+    /// The change was refused, or failed before anything was written.
     ChangeFailed,
 }
 
 impl AuditKind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 9] = [
         Self::CallApproved,
         Self::CallEdited,
@@ -88,7 +90,7 @@ impl AuditKind {
         Self::ChangeFailed,
     ];
 
-    /// Its name: in keys, filters and exports.
+    /// Returns the name in keys, filters and exports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CallApproved => "call_approved",
@@ -104,31 +106,31 @@ impl AuditKind {
     }
 }
 
-/// By what a call waited, ran or was denied.
+/// Reason why a call waited, ran or was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
-    /// The rule of the organization's policy that has this name.
+    /// The rule of the organization's policy with this name.
     Rule(String),
-    /// No rule fits, and the turn lets every call run (`auto_approve`).
+    /// No rule matches, and the turn runs every call without approval (`auto_approve`).
     AutoApprove,
-    /// No rule fits, and the turn lets this tool run (`auto_approved_tools`).
+    /// No rule matches, and the turn runs this tool without approval (`auto_approved_tools`).
     AutoApprovedTool,
-    /// No rule fits: calls that write wait.
+    /// No rule matches: calls that write wait for approval.
     WritesWait,
 }
 
-/// What was changed.
+/// A changed resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditTarget {
-    /// What it is, in one word: `schema`, `token`, `member`.
+    /// Kind in one word: `schema`, `token`, `member`.
     pub kind: String,
-    /// Its id.
+    /// Id of the resource.
     pub id: String,
 }
 
 impl AuditTarget {
-    /// The one of this kind and id.
+    /// Creates the target with this kind and id.
     pub fn new(kind: &str, id: impl ToString) -> Self {
         Self { kind: kind.to_owned(), id: id.to_string() }
     }
@@ -141,7 +143,7 @@ impl From<&Target> for AuditTarget {
 }
 
 impl AuditEntry {
-    /// An entry that says no more than this.
+    /// Creates an entry without optional facts.
     pub fn new(key: &str, kind: AuditKind, at: Timestamp, user: Option<UserId>, subject: &str) -> Self {
         Self {
             key: format!("{key}:{}", kind.as_str()),
@@ -157,48 +159,48 @@ impl AuditEntry {
         }
     }
 
-    /// Where it stands.
-    pub fn place(&self) -> AuditPlace {
-        AuditPlace { micros: self.at.as_microsecond(), key: self.key.clone() }
+    /// Returns the position in the log.
+    pub fn position(&self) -> AuditPosition {
+        AuditPosition { micros: self.at.as_microsecond(), key: self.key.clone() }
     }
 
-    /// Its id: it sorts as the log does.
+    /// Returns the id. The order of ids is the order of the log.
     pub fn id(&self) -> String {
-        self.place().to_string()
+        self.position().to_string()
     }
 }
 
-/// A word or name as an entry holds it: bounded.
+/// Cuts a name to [`WORD_CHARS`].
 pub fn word(text: &str) -> String {
     text.chars().take(WORD_CHARS).collect()
 }
 
-/// Where an entry stands in its log: by time, then by key.
+/// Position of an entry in the log, ordered by time, then by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AuditPlace {
-    /// Microseconds since the epoch.
+pub struct AuditPosition {
+    /// Microseconds since the Unix epoch.
     pub micros: i64,
-    /// The entry's key; empty: before all of that moment.
+    /// Key of the entry. Empty: before all entries of this time.
     pub key: String,
 }
 
-impl AuditPlace {
-    /// Before every entry of a moment.
+impl AuditPosition {
+    /// Returns the position before every entry of this time.
     pub fn before(at: Timestamp) -> Self {
         Self { micros: at.as_microsecond(), key: String::new() }
     }
 }
 
-impl std::fmt::Display for AuditPlace {
+impl std::fmt::Display for AuditPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}.{}", self.micros.cast_unsigned() ^ (1 << 63), self.key)
     }
 }
 
-impl std::str::FromStr for AuditPlace {
+impl std::str::FromStr for AuditPosition {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let malformed = || Error::invalid(Reason::InvalidId, "malformed place in the audit log");
+        let malformed = || Error::invalid(Reason::InvalidId, "malformed position in the audit log");
         let (micros, key) = text.split_once('.').ok_or_else(malformed)?;
         let micros = u64::from_str_radix(micros, 16).map_err(|_| malformed())? ^ (1 << 63);
         Ok(Self { micros: micros.cast_signed(), key: key.to_owned() })
@@ -210,16 +212,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_sort_as_their_entries_do_and_lead_back_to_their_place() {
-        let place = |micros, key: &str| AuditPlace { micros, key: key.to_owned() };
+    fn ids_sort_as_their_entries_do_and_parse_to_their_position() {
+        let place = |micros, key: &str| AuditPosition { micros, key: key.to_owned() };
         let mut places = [place(-7, "b"), place(0, ""), place(0, "a.1"), place(3, "a"), place(i64::MAX, "z")];
         places.sort();
         let ids: Vec<String> = places.iter().map(ToString::to_string).collect();
         assert!(ids.is_sorted(), "{ids:?}");
         for (place, id) in places.iter().zip(&ids) {
-            assert_eq!(&id.parse::<AuditPlace>().unwrap(), place);
+            assert_eq!(&id.parse::<AuditPosition>().unwrap(), place);
         }
-        assert!("x".parse::<AuditPlace>().is_err() && "zz.a".parse::<AuditPlace>().is_err());
+        assert!("x".parse::<AuditPosition>().is_err() && "zz.a".parse::<AuditPosition>().is_err());
     }
 
     #[test]

@@ -1,66 +1,66 @@
-//! Arguments as the audit log shows them.
+//! Redacted arguments for the audit log.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::Digest;
 
-/// Bytes that the shown form of arguments has at most, as JSON.
+/// Maximum size of redacted arguments as JSON, in bytes.
 pub const REDACTED_BYTES: usize = 4 * 1024;
-/// Levels that are shown.
+/// Maximum nesting of redacted arguments.
 const DEPTH: usize = 6;
-/// Members of one object, or items of one array, that are shown.
+/// Maximum members of an object, or items of an array.
 const MEMBERS: usize = 32;
-/// Characters of the name of a member.
+/// Maximum length of a member's name, in characters.
 const NAME_CHARS: usize = 64;
-/// Characters of a number.
+/// Maximum length of a number, in characters.
 const NUMBER_CHARS: usize = 40;
-/// Characters of a text that an administrator gave.
+/// Maximum length of a text in an administrator's request, in characters.
 const TEXT_CHARS: usize = 200;
-/// What one value is counted for beside its text.
+/// Bytes that each value costs in addition to its text.
 const EACH: usize = 16;
-/// Room that is kept for saying what was left out, on each level.
+/// Bytes that are reserved on each level for the count of omitted values.
 const LAST: usize = 64;
 
-/// Arguments, without what nobody is to read in a log.
+/// Arguments without texts of documents and without secrets.
 ///
-/// Of a call's arguments the names of members stay where they look like names (letters, digits, `_`, `-`, `.`, `$`; at most 64), and
-/// so do types, numbers, booleans and Folio's own ids. Every other text is replaced by its length (`<12 characters>`): it may be a
-/// document's, or a secret. Long and deep values are cut, and say so. The digest tells whether two calls had the same arguments,
-/// and whether it was these.
+/// The arguments of a call keep member names that have the form of an identifier (letters, digits, `_`, `-`, `.`, `$`;
+/// at most 64 characters), types, numbers, booleans and Folio's own ids. Every other text may be document text or a
+/// secret, so its length replaces it (`<12 characters>`). Long and deep values are cut with a note. Equal digests mean
+/// equal arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redacted {
-    /// [`Digest::of_json`] of the whole arguments.
+    /// [`Digest::of_json`] of the complete arguments.
     pub digest: Digest,
-    /// What of them is shown.
+    /// Redacted arguments.
     pub shown: Value,
 }
 
 impl Redacted {
-    /// The arguments of a tool call.
+    /// Redacts the arguments of a tool call.
     pub fn call(arguments: &Value) -> Self {
         Self::of(arguments, 0)
     }
 
-    /// What an administrator asked for: short texts (200 characters) stay, for they name things; none that may be a token. Whoever
-    /// records it leaves other secrets out before.
+    /// Redacts an administrator's request. Texts of at most 200 characters stay, because they are names, except texts
+    /// that may be tokens. The caller removes other secrets first.
     pub fn request(arguments: &Value) -> Self {
         Self::of(arguments, TEXT_CHARS)
     }
 
     fn of(arguments: &Value, text_chars: usize) -> Self {
-        let mut room = Room { bytes: REDACTED_BYTES, text_chars };
-        Self { digest: Digest::of_json(arguments), shown: room.shown(arguments, 0) }
+        let mut budget = Budget { bytes: REDACTED_BYTES, text_chars };
+        Self { digest: Digest::of_json(arguments), shown: budget.shown(arguments, 0) }
     }
 }
 
-/// What may still be shown.
-struct Room {
+/// Remaining size of the redacted arguments.
+struct Budget {
     bytes: usize,
     text_chars: usize,
 }
 
-impl Room {
+impl Budget {
     fn shown(&mut self, value: &Value, depth: usize) -> Value {
         let shown = match value {
             Value::Null | Value::Bool(_) => value.clone(),
@@ -88,7 +88,7 @@ impl Room {
         self.take("[]");
         let mut shown = Vec::new();
         for (at, item) in items.iter().enumerate() {
-            if at == MEMBERS || !self.has_room(item, depth) {
+            if at == MEMBERS || !self.fits(item, depth) {
                 shown.push(Value::String(left_out(items.len() - at)));
                 break;
             }
@@ -101,13 +101,13 @@ impl Room {
         self.take("{}");
         let mut shown = Map::new();
         for (at, (name, value)) in members.iter().enumerate() {
-            if at == MEMBERS || !self.has_room(value, depth) {
+            if at == MEMBERS || !self.fits(value, depth) {
                 shown.insert("…".to_owned(), Value::String(left_out(members.len() - at)));
                 break;
             }
             let name = match is_name(name) {
                 true => name.clone(),
-                // Numbered, so that none takes another's place.
+                // The number makes the replaced names unique.
                 false => format!("<name {}, {} characters>", at + 1, name.chars().count()),
             };
             self.take(&name);
@@ -117,10 +117,10 @@ impl Room {
         Value::Object(shown)
     }
 
-    /// Whether the longest form that a value can take still has its place, with what the levels above may have to say after it.
-    fn has_room(&self, value: &Value, depth: usize) -> bool {
+    /// Returns true if the longest redacted form of a value fits, together with the notes of the levels above.
+    fn fits(&self, value: &Value, depth: usize) -> bool {
         let own = match value {
-            // In JSON a character may take six bytes.
+            // A character takes up to six bytes in JSON.
             Value::String(text) => {
                 text.len().min(self.text_chars * 6).max(NAME_CHARS) * if self.text_chars > 0 { 2 } else { 1 }
             }
@@ -143,7 +143,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_CHARS && text.chars().all(char)
 }
 
-/// Whether a text is an id of Folio: a prefix, 128 bits in hexadecimal, and numbers of what belongs to it.
+/// Returns true if a text has the form of a Folio id: a prefix, 128 bits in hexadecimal, and numbers.
 fn is_id(text: &str) -> bool {
     let (plain, numbers) = text.split_once('.').unwrap_or((text, "1"));
     let numbered =
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_hostile_argument_gets_through_where_a_name_or_an_id_is_expected() {
+    fn hostile_names_and_ids_are_redacted() {
         let hostile = json!({
             "the account 4711 of Mr. Smith": 1,
             "the account 4712 of Mr. Smith": 2,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_bounded_however_large_wide_or_deep_the_arguments_are() {
+    fn redacted_arguments_are_bounded() {
         let mut deep = json!("end");
         for _ in 0..60 {
             deep = json!({ "level": [deep] });

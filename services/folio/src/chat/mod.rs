@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 /// Runs the chat until the user quits, the input ends or a signal arrives. If the future is dropped, the terminal is
 /// restored, and a running turn continues on the server.
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
-    let signal = folio_process::signals::ended_from_outside()?;
+    let signal = folio_process::signals::termination()?;
     tokio::select! {
         result = talk(arguments, settings) => result,
         signal = signal => Err(signal.into()),

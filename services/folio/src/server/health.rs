@@ -26,7 +26,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use super::metrics::{Observed, metrics};
-use folio_process::figures::page;
+use folio_process::metrics::page;
 
 /// The name of the liveness check.
 pub(crate) const LIVE: &str = "live";

@@ -10,8 +10,8 @@ use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
-use folio_process::figures::{Family, Kind};
-use folio_process::telemetry::measure::Measured;
+use folio_process::metrics::{Family, Kind};
+use folio_process::telemetry::span_metrics::SpanMetrics;
 use folio_providers::Providers;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
@@ -33,7 +33,7 @@ pub(crate) struct Observed {
     /// Counters of the meter.
     pub(crate) credit: folio_metering::Counters,
     /// Histograms of durations; `None` without a measuring layer.
-    pub(crate) measured: Option<Arc<Measured>>,
+    pub(crate) measured: Option<Arc<SpanMetrics>>,
     /// When the process started.
     pub(crate) started_at: Timestamp,
 }
@@ -107,7 +107,7 @@ pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
         let taken = "Threads that were taken over from a dead incarnation, or from one that handed them over.";
         page.value("threads_taken_over_total", Counter, taken, now.taken_over);
     }
-    if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::to_read) {
+    if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::load) {
         page.value("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
         let waiting = "Documents in the queue that no node reads yet, as they were last counted.";
         page.value("documents_waiting", Gauge, waiting, to_read.waiting);

@@ -23,7 +23,7 @@ use folio_gateway::{Counters, Gateway};
 use folio_history::peer::SharedPeer;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_operations::Components;
-use folio_process::telemetry::{Exporting, Telemetry};
+use folio_process::telemetry::{Exporter, Telemetry};
 use folio_providers::{Providers, Vault};
 use folio_quotas::{KnownQuotas, Slots};
 use folio_storage::{SharedStores, Stores};
@@ -135,7 +135,7 @@ pub(crate) async fn start(
     };
     let health = Health::start(Arc::clone(&base.stores.health), settings.gateway.health_interval).await;
 
-    let ingest = IngestHandle::to(Arc::clone(&base.shared.jobs));
+    let ingest = IngestHandle::new(Arc::clone(&base.shared.jobs));
     let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(base.quotas.clone());
@@ -157,7 +157,7 @@ pub(crate) async fn start(
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
         models: Arc::clone(&base.models),
         credit: credit.counters(),
-        measured: telemetry.map(Telemetry::measured),
+        measured: telemetry.map(Telemetry::span_metrics),
         started_at,
     });
     let port = |listener| HealthPort::start(listener, health.reporter(), Arc::clone(&observed));
@@ -168,7 +168,7 @@ pub(crate) async fn start(
         PurchasePort::start(listener, taken)
     });
     let purchases = purchases.transpose()?;
-    let telling = telemetry.and_then(Telemetry::exporting).map(|exporting| Telling::start(exporting, observed));
+    let telling = telemetry.and_then(Telemetry::exporter).map(|exporting| Telling::start(exporting, observed));
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, quotas: _, environment } = base;
@@ -200,22 +200,22 @@ pub(crate) async fn start(
 
 /// The export of metrics to the collector.
 struct Telling {
-    exporting: Exporting,
+    exporting: Exporter,
     observed: Arc<Observed>,
     task: JoinSet<()>,
 }
 
 impl Telling {
-    fn start(exporting: Exporting, observed: Arc<Observed>) -> Self {
+    fn start(exporting: Exporter, observed: Arc<Observed>) -> Self {
         let (mut task, source) = (JoinSet::new(), Arc::clone(&observed));
-        task.spawn(exporting.clone().tell(move || metrics(&source)));
+        task.spawn(exporting.clone().run(move || metrics(&source)));
         Self { exporting, observed, task }
     }
 
     /// Ends the export with the last metrics.
     async fn stop(mut self) {
         self.task.shutdown().await;
-        self.exporting.tell_last(&metrics(&self.observed)).await;
+        self.exporting.export_final(&metrics(&self.observed)).await;
     }
 }
 

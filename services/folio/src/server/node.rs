@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use folio_cluster::{NodeServer, Shutdown};
-use folio_documents::{ActiveUploads, Cleaner, CleanupHandle, IngestHandle, Ingestor, Mine, TextReader, always_mine};
+use folio_documents::{
+    ActiveUploads, Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, TextReader, always_sweeper,
+};
 use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_quotas::Slots;
 use tokio::net::TcpListener;
@@ -55,8 +57,8 @@ impl RunningNode {
         let Uploads { ingest, active_uploads } = uploads;
         let reader = TextReader::new(settings.documents.clone());
         let ingestor = Ingestor::start(base.stores.clone(), ingest, Arc::clone(&base.environment), reader);
-        let mine: Mine = match clustered.as_ref().map(|(cluster, _)| cluster.membership().clone()) {
-            None => always_mine(),
+        let mine: IsSweeper = match clustered.as_ref().map(|(cluster, _)| cluster.membership().clone()) {
+            None => always_sweeper(),
             Some(membership) => Arc::new(move || membership.is_first()),
         };
         let (stores, turns) = (base.stores.clone(), Arc::clone(&base.shared.turns));

@@ -9,7 +9,7 @@ use folio_gateway::Options;
 use folio_operations::{Audit, operations};
 use folio_proto::v1::*;
 use folio_storage::{AuditStore, Stores};
-use folio_types::audit::{AuditKind as Kind, AuditPlace};
+use folio_types::audit::{AuditKind as Kind, AuditPosition};
 use folio_types::{OrgId, Reason, Role, System};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -215,8 +215,8 @@ impl AuditStore for BlockedLog {
     async fn list(
         &self,
         org: &OrgId,
-        low: &AuditPlace,
-        high: &AuditPlace,
+        low: &AuditPosition,
+        high: &AuditPosition,
         newest_first: bool,
         limit: usize,
     ) -> folio_types::Result<Vec<folio_types::audit::AuditEntry>> {

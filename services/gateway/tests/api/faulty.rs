@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use folio_storage::{AccessStore, AuditStore, MemberChange};
 use folio_types::access::{Member, Organization};
-use folio_types::audit::{AuditEntry, AuditKind, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{Error, OrgId, Reason, Result, Timestamp, UserId};
 
@@ -109,8 +109,8 @@ impl AuditStore for FaultyLog {
     async fn list(
         &self,
         org: &OrgId,
-        low: &AuditPlace,
-        high: &AuditPlace,
+        low: &AuditPosition,
+        high: &AuditPosition,
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {

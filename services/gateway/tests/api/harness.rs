@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_mine};
+use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_sweeper};
 use folio_gateway::{Counters, Gateway, Options, Shutdown};
 use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
@@ -206,7 +206,7 @@ impl Server {
         let known = KnownQuotas::new(Arc::clone(&stores.access), quotas);
         let slots = Slots::of_model_calls(known.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
-        let ingest = IngestHandle::to(shared.jobs.clone());
+        let ingest = IngestHandle::new(shared.jobs.clone());
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
         let (uploads, cleaning) = (uploader.active_uploads().clone(), CleanupOptions::default());
@@ -216,7 +216,7 @@ impl Server {
             Arc::clone(&environment),
             uploads,
             cleaning,
-            always_mine(),
+            always_sweeper(),
         );
         let table =
             folio_llm::Options::openai(Secret::new("sk-platform"), Some("http://127.0.0.1:9/v1"), Some("hub-model"));

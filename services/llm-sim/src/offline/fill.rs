@@ -1,21 +1,21 @@
-//! Filling a schema from what was read: names and descriptions of properties are matched to labels.
+//! Fills a schema with read values by matching names and descriptions of properties to labels.
 
 use serde_json::{Map, Value};
 
 use super::reading::{Reading, Table, canonical, tokens};
 
-/// Nesting of a schema at most.
+/// Maximum nesting of a schema.
 const DEPTH_MAX: usize = 16;
-/// The least likeness at which a label counts as a property's.
+/// Minimum similarity of a label and a property.
 const LIKENESS_MIN: u32 = 50;
 
-/// A value that matches the schema, from what was read. What is unknown is null where that is allowed, else empty.
+/// Returns a value that matches the schema. Unknown values are null if the schema permits it, otherwise empty.
 pub(super) fn fill(schema: &Value, reading: &Reading) -> Value {
     let page = Page { labels: reading.fields.iter().map(|f| (f.label.as_str(), f.value.as_str())).collect(), reading };
     Filler { root: schema }.value(schema, &[], &page, 0)
 }
 
-/// Where values are taken from: the document, or one row of a table.
+/// The source of values: the document, or a row of a table.
 struct Page<'a> {
     labels: Vec<(&'a str, &'a str)>,
     reading: &'a Reading,
@@ -64,7 +64,7 @@ impl Filler<'_> {
     fn any_of(&self, options: &[Value], schema: &Value, path: &[String], page: &Page<'_>, depth: usize) -> Value {
         let nullable = options.iter().any(|option| types(self.resolve(option)).contains(&"null"));
         for option in options.iter().filter(|option| !types(self.resolve(option)).contains(&"null")) {
-            // The description may stand beside the options.
+            // The description may be next to the options.
             let mut option = self.resolve(option).clone();
             if let (Value::Object(fields), Some(description)) = (&mut option, schema.get("description")) {
                 fields.entry("description").or_insert_with(|| description.clone());
@@ -87,7 +87,7 @@ impl Filler<'_> {
         if unknown && types(schema).contains(&"null") { Value::Null } else { Value::Object(filled) }
     }
 
-    /// A list: of objects from the table that fits best, of plain values from one labelled list.
+    /// Returns a list: objects from the most similar table, or plain values from a labelled list.
     fn array(&self, schema: &Value, path: &[String], page: &Page<'_>, depth: usize) -> Value {
         let items = self.resolve(schema.get("items").unwrap_or(&Value::Null));
         let limit =
@@ -118,7 +118,7 @@ impl Filler<'_> {
     }
 }
 
-/// The types that a schema allows.
+/// Returns the types that a schema permits.
 fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(one)) => vec![one],
@@ -127,7 +127,7 @@ fn types(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// What stands for an unknown value.
+/// Returns the replacement of an unknown value.
 fn empty(schema: &Value) -> Value {
     let types = types(schema);
     let has = |name: &str| types.contains(&name);
@@ -157,7 +157,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The option that the document names, else null or the first.
+/// Returns the option that the document contains. Default: null or the first option.
 fn choose(options: &[Value], schema: &Value, path: &[String], page: &Page<'_>) -> Value {
     let equal = |option: &Value, text: &str| match option {
         Value::String(option) => tokens(option) == tokens(text),
@@ -186,7 +186,7 @@ fn scalar(schema: &Value, types: &[&str], path: &[String], page: &Page<'_>) -> O
     typed(&text?, types, schema, page)
 }
 
-/// A printed value as one of the types.
+/// Parses a printed value as one of the types.
 fn typed(text: &str, types: &[&str], schema: &Value, page: &Page<'_>) -> Option<Value> {
     let has = |name: &str| types.contains(&name);
     if has("number") || has("integer") {
@@ -214,16 +214,16 @@ fn typed(text: &str, types: &[&str], schema: &Value, page: &Page<'_>) -> Option<
     }))
 }
 
-/// The value under the label that is most like the property, among those that are usable.
+/// Returns the value of the usable label that is most similar to the property.
 fn best_label<'a>(schema: &Value, path: &[String], page: &Page<'a>, usable: impl Fn(&str) -> bool) -> Option<&'a str> {
     let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let scored = page.labels.iter().filter(|(_, value)| !value.is_empty() && usable(value));
     let scored = scored.map(|(label, value)| (likeness(path, description, label), *value));
-    // The first of equals: what stands earlier in the document.
+    // Of equal scores, the first label in the document wins.
     scored.rev().max_by_key(|(score, _)| *score).filter(|(score, _)| *score >= LIKENESS_MIN).map(|(_, value)| value)
 }
 
-/// How much a label is like a property, 0 to 120.
+/// Returns the similarity of a label and a property, 0 to 120.
 pub(super) fn likeness(path: &[String], description: &str, label: &str) -> u32 {
     let Some(name) = path.last() else { return 0 };
     if description.contains(&format!("{label:?}")) {
@@ -241,7 +241,7 @@ pub(super) fn likeness(path: &[String], description: &str, label: &str) -> u32 {
     if known.is_some() && known == canonical(label) {
         return 100;
     }
-    // `seller: {name}` is what stands under "Seller".
+    // `seller: {name}` is filled with the value of the label "Seller".
     let parent = path.len().checked_sub(2).and_then(|at| path.get(at));
     if let Some(parent) = parent
         && matches!(name.as_str(), "name" | "value")
@@ -259,7 +259,7 @@ pub(super) fn likeness(path: &[String], description: &str, label: &str) -> u32 {
     if jaccard >= 50 { 40 + jaccard / 2 } else { 0 }
 }
 
-/// The table whose columns are most like the properties.
+/// Returns the table whose columns are most similar to the properties.
 fn best_table<'a>(tables: &'a [Table], properties: &Map<String, Value>) -> Option<&'a Table> {
     let score = |table: &Table| -> u32 {
         let best = |(name, property): (&String, &Value)| {

@@ -1,10 +1,10 @@
-//! The offline model: an endpoint's brain made of rules. **It is no LLM.** It understands a handful of requests, reads
-//! labelled values out of a document's text, and says so.
+//! The offline model, which consists of rules. **It is not an LLM.** It understands a few requests, reads labelled
+//! values in a document's text, and says in its answers that it is no LLM.
 //!
-//! It sees what any model sees: the system message, the conversation, the tools on offer. Asked to create a schema and a
-//! prompt and to extract, it goes through help, validation, creation and extraction call by call, and takes rejections and
-//! errors into account. Asked for an extraction (`response_format`), it reads the document's text by rules
-//! ([`reading`]) and fills the schema by matching names to labels. It is deterministic and keeps nothing between requests.
+//! Its input is that of any model: the system message, the conversation and the offered tools. A request to create a
+//! schema and a prompt and to extract leads to calls for help, validation, creation and extraction, which take
+//! rejections and errors into account. For a structured response (`response_format`), it reads the document's text by
+//! rules ([`reading`]) and fills the schema by matching names to labels. It is deterministic and stateless.
 
 mod agent;
 mod fill;
@@ -15,24 +15,24 @@ mod view;
 use serde_json::Value;
 
 use crate::answer::{Answer, ThinkingForm};
-use crate::brain::{Brain, Decision, Refusal};
 use crate::request::{ChatRequest, Role};
+use crate::responder::{Decision, Refusal, Responder};
 
-/// The name under which the offline model is listed.
+/// Name of the offline model in requests.
 pub const MODEL: &str = "folio-offline";
 
-/// The offline model.
+/// A responder with the rules of the offline model.
 #[derive(Debug, Default)]
 pub struct OfflineModel(());
 
 impl OfflineModel {
-    /// The model. It keeps nothing between requests.
+    /// Creates the model. It is stateless.
     pub fn new() -> Self {
         Self(())
     }
 }
 
-impl Brain for OfflineModel {
+impl Responder for OfflineModel {
     fn decide(&self, request: &ChatRequest, _number: u64) -> Result<Decision, Refusal> {
         let mut answer = match &request.response_format {
             Some(format) => Answer::text(extract(request, &format.schema).to_string()),

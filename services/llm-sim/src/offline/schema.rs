@@ -1,21 +1,21 @@
-//! The schema of documents like this one: a property for each labelled value, a list for each table.
+//! Proposes a schema for similar documents: a property per labelled value, a list per table.
 
 use serde_json::{Map, Value, json};
 
 use super::reading::{Kind, Reading, canonical, snake};
 
-/// What is to be created for a document.
+/// A proposed schema and prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Proposal {
-    /// What kind of document it is, such as `Invoice`.
+    /// Kind of the document, such as `Invoice`.
     pub(super) kind: String,
-    /// The response format, strict.
+    /// Response format with a strict schema.
     pub(super) format: Value,
-    /// The prompt's content.
+    /// Content of the prompt.
     pub(super) prompt: String,
 }
 
-/// Kinds of documents by words that name them, folded; the first that is found counts.
+/// Kinds of documents with folded words that identify them. The first match wins.
 const KINDS: [(&str, &[&str]); 16] = [
     ("Credit note", &["credit note", "gutschrift", "avoir"]),
     ("Invoice", &["invoice", "rechnung", "facture", "factura", "fattura", "factuur", "faktura"]),
@@ -35,7 +35,7 @@ const KINDS: [(&str, &[&str]); 16] = [
     ("Letter", &["dear", "sehr geehrte", "sincerely"]),
 ];
 
-/// What to create for a document that was read so.
+/// Returns the proposal for a document.
 pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) -> Proposal {
     let kind = kind(reading, file_name, text);
     let mut properties = Map::new();
@@ -73,7 +73,7 @@ fn object(properties: Map<String, Value>) -> Value {
     json!({"type": "object", "required": required, "additionalProperties": false, "properties": properties})
 }
 
-/// The property of a labelled value. The label in its description is what filling goes by.
+/// Returns the property of a labelled value. Its description contains the label, which filling matches.
 fn scalar(reading: &Reading, label: &str, value: &str) -> Value {
     let printed = format!("As printed under {label:?}");
     match reading.style.kind(label, value) {
@@ -85,7 +85,7 @@ fn scalar(reading: &Reading, label: &str, value: &str) -> Value {
     }
 }
 
-/// The name, or one like it that is not taken.
+/// Returns the name, or a variation that is not used yet.
 fn unused(taken: &Map<String, Value>, name: String) -> String {
     let name = if name.is_empty() { "field".to_owned() } else { name };
     if !taken.contains_key(&name) {
@@ -122,7 +122,8 @@ fn kind(reading: &Reading, file_name: Option<&str>, text: &str) -> String {
     reading.title.clone().or_else(|| file_name.and_then(named)).unwrap_or_else(|| "Document".to_owned())
 }
 
-/// What a file is called: `Meter readings` of `meter_readings-2026.md`. None where that says nothing.
+/// Derives a kind from the file name: `Meter readings` from `meter_readings-2026.md`. None if the name is not
+/// meaningful.
 fn named(file_name: &str) -> Option<String> {
     let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
     let words = stem.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 1);

@@ -1,4 +1,4 @@
-//! Whole conversations with the offline model.
+//! Tests of complete conversations with the offline model.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ fn system(text: &str, working: &str) -> String {
     )
 }
 
-/// A conversation: the model's calls are answered by `results` (the first of the tool that is left).
+/// A conversation in which the tools return `results` in order.
 struct Chat {
     messages: Vec<Value>,
     called: Vec<(String, Value)>,
@@ -87,7 +87,7 @@ fn names(chat: &Chat) -> Vec<&str> {
 }
 
 #[test]
-fn it_goes_from_a_document_to_its_data_call_by_call() {
+fn a_document_is_extracted_call_by_call() {
     let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::new());
     let expected =
         ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
@@ -106,7 +106,7 @@ fn it_goes_from_a_document_to_its_data_call_by_call() {
 }
 
 #[test]
-fn a_rejected_call_ends_the_turn_and_is_not_asked_for_again() {
+fn a_rejected_call_ends_the_turn_and_is_not_repeated() {
     let rejected = json!("User rejected this action. Not this name.");
     let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::from([("create_schema", vec![rejected])]));
     assert_eq!(names(&chat).last(), Some(&"create_schema"));
@@ -114,7 +114,7 @@ fn a_rejected_call_ends_the_turn_and_is_not_asked_for_again() {
 }
 
 #[test]
-fn a_taken_name_leads_to_a_new_version_of_what_has_it() {
+fn a_taken_name_leads_to_a_new_version_of_the_existing_schema() {
     let taken = json!({"error": "NAME_TAKEN: a schema of that name is there"});
     let listed = json!({"total": 1, "schemas": [{"schema_id": "sch_9", "name": "invoice"}]});
     let results = HashMap::from([("create_schema", vec![taken]), ("list_schemas", vec![listed])]);
@@ -126,7 +126,7 @@ fn a_taken_name_leads_to_a_new_version_of_what_has_it() {
 }
 
 #[test]
-fn errors_that_stay_end_in_words_within_the_rounds_of_a_turn() {
+fn persistent_errors_end_in_an_explanation_within_the_rounds_of_a_turn() {
     for tool in ["validate_schema", "create_schema", "create_prompt", "run_extraction"] {
         let broken = vec![json!({"error": "it is broken"}); 10];
         let results = HashMap::from([(tool, broken), ("list_schemas", vec![json!({"schemas": []})])]);
@@ -137,7 +137,7 @@ fn errors_that_stay_end_in_words_within_the_rounds_of_a_turn() {
 
 #[test]
 fn a_document_whose_text_is_not_in_the_message_is_fetched() {
-    let text = "# Document\n\nid: doc_1\nfile name: \"a.txt\"\n\n# Document text\n\nThe text is still being read from the file.\n";
+    let text = "# Document\n\nid: doc_1\nfile name: \"a.txt\"\n\n# Document text\n\nThe text is still being extracted from the file.\n";
     let pages = json!({"pages": [{"page": 1, "text": INVOICE}]});
     let (chat, _) = run(text, GO, HashMap::from([("get_ocr_text", vec![pages])]));
     assert_eq!(names(&chat)[0], "get_ocr_text");
@@ -147,7 +147,7 @@ fn a_document_whose_text_is_not_in_the_message_is_fetched() {
 }
 
 #[test]
-fn of_a_text_without_labels_and_tables_nothing_is_made_and_it_is_said() {
+fn no_schema_is_created_for_a_text_without_labels_and_tables() {
     let prose =
         "The sea was calm that evening. Nobody spoke for a long while.\n\nThen the lights came up out of the mist.\n";
     let (chat, said) = run(&system(prose, ""), GO, HashMap::new());
@@ -158,7 +158,7 @@ fn of_a_text_without_labels_and_tables_nothing_is_made_and_it_is_said() {
 }
 
 #[test]
-fn a_kind_that_no_word_names_is_called_after_its_heading_or_its_file() {
+fn an_unknown_kind_is_named_after_its_heading_or_file() {
     let kind = |text: &str, file: &str| schema::propose(&reading::read(text), Some(file), text).kind;
     let table = "| Flat | Used |\n|---|---|\n| 1A | 429 |\n| 1B | 237 |\n";
     assert_eq!(kind(&format!("# Meter readings\n\n{table}"), "x.md"), "Meter readings");
@@ -194,7 +194,7 @@ fn with_a_working_prompt_extracting_takes_one_call() {
 }
 
 #[test]
-fn questions_are_answered_from_the_labels_and_the_rest_says_what_it_is() {
+fn questions_are_answered_from_labels_and_other_requests_with_a_description() {
     let system = system(INVOICE, "");
     assert!(run(&system, "What is the total?", HashMap::new()).1.contains("957.00 EUR"));
     assert!(run(&system, "when was the invoice date", HashMap::new()).1.contains("2026-03-17"));
@@ -225,7 +225,7 @@ fn of(properties: Value) -> Value {
 }
 
 #[test]
-fn its_own_schema_gives_each_value_back() {
+fn its_own_schema_extracts_each_value() {
     let text = "INVOICE\nInvoice Number: A-17\nDue: 16.04.2026\nTotal: 1.957,50 €\nPaid: nothing yet\n\nPos Description Quantity Amount\n1 \
                 Box of paper 12 29,80\n2 Toner 4 35,00\n";
     let format = schema::propose(&reading::read(text), None, text).format;
@@ -241,7 +241,7 @@ fn its_own_schema_gives_each_value_back() {
 }
 
 #[test]
-fn a_schema_of_somebody_else_is_filled_by_names_in_other_languages_too() {
+fn a_foreign_schema_is_filled_by_names_in_several_languages() {
     let nullable = |kind: &str| json!({"type": [kind, "null"]});
     let schema = of(json!({
         "invoiceNumber": {"type": "string"},
@@ -264,7 +264,7 @@ fn a_schema_of_somebody_else_is_filled_by_names_in_other_languages_too() {
 }
 
 #[test]
-fn recursive_and_strange_schemas_are_survived() {
+fn recursive_and_unusual_schemas_do_not_fail() {
     let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
     assert!(extracted(recursive, INVOICE).is_object());
     assert_eq!(extracted(json!({"type": "array", "items": {"type": "string"}}), INVOICE), json!([]));

@@ -1,20 +1,20 @@
-//! What a system message says of the document and of the working state.
+//! Parses the system message: document and working state.
 
 use serde_json::Value;
 
-/// The parts of a system message that the offline model uses.
+/// The parsed parts of a system message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct View {
     pub(super) document: Option<String>,
     pub(super) file_name: Option<String>,
-    /// The document's text, as much as the message holds.
+    /// Text of the document, as far as the message contains it.
     pub(super) text: Option<String>,
     pub(super) prompt_revid: Option<String>,
     pub(super) extraction: Option<Value>,
 }
 
 impl View {
-    /// Reads a system message.
+    /// Parses a system message.
     pub(super) fn of(system: &str) -> Self {
         let head = system.split_once("# Document text").map_or(system, |(head, _)| head);
         let working = system.rfind("# Working state").and_then(|at| system.get(at..)).unwrap_or_default();
@@ -29,31 +29,32 @@ impl View {
     }
 }
 
-/// The value of the first line with this label.
+/// Returns the value of the first line with this label.
 fn line<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// What stands between `<mark>` and `</mark>`.
+/// Returns the text between `<mark>` and `</mark>`.
 fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let (_, after) = text.split_once(&format!("<{mark}>"))?;
     after.split_once(&format!("</{mark}>")).map(|(inner, _)| inner)
 }
 
-/// The document's text in a message: between tags, or between lines of the form `=====BEGIN DOCUMENT mark=====`.
+/// Returns the document's text in a message: between tags, or between lines of the form `=====BEGIN DOCUMENT
+/// mark=====`.
 pub(super) fn document_text(message: &str) -> Option<String> {
     let tagged = ["document_text", "document"].iter().find_map(|mark| between(message, mark));
     tagged.map(|inner| inner.replace("<\\/", "</")).or_else(|| ruled(message).map(str::to_owned))
 }
 
-/// What stands between a line `=====BEGIN DOCUMENT mark=====` and the last line that ends the same mark.
+/// Returns the text between a line `=====BEGIN DOCUMENT mark=====` and the last line that ends the same mark.
 fn ruled(message: &str) -> Option<&str> {
     let (_, after) = message.split_once("=====BEGIN DOCUMENT ")?;
     let (mark, body) = after.split_once("=====")?;
     body.rsplit_once(&format!("=====END DOCUMENT {mark}=====")).map(|(inner, _)| inner)
 }
 
-/// The leaves of an extraction as lines for a person; lists are counted.
+/// Returns the leaves of an extraction as lines of text. Lists are counted.
 pub(super) fn listed(data: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, value) in data.as_object().into_iter().flatten() {

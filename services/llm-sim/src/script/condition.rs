@@ -1,4 +1,4 @@
-//! When a rule answers.
+//! Conditions of a script's rule.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer};
 
 use crate::request::{ChatRequest, Role};
 
-/// What must hold for a rule to answer. All that is given must.
+/// Conditions of a rule, all of which must hold.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Condition {
-    /// The last message, whoever wrote it.
+    /// The last message, regardless of its author.
     pub last_message: Option<TextMatch>,
     /// The last user message.
     pub user: Option<TextMatch>,
@@ -20,59 +20,59 @@ pub struct Condition {
     pub system: Option<TextMatch>,
     /// The last message is this tool's result.
     pub tool_result: Option<ToolMatch>,
-    /// Which model call since the last user message it is, from 1.
+    /// Number of the model call since the last user message, from 1.
     pub round: Option<u64>,
-    /// Which chat request to this endpoint it is, from 1.
+    /// Number of the chat request at this endpoint, from 1.
     pub request: Option<u64>,
-    /// The model that is asked for.
+    /// The requested model.
     pub model: Option<TextMatch>,
-    /// Whether a JSON schema is asked for, and which.
+    /// Presence or name of a requested JSON Schema.
     pub response_format: Option<FormatMatch>,
-    /// A tool that must be on offer.
+    /// Name of a tool that must be offered.
     pub offers: Option<String>,
 }
 
-/// A text that must match. A plain string is an exact match (surrounding whitespace aside).
+/// Conditions on a text. A plain string is an exact match, ignoring surrounding whitespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextMatch {
-    /// Equals.
+    /// The text equals this one.
     pub exact: Option<String>,
-    /// Holds all of these.
+    /// The text contains all of these.
     pub contains: Vec<String>,
-    /// Begins with.
+    /// The text starts with this one.
     pub prefix: Option<String>,
 }
 
-/// A tool's result that must match. A plain string is the tool's name.
+/// Conditions on a tool result. A plain string is the tool's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolMatch {
-    /// The tool; where absent any.
+    /// Name of the tool. None: any tool.
     pub tool: Option<String>,
-    /// What the result must hold.
+    /// The result contains all of these.
     pub contains: Vec<String>,
 }
 
-/// What must hold of the response format.
+/// Conditions on the response format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormatMatch {
-    /// There is one (`true`) or none (`false`).
-    Asked(bool),
-    /// There is one of that name.
+    /// A format is requested (`true`) or not (`false`).
+    Present(bool),
+    /// A format with this name is requested.
     Named(String),
 }
 
 impl TextMatch {
-    /// Matches this text only.
+    /// Creates an exact match.
     pub fn exact(text: impl Into<String>) -> Self {
         Self { exact: Some(text.into()), ..Self::default() }
     }
 
-    /// Matches what holds this text.
+    /// Creates a match of texts that contain this one.
     pub fn contains(text: impl Into<String>) -> Self {
         Self { contains: vec![text.into()], ..Self::default() }
     }
 
-    /// Whether the text matches.
+    /// Returns true if the text matches.
     pub fn holds(&self, text: &str) -> bool {
         self.exact.as_deref().is_none_or(|exact| exact.trim() == text.trim())
             && self.prefix.as_deref().is_none_or(|prefix| text.starts_with(prefix))
@@ -81,12 +81,12 @@ impl TextMatch {
 }
 
 impl Condition {
-    /// Whether nothing is asked at all.
+    /// Returns true if there are no conditions.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it holds for the request, the `number`th of the endpoint.
+    /// Returns true if the conditions hold for the endpoint's request number `number`.
     pub fn holds(&self, request: &ChatRequest, number: u64) -> bool {
         let matches = |wanted: &Option<TextMatch>, text: &str| wanted.as_ref().is_none_or(|wanted| wanted.holds(text));
         let last = request.messages.last();
@@ -106,13 +106,13 @@ impl Condition {
             })
             && match (&self.response_format, &request.response_format) {
                 (None, _) => true,
-                (Some(FormatMatch::Asked(asked)), format) => *asked == format.is_some(),
+                (Some(FormatMatch::Present(asked)), format) => *asked == format.is_some(),
                 (Some(FormatMatch::Named(name)), format) => format.as_ref().is_some_and(|format| format.name == *name),
             }
     }
 }
 
-/// One text or several.
+/// One text or a list of texts.
 struct Texts(Vec<String>);
 
 impl<'de> Deserialize<'de> for Texts {
@@ -202,7 +202,7 @@ impl<'de> Deserialize<'de> for FormatMatch {
                 f.write_str("true, false or a format's name")
             }
             fn visit_bool<E: Error>(self, asked: bool) -> Result<FormatMatch, E> {
-                Ok(FormatMatch::Asked(asked))
+                Ok(FormatMatch::Present(asked))
             }
             fn visit_str<E: Error>(self, name: &str) -> Result<FormatMatch, E> {
                 Ok(FormatMatch::Named(name.to_owned()))

@@ -1,8 +1,8 @@
-//! Scripts: rules that say what is answered to what. Written as YAML (JSON is YAML too); see `README.md` of this crate for
-//! the whole form with examples.
+//! Scripts: rules that map requests to responses. The format is YAML, of which JSON is a subset; `README.md` of this
+//! crate documents it with examples.
 //!
-//! Rules are tried in order; the first whose conditions all hold answers. A rule has one `answer`, or `rounds`: one answer
-//! for each model call since the last user message, so that a whole tool sequence stands in one place.
+//! The first rule whose conditions all hold applies. A rule has one `answer`, or `rounds`: one answer per model call
+//! since the last user message, so that one rule describes a whole sequence of tool calls.
 
 mod condition;
 mod parse;
@@ -22,52 +22,52 @@ pub use play::Player;
 /// A script.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Script {
-    /// The models that the endpoint lists; where empty `scripted`.
+    /// Models that the endpoint lists. Empty: `scripted`.
     pub models: Vec<String>,
-    /// Pacing of answers whose rule names none.
+    /// Pacing of responses whose rule sets none.
     pub pacing: Option<Pacing>,
-    /// Latency of answers whose rule names none.
+    /// Latency of responses whose rule sets none.
     pub latency: Option<Latency>,
-    /// Faults to begin with.
+    /// Initial faults.
     pub faults: FaultPlan,
-    /// The rules.
+    /// Rules in order.
     pub rules: Vec<Rule>,
 }
 
-/// A rule: when, and what is answered.
+/// A rule: conditions and responses.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rule {
-    /// A name, for the record and for faults; where absent `rule N`.
+    /// Name for the record and for faults. None: `rule N`.
     pub name: Option<String>,
-    /// What must hold; where absent it always holds.
+    /// Conditions. Default: always holds.
     pub when: Condition,
-    /// Answers at most so many times.
+    /// Maximum number of responses.
     pub times: Option<u64>,
-    /// The answer.
+    /// The response.
     pub answer: Option<Answer>,
-    /// One answer for each model call since the last user message; holds only while there is one for the round.
+    /// One response per model call since the last user message. The rule holds only if there is one for the round.
     pub rounds: Vec<Answer>,
-    /// A fault within, or instead of, the answer.
+    /// A fault within the response or instead of it.
     pub fault: Option<Fault>,
-    /// Pacing of this rule's answers.
+    /// Pacing of this rule's responses.
     pub pacing: Option<Pacing>,
-    /// Latency of this rule's answers.
+    /// Latency of this rule's responses.
     pub latency: Option<Latency>,
 }
 
 impl Script {
-    /// Reads a script; the error says where it is wrong.
+    /// Parses a script. The error contains the position.
     pub fn parse(yaml: &str) -> Result<Self, ScriptError> {
         parse::parse(yaml)
     }
 
-    /// A script that answers everything with this text.
+    /// Creates a script with this response to everything.
     pub fn always(text: impl Into<String>) -> Self {
         Self::of(vec![Rule { answer: Some(Answer::text(text)), ..Rule::default() }])
     }
 
-    /// A script of these rules.
+    /// Creates a script with these rules.
     pub fn of(rules: Vec<Rule>) -> Self {
         Self { rules, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Reading a script, with errors that say where.
+//! Parsing of scripts, with positions in errors.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::faults::FaultPlan;
 use crate::pace::{Latency, Pacing};
 
-/// Why a script cannot be played: what is wrong, with line and column where known.
+/// An invalid script: the problem, with line and column if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError(String);
 

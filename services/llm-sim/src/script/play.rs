@@ -1,14 +1,14 @@
-//! Playing a script.
+//! Execution of a script.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::template::Scope;
 use super::{Rule, Script};
 use crate::answer::{Answer, Call};
-use crate::brain::{Brain, Decision, Refusal};
 use crate::request::ChatRequest;
+use crate::responder::{Decision, Refusal, Responder};
 
-/// Plays a script: counts how often each rule answered.
+/// Executes a script and counts the responses of each rule.
 #[derive(Debug)]
 pub struct Player {
     script: Script,
@@ -16,13 +16,13 @@ pub struct Player {
 }
 
 impl Player {
-    /// Begins a script.
+    /// Creates a player with zero counters.
     pub fn new(script: Script) -> Self {
         let answered = Mutex::new(vec![0; script.rules.len()]);
         Self { script, answered }
     }
 
-    /// The one answer that everything gets, if the script is of that kind: it need not look at requests then.
+    /// Returns the response if the script responds to every request equally. Requests need not be parsed then.
     pub(crate) fn constant(&self) -> Option<Decision> {
         let [rule] = self.script.rules.as_slice() else { return None };
         let free = rule.when.is_empty() && rule.times.is_none() && rule.fault.is_none();
@@ -50,7 +50,7 @@ impl Player {
     }
 }
 
-/// Whether an answer has no templates.
+/// Returns true if a response has no templates.
 fn is_plain(answer: &Answer) -> bool {
     let templated = |call: &Call| call.arguments.to_string().contains("{{");
     !answer.text.contains("{{") && !answer.calls.iter().any(templated)
@@ -65,7 +65,7 @@ fn fill(answer: &Answer, scope: &Scope<'_>) -> Result<Answer, String> {
     Ok(filled)
 }
 
-impl Brain for Player {
+impl Responder for Player {
     fn decide(&self, request: &ChatRequest, number: u64) -> Result<Decision, Refusal> {
         let Some((index, rule)) = self.find(request, number) else {
             let last: String = request.messages.last().map_or("", |m| m.text.as_str()).chars().take(200).collect();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_holds_answers_as_often_as_it_may() {
+    fn the_first_matching_rule_answers_up_to_its_limit() {
         let script = "
 rules:
   - {when: {user: hi}, times: 1, answer: {text: once}}

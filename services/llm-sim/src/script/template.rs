@@ -1,14 +1,15 @@
-//! Templates: `{{…}}` in a scripted answer takes a value from the conversation.
+//! Templates: `{{…}}` in a scripted response is replaced by a value from the conversation.
 //!
-//! `{{last.TOOL.path}}` and `{{first.TOOL.path}}`: from the last, the first result of a tool, `path` leading into its JSON
-//! (`a.0.b`; without a path the whole result) · `{{user}}`: the last user message · `{{round}}`, `{{request}}`, `{{model}}`.
-//! A string that is one template takes the value with its type; within a longer string it is written as text.
+//! `{{last.TOOL.path}}` and `{{first.TOOL.path}}`: from the last or first result of a tool, where `path` selects a
+//! value in its JSON (`a.0.b`; without a path the whole result) · `{{user}}`: the last user message · `{{round}}`,
+//! `{{request}}`, `{{model}}`. A string that consists of one template takes the value with its type; within a longer
+//! string the value is written as text.
 
 use serde_json::Value;
 
 use crate::request::ChatRequest;
 
-/// One `{{…}}`.
+/// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Template {
     Result { last: bool, tool: String, path: Vec<String> },
@@ -18,13 +19,13 @@ pub(super) enum Template {
     Model,
 }
 
-/// A piece of a text.
-enum Piece<'a> {
+/// A segment of a text: literal or template.
+enum Segment<'a> {
     Plain(&'a str),
     Template(Template),
 }
 
-/// What templates take their values from.
+/// The source of values.
 pub(super) struct Scope<'a> {
     pub(super) request: &'a ChatRequest,
     pub(super) number: u64,
@@ -50,12 +51,12 @@ impl Template {
         Ok(template)
     }
 
-    /// Whether all templates of a text can be read.
+    /// Validates the templates of a text.
     pub(super) fn check_text(text: &str) -> Result<(), String> {
-        pieces(text).map(drop)
+        segments(text).map(drop)
     }
 
-    /// The same for all strings within a value.
+    /// Validates the templates of all strings within a value.
     pub(super) fn check_value(value: &Value) -> Result<(), String> {
         match value {
             Value::String(text) => Self::check_text(text),
@@ -66,7 +67,7 @@ impl Template {
     }
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
+fn segments(text: &str) -> Result<Vec<Segment<'_>>, String> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -74,32 +75,32 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
             return Err(format!("a template is not closed: {{{{{after}"));
         };
         if !before.is_empty() {
-            found.push(Piece::Plain(before));
+            found.push(Segment::Plain(before));
         }
-        found.push(Piece::Template(Template::parse(inner)?));
+        found.push(Segment::Template(Template::parse(inner)?));
         rest = after;
     }
     if !rest.is_empty() {
-        found.push(Piece::Plain(rest));
+        found.push(Segment::Plain(rest));
     }
     Ok(found)
 }
 
 impl Scope<'_> {
-    /// A text with its templates filled in; the value itself where the text is one template.
+    /// Replaces the templates of a text. Returns the value itself if the text is one template.
     pub(super) fn fill(&self, text: &str) -> Result<Value, String> {
         if !text.contains("{{") {
             return Ok(text.into());
         }
-        let found = pieces(text)?;
-        if let [Piece::Template(template)] = found.as_slice() {
+        let found = segments(text)?;
+        if let [Segment::Template(template)] = found.as_slice() {
             return self.value(template);
         }
         let mut filled = String::new();
-        for piece in found {
-            match piece {
-                Piece::Plain(plain) => filled.push_str(plain),
-                Piece::Template(template) => match self.value(&template)? {
+        for segment in found {
+            match segment {
+                Segment::Plain(plain) => filled.push_str(plain),
+                Segment::Template(template) => match self.value(&template)? {
                     Value::String(text) => filled.push_str(&text),
                     other => filled.push_str(&other.to_string()),
                 },
@@ -108,7 +109,7 @@ impl Scope<'_> {
         Ok(filled.into())
     }
 
-    /// A text with its templates filled in, as text.
+    /// Replaces the templates of a text. Returns text.
     pub(super) fn fill_text(&self, text: &str) -> Result<String, String> {
         Ok(match self.fill(text)? {
             Value::String(text) => text,
@@ -116,7 +117,7 @@ impl Scope<'_> {
         })
     }
 
-    /// A value with the templates of all its strings filled in.
+    /// Replaces the templates of all strings within a value.
     pub(super) fn fill_value(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => self.fill(text)?,
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn a_missing_value_is_an_error() {
         let request = request();
         let scope = Scope { request: &request, number: 1 };
         assert!(scope.fill("{{last.get_tag.x}}").unwrap_err().contains("no result of get_tag"));

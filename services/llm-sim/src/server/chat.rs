@@ -12,21 +12,21 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::routes::{enter, error, unauthorized};
-use super::{Mind, State};
+use super::{Source, State};
 use crate::answer::Answer;
-use crate::body::{GARBAGE, Midway, Stream};
-use crate::brain::Decision;
+use crate::body::{GARBAGE, MidStream, Stream};
 use crate::chunks::Frame;
 use crate::connection::Reset;
 use crate::faults::Fault;
 use crate::pace::{Latency, Pacing};
 use crate::record::{Entry, Outcome};
 use crate::request::ChatRequest;
+use crate::responder::Decision;
 
-/// Tokens of one chunk of a flood.
+/// Tokens per chunk of a flood.
 const FLOOD_TOKENS: usize = 512;
 
-/// One request on its way to its answer.
+/// A chat request in progress.
 struct Exchange {
     state: Arc<State>,
     reset: Reset,
@@ -36,18 +36,18 @@ struct Exchange {
     include_usage: bool,
     model: String,
     bytes: usize,
-    /// Every request gets this answer.
+    /// True if every request gets this response.
     constant: bool,
 }
 
-/// The chunks of an answer that every request gets, made once.
+/// Cached chunks of a constant response.
 #[derive(Debug)]
 pub(super) struct Prepared {
     model: String,
     chunks: Vec<Bytes>,
 }
 
-/// What is read of a request where every answer is the same.
+/// The parsed fields of a request if the response is constant.
 #[derive(Deserialize)]
 struct Brief {
     #[serde(default)]
@@ -76,8 +76,8 @@ pub(super) async fn complete(
         return refused;
     }
     let number = state.chats.fetch_add(1, Ordering::Relaxed) + 1;
-    let mind = state.mind();
-    if let (Mind::Script(player), false) = (mind.as_ref(), state.record.keeps())
+    let source = state.source();
+    if let (Source::Script(player), false) = (source.as_ref(), state.record.keeps())
         && let Some(decision) = player.constant()
         && let Ok(brief) = serde_json::from_slice::<Brief>(&body)
     {
@@ -91,13 +91,13 @@ pub(super) async fn complete(
         Ok(value) => value,
         Err(what) => {
             enter(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("no JSON".to_owned()));
-            return error(StatusCode::BAD_REQUEST, "invalid_request_error", &format!("the body is no JSON: {what}"));
+            return error(StatusCode::BAD_REQUEST, "invalid_request_error", &format!("the body is not JSON: {what}"));
         }
     };
     let parsed = ChatRequest::parse(&value, body.len());
     let entry = enter(&state, "/v1/chat/completions", value, &headers);
     let decided = parsed.and_then(|request| {
-        let decision = mind.brain().decide(&request, number).map_err(|refusal| refusal.0)?;
+        let decision = source.responder().decide(&request, number).map_err(|refusal| refusal.0)?;
         Ok((request, decision))
     });
     match decided {
@@ -116,7 +116,7 @@ pub(super) async fn complete(
 }
 
 impl Exchange {
-    /// The fault that strikes this request, and the wait before its first byte.
+    /// Returns the fault of this request and the delay before its first byte.
     fn draw(&self, decision: &Decision) -> (Option<Fault>, Duration) {
         let latency = decision.latency.unwrap_or(self.state.latency);
         let mut faults = self.state.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,24 +130,24 @@ impl Exchange {
 
     async fn answer(self, mut decision: Decision) -> Response {
         let (fault, mut wait) = self.draw(&decision);
-        let mut midway = None;
+        let mut mid_stream = None;
         let mut finish = true;
         match fault {
             Some(Fault::Status { code, retry_after, body }) => return self.status(code, retry_after, body),
             Some(Fault::Reset { after_chunks: 0 }) => return self.reset_now(),
             Some(Fault::Garbage { after_chunks: 0 }) => return self.garbage(),
             Some(Fault::Hang { after_chunks: 0 }) => {
-                self.entry.held(true);
+                self.entry.waiting(true);
                 self.state.stopping.cancelled().await;
                 return error(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping");
             }
             Some(Fault::Hold { gate, after_chunks: 0 }) => {
-                self.entry.held(true);
+                self.entry.waiting(true);
                 tokio::select! {
                     () = self.state.gates.pass(&gate) => {}
                     () = self.state.stopping.cancelled() => {}
                 }
-                self.entry.held(false);
+                self.entry.waiting(false);
             }
             Some(Fault::SlowStart { ms }) => wait += Duration::from_millis(ms),
             Some(Fault::NoFinish) => finish = false,
@@ -155,11 +155,11 @@ impl Exchange {
                 decision.answer = Answer::text("flood ".repeat(bytes.div_ceil(6)));
                 decision.pacing = Some(Pacing { tokens_per_second: 0.0, chunk_tokens: FLOOD_TOKENS });
             }
-            Some(Fault::Hang { after_chunks }) => midway = Some((after_chunks, Midway::Hang)),
-            Some(Fault::Cut { after_chunks, broken }) => midway = Some((after_chunks, Midway::Cut { broken })),
-            Some(Fault::Garbage { after_chunks }) => midway = Some((after_chunks, Midway::Garbage)),
-            Some(Fault::Reset { after_chunks }) => midway = Some((after_chunks, Midway::Reset)),
-            Some(Fault::Hold { gate, after_chunks }) => midway = Some((after_chunks, Midway::Hold(gate))),
+            Some(Fault::Hang { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Hang)),
+            Some(Fault::Cut { after_chunks, broken }) => mid_stream = Some((after_chunks, MidStream::Cut { broken })),
+            Some(Fault::Garbage { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Garbage)),
+            Some(Fault::Reset { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Reset)),
+            Some(Fault::Hold { gate, after_chunks }) => mid_stream = Some((after_chunks, MidStream::Hold(gate))),
             None => {}
         }
         if !wait.is_zero() {
@@ -168,7 +168,11 @@ impl Exchange {
                 () = self.state.stopping.cancelled() => {}
             }
         }
-        if self.stream { self.streamed(&decision, midway, finish) } else { self.whole(&decision, midway, finish).await }
+        if self.stream {
+            self.streamed(&decision, mid_stream, finish)
+        } else {
+            self.whole(&decision, mid_stream, finish).await
+        }
     }
 
     fn frame<'a>(&'a self, id: &'a str, decision: &Decision) -> Frame<'a> {
@@ -181,20 +185,20 @@ impl Exchange {
         }
     }
 
-    fn streamed(self, decision: &Decision, midway: Option<(usize, Midway)>, finish: bool) -> Response {
+    fn streamed(self, decision: &Decision, mid_stream: Option<(usize, MidStream)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
         let frame = self.frame(&id, decision);
-        let (mut chunks, before_finish) = match midway {
+        let (mut chunks, before_finish) = match mid_stream {
             None if self.constant && finish => (self.prepared(&frame, decision), 0),
             _ => frame.stream(&decision.answer, finish),
         };
         chunks.extend(frame.tail(&decision.answer));
-        // What is to happen after more chunks than there are happens before the finish reason.
-        let midway = midway.map(|(after, what)| (after.min(before_finish), what));
+        // A fault after more chunks than there are occurs before the finish reason.
+        let mid_stream = mid_stream.map(|(after, what)| (after.min(before_finish), what));
         let stream = Stream {
             chunks,
             pause: decision.pacing.unwrap_or(self.state.pacing).pause(),
-            midway,
+            mid_stream,
             entry: self.entry,
             gates: Arc::clone(&self.state.gates),
             reset: self.reset,
@@ -204,7 +208,7 @@ impl Exchange {
         (headers, stream.into_body()).into_response()
     }
 
-    /// The chunks of a constant answer: copies of handles, where the last request asked for the same model.
+    /// Returns the chunks of a constant response. They are cached for the last requested model.
     fn prepared(&self, frame: &Frame<'_>, decision: &Decision) -> Vec<Bytes> {
         let mut kept = self.state.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.as_ref().filter(|kept| kept.model == self.model) {
@@ -217,11 +221,11 @@ impl Exchange {
         }
     }
 
-    /// An answer in one body. A fault within it strikes half-way.
-    async fn whole(self, decision: &Decision, midway: Option<(usize, Midway)>, finish: bool) -> Response {
+    /// Sends a response as one body. A fault within the response occurs at half of the body.
+    async fn whole(self, decision: &Decision, mid_stream: Option<(usize, MidStream)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
         let body = self.frame(&id, decision).whole(&decision.answer, finish).to_string();
-        match midway {
+        match mid_stream {
             None => {
                 self.entry.close(Outcome::Finished);
                 ([(header::CONTENT_TYPE, "application/json")], body).into_response()
@@ -231,7 +235,7 @@ impl Exchange {
                 let stream = Stream {
                     chunks: vec![Bytes::from(first.to_owned()), Bytes::from(second.to_owned())],
                     pause: Duration::ZERO,
-                    midway: Some((1, what)),
+                    mid_stream: Some((1, what)),
                     entry: self.entry,
                     gates: Arc::clone(&self.state.gates),
                     reset: self.reset,
@@ -248,7 +252,7 @@ impl Exchange {
         let kind = if code == 429 { "rate_limit_error" } else { "server_error" };
         let mut response = match body {
             Some(body) => (status, body).into_response(),
-            None => error(status, kind, &format!("a fault was asked for: {status}")),
+            None => error(status, kind, &format!("injected fault: {status}")),
         };
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -1,4 +1,4 @@
-//! The routes.
+//! HTTP routes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::control;
 use crate::embeddings;
 use crate::record::{Entry, Outcome};
 
-/// Bytes of a request at most.
+/// Maximum size of a request, in bytes.
 const BODY_BYTES: usize = 64 << 20;
 
-/// All routes.
+/// Returns all routes.
 pub(super) fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
@@ -31,7 +31,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .with_state(state)
 }
 
-/// An error in the form of OpenAI's endpoints.
+/// Returns an error in the form of OpenAI's endpoints.
 pub(crate) fn error(status: StatusCode, kind: &str, message: &str) -> Response {
     let body = json!({"error": {"message": message, "type": kind, "param": null, "code": null}});
     (status, Json(body)).into_response()
@@ -43,13 +43,13 @@ async fn unknown(uri: Uri) -> Response {
     error(StatusCode::NOT_FOUND, "invalid_request_error", &message)
 }
 
-/// Enters a request into the record.
+/// Adds a request to the record.
 pub(super) fn enter(state: &State, path: &str, body: Value, headers: &HeaderMap) -> Entry {
     let kept = if state.record.keeps() { readable(headers) } else { Vec::new() };
     state.record.enter(path, body, kept)
 }
 
-/// Headers for the record: never a key.
+/// Returns the headers for the record, without the API key.
 fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
     let shown = |name: &header::HeaderName, value: &header::HeaderValue| {
         let value = if *name == header::AUTHORIZATION { "present" } else { value.to_str().unwrap_or("(not text)") };
@@ -58,7 +58,7 @@ fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| shown(name, value)).collect()
 }
 
-/// Refuses a request without the key that the endpoint wants, if it wants one.
+/// Returns the refusal of a request without the required API key. None: the request is permitted.
 pub(super) fn unauthorized(state: &State, headers: &HeaderMap) -> Option<Response> {
     let wanted = state.api_key.as_deref()?;
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

@@ -141,8 +141,8 @@ impl Rig {
                 })
             }
             Effect::LookUp { batch, .. } => {
-                let stands = self.store.batches.contains(&batch);
-                Some(Command::LookedUp { batch, stands, header: Box::new(self.store.header.clone()) })
+                let is_committed = self.store.batches.contains(&batch);
+                Some(Command::LookedUp { batch, is_committed, header: Box::new(self.store.header.clone()) })
             }
             Effect::StopWork => {
                 self.work.clear();

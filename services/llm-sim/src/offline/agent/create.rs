@@ -1,26 +1,26 @@
-//! The way from a document to structured data: help, a schema that is validated first, a prompt, the extraction.
+//! The steps from a document to structured data: help, a validated schema, a prompt, the extraction.
 
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::Context;
 use crate::answer::{Answer, Call, Thinking};
 use crate::offline::schema::{Proposal, propose};
 use crate::offline::view;
 
-/// How often one write is tried before the model gives up.
+/// Maximum attempts of a write.
 const TRIES: usize = 2;
 
-/// What the person wants to have at the end.
+/// Requested results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct Goal {
     schema: bool,
     prompt: bool,
     extraction: bool,
 }
 
-impl Wish {
-    /// Reads it from what the person said; none if they want something else.
-    pub(super) fn of(said: &str, desk: &Desk<'_>) -> Option<Self> {
+impl Goal {
+    /// Parses the user's message. None: it requests something else.
+    pub(super) fn of(said: &str, context: &Context<'_>) -> Option<Self> {
         let said = said.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
         let making =
@@ -32,9 +32,9 @@ impl Wish {
         let prompt = make && has(&["prompt"]);
         match (schema, prompt, extraction) {
             (false, false, false) => None,
-            // To extract with nothing to extract by, both are needed.
+            // An extraction needs a schema and a prompt.
             (false, false, true) => {
-                let ready = desk.view.prompt_revid.is_some() && desk.steps.done("create_prompt").is_none();
+                let ready = context.view.prompt_revid.is_some() && context.steps.done("create_prompt").is_none();
                 Some(Self { schema: !ready, prompt: !ready, extraction: true })
             }
             (schema, prompt, extraction) => {
@@ -44,83 +44,87 @@ impl Wish {
     }
 }
 
-/// The next step towards the wish.
-pub(super) fn next(desk: &Desk<'_>, wish: &Wish) -> Answer {
-    if desk.text.trim().is_empty() {
-        return without_text(desk);
+/// Returns the next step.
+pub(super) fn next(context: &Context<'_>, goal: &Goal) -> Answer {
+    if context.text.trim().is_empty() {
+        return without_text(context);
     }
-    if wish.schema && desk.reading.fields.is_empty() && desk.reading.tables.is_empty() {
+    if goal.schema && context.reading.fields.is_empty() && context.reading.tables.is_empty() {
         return Answer::text(format!(
             "I find no labelled value and no table in {}, so there is nothing that a schema could be made of, and I created \
              none. I am Folio's offline model: fixed rules, no LLM. A model that reads prose may do better: set \
              OPENAI_API_KEY.",
-            desk.document_name()
+            context.document_name()
         ));
     }
-    let proposal = propose(&desk.reading, desk.view.file_name.as_deref(), &desk.text);
+    let proposal = propose(&context.reading, context.view.file_name.as_deref(), &context.text);
     let steps = [
-        wish.schema.then_some(schema as fn(&Desk<'_>, &Proposal) -> Option<Answer>),
-        wish.prompt.then_some(prompt),
-        wish.extraction.then_some(extraction),
+        goal.schema.then_some(schema as fn(&Context<'_>, &Proposal) -> Option<Answer>),
+        goal.prompt.then_some(prompt),
+        goal.extraction.then_some(extraction),
     ];
-    let open = steps.into_iter().flatten().find_map(|step| step(desk, &proposal));
-    open.unwrap_or_else(|| Answer::text(summary(desk, wish, &proposal)))
+    let open = steps.into_iter().flatten().find_map(|step| step(context, &proposal));
+    open.unwrap_or_else(|| Answer::text(summary(context, goal, &proposal)))
 }
 
-fn without_text(desk: &Desk<'_>) -> Answer {
-    if desk.offers("get_ocr_text") && desk.steps.last("get_ocr_text").is_none() && desk.view.document.is_some() {
+fn without_text(context: &Context<'_>) -> Answer {
+    if context.offers("get_ocr_text") && context.steps.last("get_ocr_text").is_none() && context.view.document.is_some()
+    {
         return Answer::calls("Let me look whether the text is there.", vec![Call::new("get_ocr_text", json!({}))]);
     }
     Answer::text("The document has no text that I can read, so there is nothing to make a schema of.")
 }
 
-/// What is left to do for the schema.
-fn schema(desk: &Desk<'_>, proposal: &Proposal) -> Option<Answer> {
-    if desk.steps.done("create_schema").or_else(|| desk.steps.done("update_schema")).is_some() {
+/// Returns the next step for the schema. None: it exists.
+fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
+    if context.steps.done("create_schema").or_else(|| context.steps.done("update_schema")).is_some() {
         return None;
     }
-    if let Some(help) = help(desk, proposal) {
+    if let Some(help) = help(context, proposal) {
         return Some(help);
     }
-    match desk.steps.last("validate_schema") {
-        None if desk.offers("validate_schema") => {
+    match context.steps.last("validate_schema") {
+        None if context.offers("validate_schema") => {
             let call = Call::new("validate_schema", json!({"schema": proposal.format}));
             return Some(Answer::calls("I check the schema before I create it.", vec![call]));
         }
         Some(checked) if checked.result.get("valid") != Some(&Value::Bool(true)) => {
-            return Some(Answer::text(format!("The schema that my rules made is not accepted: {}", checked.told())));
+            return Some(Answer::text(format!(
+                "The schema that my rules made is not accepted: {}",
+                checked.result_text()
+            )));
         }
         _ => {}
     }
-    if !desk.offers("create_schema") {
+    if !context.offers("create_schema") {
         return Some(Answer::text("I may not create schemas here."));
     }
-    match desk.steps.failed("create_schema") {
+    match context.steps.failed("create_schema") {
         None => {
             let arguments = json!({"name": proposal.kind, "response_format": proposal.format});
             let text = format!("I create the schema \"{}\".", proposal.kind);
             Some(Answer::calls(text, vec![Call::new("create_schema", arguments)]))
         }
-        Some(failed) => Some(another_schema(desk, proposal, &failed.told())),
+        Some(failed) => Some(another_schema(context, proposal, &failed.result_text())),
     }
 }
 
-/// Creating failed: a schema of that name is updated if there is one, else another name is tried once.
-fn another_schema(desk: &Desk<'_>, proposal: &Proposal, told: &str) -> Answer {
-    if desk.steps.failed("update_schema").is_some() || desk.steps.count("create_schema") >= TRIES {
-        return Answer::text(format!("The schema could not be created: {told}"));
+/// Handles a failed creation: updates the schema that has the name, otherwise tries another name once.
+fn another_schema(context: &Context<'_>, proposal: &Proposal, reason: &str) -> Answer {
+    if context.steps.failed("update_schema").is_some() || context.steps.count("create_schema") >= TRIES {
+        return Answer::text(format!("The schema could not be created: {reason}"));
     }
     let named = |schema: &&Value| {
         let name = schema.get("name").and_then(Value::as_str);
         name.is_some_and(|name| name.eq_ignore_ascii_case(&proposal.kind))
     };
-    let taken = told.contains("NAME_TAKEN") || told.to_lowercase().contains("name");
-    match desk.steps.last("list_schemas") {
-        None if taken && desk.offers("list_schemas") => {
+    let taken = reason.contains("NAME_TAKEN") || reason.to_lowercase().contains("name");
+    match context.steps.last("list_schemas") {
+        None if taken && context.offers("list_schemas") => {
             let call = Call::new("list_schemas", json!({"name_search": proposal.kind}));
             Answer::calls("The name is taken; I look which schema has it.", vec![call])
         }
-        Some(listed) if taken && desk.offers("update_schema") => {
+        Some(listed) if taken && context.offers("update_schema") => {
             let schemas = listed.result.get("schemas").and_then(Value::as_array);
             let found =
                 schemas.and_then(|schemas| schemas.iter().find(named)).and_then(|schema| schema.get("schema_id"));
@@ -141,9 +145,9 @@ fn renamed(proposal: &Proposal) -> Answer {
     Answer::calls("I try another name.", vec![Call::new("create_schema", arguments)])
 }
 
-/// Help comes before anything is created, once.
-fn help(desk: &Desk<'_>, proposal: &Proposal) -> Option<Answer> {
-    let missing = |tool: &&str| desk.offers(tool) && desk.steps.last(tool).is_none();
+/// Calls the help tools once, before the first creation.
+fn help(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
+    let missing = |tool: &&str| context.offers(tool) && context.steps.last(tool).is_none();
     let calls: Vec<Call> = ["help_schemas", "help_prompts"]
         .iter()
         .filter(|tool| missing(tool))
@@ -152,7 +156,7 @@ fn help(desk: &Desk<'_>, proposal: &Proposal) -> Option<Answer> {
     if calls.is_empty() {
         return None;
     }
-    let (fields, tables) = (desk.reading.fields.len(), desk.reading.tables.len());
+    let (fields, tables) = (context.reading.fields.len(), context.reading.tables.len());
     let thought = format!(
         "It looks like: {}. Labelled values: {fields}. Tables: {tables}. First the help, then the schema.",
         proposal.kind
@@ -162,19 +166,19 @@ fn help(desk: &Desk<'_>, proposal: &Proposal) -> Option<Answer> {
     Some(answer)
 }
 
-/// What is left to do for the prompt.
-fn prompt(desk: &Desk<'_>, proposal: &Proposal) -> Option<Answer> {
-    if desk.steps.done("create_prompt").is_some() {
+/// Returns the next step for the prompt. None: it exists.
+fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
+    if context.steps.done("create_prompt").is_some() {
         return None;
     }
-    if !desk.offers("create_prompt") {
+    if !context.offers("create_prompt") {
         return Some(Answer::text("I may not create prompts here."));
     }
-    let made = desk.steps.done("create_schema").or_else(|| desk.steps.done("update_schema"));
+    let made = context.steps.done("create_schema").or_else(|| context.steps.done("update_schema"));
     let name = format!("{} extraction", proposal.kind);
-    let name = match desk.steps.failed("create_prompt") {
-        Some(failed) if desk.steps.count("create_prompt") >= TRIES => {
-            return Some(Answer::text(format!("The prompt could not be created: {}", failed.told())));
+    let name = match context.steps.failed("create_prompt") {
+        Some(failed) if context.steps.count("create_prompt") >= TRIES => {
+            return Some(Answer::text(format!("The prompt could not be created: {}", failed.result_text())));
         }
         Some(_) => format!("{name} (offline)"),
         None => name,
@@ -189,43 +193,45 @@ fn prompt(desk: &Desk<'_>, proposal: &Proposal) -> Option<Answer> {
     Some(Answer::calls(format!("I create the prompt \"{name}\"."), vec![Call::new("create_prompt", arguments)]))
 }
 
-/// What is left to do for the extraction.
-fn extraction(desk: &Desk<'_>, _: &Proposal) -> Option<Answer> {
-    if desk.steps.done("run_extraction").is_some() {
+/// Returns the next step for the extraction. None: it is done.
+fn extraction(context: &Context<'_>, _: &Proposal) -> Option<Answer> {
+    if context.steps.done("run_extraction").is_some() {
         return None;
     }
-    if !desk.offers("run_extraction") {
+    if !context.offers("run_extraction") {
         return Some(Answer::text("I may not run extractions here."));
     }
-    if let Some(failed) = desk.steps.failed("run_extraction").filter(|_| desk.steps.count("run_extraction") >= TRIES) {
-        return Some(Answer::text(format!("The extraction failed: {}", failed.told())));
+    if let Some(failed) =
+        context.steps.failed("run_extraction").filter(|_| context.steps.count("run_extraction") >= TRIES)
+    {
+        return Some(Answer::text(format!("The extraction failed: {}", failed.result_text())));
     }
-    let made = desk.steps.done("create_prompt").and_then(|step| step.get("prompt_revid"));
-    let arguments = match made.or(desk.view.prompt_revid.as_deref()) {
+    let made = context.steps.done("create_prompt").and_then(|step| step.get("prompt_revid"));
+    let arguments = match made.or(context.view.prompt_revid.as_deref()) {
         Some(revid) => json!({"prompt_revid": revid}),
         None => json!({}),
     };
     Some(Answer::calls("I run the extraction.", vec![Call::new("run_extraction", arguments)]))
 }
 
-/// What was done, and what came out.
-fn summary(desk: &Desk<'_>, wish: &Wish, proposal: &Proposal) -> String {
+/// Summarizes the created resources and the extraction.
+fn summary(context: &Context<'_>, goal: &Goal, proposal: &Proposal) -> String {
     let mut lines = Vec::new();
-    if wish.schema {
+    if goal.schema {
         lines.push(format!(
             "Schema \"{}\" and its fields come from the labels in {}.",
             proposal.kind,
-            desk.document_name()
+            context.document_name()
         ));
     }
-    if wish.prompt {
+    if goal.prompt {
         lines.push("The prompt is linked to it and serves for documents like this.".to_owned());
     }
-    if let Some(step) = desk.steps.done("run_extraction").filter(|_| wish.extraction) {
+    if let Some(step) = context.steps.done("run_extraction").filter(|_| goal.extraction) {
         let inner =
             ["extraction", "data", "result"].iter().find_map(|name| step.result.get(name).filter(|v| v.is_object()));
-        let data = desk.view.extraction.as_ref().or(inner).unwrap_or(&step.result);
-        lines.push(format!("Extracted from {}:", desk.document_name()));
+        let data = context.view.extraction.as_ref().or(inner).unwrap_or(&step.result);
+        lines.push(format!("Extracted from {}:", context.document_name()));
         lines.extend(view::listed(data));
     }
     lines.push(

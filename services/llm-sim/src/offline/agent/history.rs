@@ -1,4 +1,4 @@
-//! What was done since the last user message.
+//! Tool calls since the last user message.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::request::{ChatRequest, Role};
 pub(super) struct Step<'a> {
     pub(super) tool: &'a str,
     pub(super) arguments: Value,
-    /// The result as JSON, or as a text where it is none.
+    /// Result as JSON, or as a string if it is not JSON.
     pub(super) result: Value,
 }
 
@@ -18,12 +18,12 @@ pub(super) struct Step<'a> {
 pub(super) struct Steps<'a>(Vec<Step<'a>>);
 
 impl Step<'_> {
-    /// A field of the result.
+    /// Returns a field of the result.
     pub(super) fn get(&self, field: &str) -> Option<&str> {
         self.result.get(field).and_then(Value::as_str)
     }
 
-    /// Whether the result is an error rather than what the tool gives.
+    /// Returns true if the result is an error.
     pub(super) fn failed(&self) -> bool {
         match &self.result {
             Value::Object(fields) => fields.contains_key("error"),
@@ -32,8 +32,8 @@ impl Step<'_> {
         }
     }
 
-    /// The result for a person, bounded.
-    pub(super) fn told(&self) -> String {
+    /// Returns the result as bounded text.
+    pub(super) fn result_text(&self) -> String {
         let text = match &self.result {
             Value::String(text) => text.clone(),
             Value::Object(fields) => match fields.get("error") {
@@ -48,14 +48,14 @@ impl Step<'_> {
         text.chars().take(400).collect()
     }
 
-    /// The person rejected the call. A document that only says so is no rejection: the words must be the whole result's
-    /// beginning.
+    /// Returns true if the user rejected the call. Only a result that starts with the phrase counts, because a document
+    /// may contain it.
     pub(super) fn was_rejected(&self) -> bool {
         let said = self.result.as_str().or_else(|| self.result.get("error")?.as_str());
         said.is_some_and(|said| said.starts_with("User rejected this action"))
     }
 
-    /// The text that `get_ocr_text` gave.
+    /// Returns the text in the result of `get_ocr_text`.
     pub(super) fn document_text(&self) -> Option<String> {
         let pages = self.result.get("pages").and_then(Value::as_array);
         let page_text = |page: &Value| page.as_str().or_else(|| page.get("text")?.as_str()).map(str::to_owned);
@@ -85,32 +85,32 @@ impl<'a> Steps<'a> {
         Self(steps)
     }
 
-    /// The last call of a tool.
+    /// Returns the last call of a tool.
     pub(super) fn last(&self, tool: &str) -> Option<&Step<'a>> {
         self.0.iter().rev().find(|step| step.tool == tool)
     }
 
-    /// The last call of a tool that did what it should.
+    /// Returns the last successful call of a tool.
     pub(super) fn done(&self, tool: &str) -> Option<&Step<'a>> {
         self.0.iter().rev().find(|step| step.tool == tool && !step.failed())
     }
 
-    /// The last call of a tool, if none succeeded.
+    /// Returns the last call of a tool if no call of it succeeded.
     pub(super) fn failed(&self, tool: &str) -> Option<&Step<'a>> {
         if self.done(tool).is_some() { None } else { self.last(tool) }
     }
 
-    /// How often a tool was called.
+    /// Returns the number of calls of a tool.
     pub(super) fn count(&self, tool: &str) -> usize {
         self.0.iter().filter(|step| step.tool == tool).count()
     }
 
-    /// The call that the person rejected, if any.
+    /// Returns the call that the user rejected.
     pub(super) fn rejected(&self) -> Option<&Step<'a>> {
         self.0.iter().find(|step| step.was_rejected())
     }
 
-    /// The newest of all.
+    /// Returns the newest call.
     pub(super) fn newest(&self) -> Option<&Step<'a>> {
         self.0.last()
     }

@@ -1,4 +1,4 @@
-//! What the offline model does in a chat.
+//! Answers of the offline model in a chat.
 
 mod create;
 mod history;
@@ -11,10 +11,10 @@ use crate::offline::view::View;
 use crate::request::ChatRequest;
 use history::{Step, Steps};
 
-/// The one step that comes next.
+/// Returns the next step.
 pub(super) fn answer(request: &ChatRequest) -> Answer {
-    let desk = Desk::of(request);
-    if let Some(rejected) = desk.steps.rejected() {
+    let context = Context::of(request);
+    if let Some(rejected) = context.steps.rejected() {
         return Answer::text(format!(
             "You rejected `{}`, so I stopped there and changed nothing by it. Tell me what you want instead; I am an offline \
              model of fixed rules, so I cannot work out another way by myself.",
@@ -22,23 +22,23 @@ pub(super) fn answer(request: &ChatRequest) -> Answer {
         ));
     }
     let said = request.user();
-    if let Some(wish) = create::Wish::of(said, &desk) {
-        return create::next(&desk, &wish);
+    if let Some(goal) = create::Goal::of(said, &context) {
+        return create::next(&context, &goal);
     }
-    requests::next(&desk, said).unwrap_or_else(|| questions::answer(&desk, said))
+    requests::next(&context, said).unwrap_or_else(|| questions::answer(&context, said))
 }
 
-/// What lies before the model: the request, what the system message says, what was read, what was done.
-struct Desk<'a> {
+/// Input of a decision: the request, the parsed system message, the read document, the previous calls.
+struct Context<'a> {
     request: &'a ChatRequest,
     view: View,
-    /// The document's text, as much as is known.
+    /// Text of the document, as far as it is known.
     text: String,
     reading: Reading,
     steps: Steps<'a>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Context<'a> {
     fn of(request: &'a ChatRequest) -> Self {
         let view = View::of(&request.system());
         let steps = Steps::of(request);
@@ -48,7 +48,7 @@ impl<'a> Desk<'a> {
         Self { request, view, text, reading, steps }
     }
 
-    /// How the document is called in a sentence.
+    /// Returns a noun phrase for the document.
     fn document_name(&self) -> String {
         self.view.file_name.clone().unwrap_or_else(|| "the document".to_owned())
     }

@@ -1,19 +1,19 @@
-//! Single requests: changing a value, the document, tags, and lists.
+//! Single operations: change a value, the document or tags, and list resources.
 
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::Context;
 use crate::answer::{Answer, Call};
 use crate::offline::fill::likeness;
 use crate::offline::reading::{Style, tokens};
 
-/// The next step for a request of this kind; none if it is no such request.
-pub(super) fn next(desk: &Desk<'_>, said: &str) -> Option<Answer> {
+/// Returns the next step of such a request. None: it is another request.
+pub(super) fn next(context: &Context<'_>, said: &str) -> Option<Answer> {
     let lower = said.to_lowercase();
     if let Some(wanted) = change(said) {
-        return Some(update(desk, &wanted));
+        return Some(update(context, &wanted));
     }
-    if let Some(answer) = listing(desk, &lower) {
+    if let Some(answer) = listing(context, &lower) {
         return Some(answer);
     }
     let (tool, arguments) = if lower.contains("delete") && lower.contains("document") {
@@ -25,20 +25,20 @@ pub(super) fn next(desk: &Desk<'_>, said: &str) -> Option<Answer> {
     } else {
         return None;
     };
-    Some(once(desk, tool, arguments))
+    Some(once(context, tool, arguments))
 }
 
-/// Calls a tool once and tells what came of it.
-fn once(desk: &Desk<'_>, tool: &str, arguments: Value) -> Answer {
-    match desk.steps.last(tool) {
-        None if desk.offers(tool) => Answer::calls("", vec![Call::new(tool, arguments)]),
+/// Calls a tool once and reports its result.
+fn once(context: &Context<'_>, tool: &str, arguments: Value) -> Answer {
+    match context.steps.last(tool) {
+        None if context.offers(tool) => Answer::calls("", vec![Call::new(tool, arguments)]),
         None => Answer::text(format!("I may not use `{tool}` here.")),
-        Some(step) if step.failed() => Answer::text(format!("`{tool}` did not work: {}", step.told())),
+        Some(step) if step.failed() => Answer::text(format!("`{tool}` did not work: {}", step.result_text())),
         Some(_) => Answer::text("Done."),
     }
 }
 
-/// The name that follows one of these beginnings, past the word, without quotes.
+/// Returns the name after one of these phrases and `word`, without quotes.
 fn after(said: &str, word: &str, beginnings: &[&str]) -> Option<String> {
     let lower = said.to_lowercase();
     let at = beginnings.iter().find_map(|beginning| lower.find(beginning))?;
@@ -49,8 +49,8 @@ fn after(said: &str, word: &str, beginnings: &[&str]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Lists of what there is.
-fn listing(desk: &Desk<'_>, lower: &str) -> Option<Answer> {
+/// Lists resources.
+fn listing(context: &Context<'_>, lower: &str) -> Option<Answer> {
     let asked = ["list", "show", "which", "what"].iter().any(|word| lower.split_whitespace().next() == Some(word));
     let (tool, what) = [
         ("list_schemas", "schemas"),
@@ -60,12 +60,12 @@ fn listing(desk: &Desk<'_>, lower: &str) -> Option<Answer> {
         ("list_llm_models", "models"),
     ]
     .into_iter()
-    .find(|(tool, what)| asked && lower.contains(what) && desk.offers(tool))?;
-    let Some(step) = desk.steps.last(tool) else {
+    .find(|(tool, what)| asked && lower.contains(what) && context.offers(tool))?;
+    let Some(step) = context.steps.last(tool) else {
         return Some(Answer::calls("", vec![Call::new(tool, json!({}))]));
     };
     if step.failed() {
-        return Some(Answer::text(format!("`{tool}` did not work: {}", step.told())));
+        return Some(Answer::text(format!("`{tool}` did not work: {}", step.result_text())));
     }
     let items = step.result.get(what).and_then(Value::as_array).cloned().unwrap_or_default();
     let name = |item: &Value| {
@@ -80,13 +80,13 @@ fn listing(desk: &Desk<'_>, lower: &str) -> Option<Answer> {
     }))
 }
 
-/// A value that is to change.
+/// A requested change of a value.
 struct Change {
     target: String,
     value: String,
 }
 
-/// Reads "set the total to 1,250".
+/// Parses "set the total to 1,250".
 fn change(said: &str) -> Option<Change> {
     let lower = said.to_lowercase();
     let polite = lower.trim_start().strip_prefix("please ").unwrap_or(lower.trim_start());
@@ -106,22 +106,22 @@ fn change(said: &str) -> Option<Change> {
 }
 
 /// Changes a value of the working extraction.
-fn update(desk: &Desk<'_>, wanted: &Change) -> Answer {
-    if let Some(step) = desk.steps.last("update_extraction_field") {
+fn update(context: &Context<'_>, wanted: &Change) -> Answer {
+    if let Some(step) = context.steps.last("update_extraction_field") {
         return Answer::text(match step.failed() {
-            true => format!("The value could not be changed: {}", step.told()),
+            true => format!("The value could not be changed: {}", step.result_text()),
             false => {
                 let text = |name: &str| step.arguments.get(name).map_or(String::new(), Value::to_string);
                 format!("Done: {} is now {}.", text("path").trim_matches('"'), text("value"))
             }
         });
     }
-    let Some(extraction) = &desk.view.extraction else {
+    let Some(extraction) = &context.view.extraction else {
         return Answer::text(
             "There is no extraction to change yet. Ask me to create a schema and a prompt and to extract.",
         );
     };
-    if !desk.offers("update_extraction_field") {
+    if !context.offers("update_extraction_field") {
         return Answer::text("I may not change extractions here.");
     }
     let mut leaves = Vec::new();
@@ -133,8 +133,8 @@ fn update(desk: &Desk<'_>, wanted: &Change) -> Answer {
     });
     match scored.max_by_key(|(score, ..)| *score).filter(|(score, ..)| *score >= 50) {
         Some((_, path, old)) => {
-            // Who writes "1,250" to this model writes English, whatever the document does.
-            let style = desk.reading.style;
+            // The user's message may be English, such as "1,250", regardless of the document's language.
+            let style = context.reading.style;
             let style = Style { comma_decimal: style.comma_decimal && !wanted.value.contains(','), ..style };
             let number = style.number(&wanted.value).filter(|_| !old.is_string());
             let value = number.unwrap_or_else(|| wanted.value.clone().into());
@@ -148,7 +148,7 @@ fn update(desk: &Desk<'_>, wanted: &Change) -> Answer {
     }
 }
 
-/// The leaves of a value with their paths.
+/// Collects the leaves of a value with their paths.
 fn collect<'v>(value: &'v Value, path: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, &'v Value)>) {
     let mut inner = |name: String, value: &'v Value| {
         path.push(name);
@@ -162,7 +162,7 @@ fn collect<'v>(value: &'v Value, path: &mut Vec<String>, leaves: &mut Vec<(Vec<S
     }
 }
 
-/// Whether two names share a word.
+/// Returns true if two names have a common word.
 pub(super) fn shares_word(words: &[String], label: &str) -> bool {
     let label = tokens(label);
     !label.is_empty() && label.iter().all(|word| words.contains(word))

@@ -1,9 +1,9 @@
-//! Dates as they are printed.
+//! Parsing of printed dates.
 
 use super::Style;
 use super::labels::fold;
 
-/// Month names and their short forms, folded, in English, German, French, Spanish, Italian, Dutch, Portuguese, Swedish.
+/// Folded month names and abbreviations in English, German, French, Spanish, Italian, Dutch, Portuguese, Swedish.
 const MONTHS: [&[&str]; 12] = [
     &["january", "jan", "januar", "janvier", "janv", "enero", "ene", "gennaio", "gen", "januari", "janeiro", "jaenner"],
     &["february", "feb", "februar", "fevrier", "fevr", "febrero", "febbraio", "februari", "fevereiro"],
@@ -19,7 +19,7 @@ const MONTHS: [&[&str]; 12] = [
     &["december", "dec", "dezember", "dez", "decembre", "diciembre", "dic", "dicembre", "dezembro"],
 ];
 
-/// The text as `YYYY-MM-DD`, if it is a date (a time of day may follow).
+/// Parses a date, optionally with a time of day, and returns it as `YYYY-MM-DD`.
 pub(super) fn date(text: &str, style: Style) -> Option<String> {
     let text = without_time(text.trim().trim_end_matches(['.', ',']));
     if text.len() > 40 {
@@ -33,7 +33,7 @@ pub(super) fn date(text: &str, style: Style) -> Option<String> {
     })
 }
 
-/// Without a time of day at the end.
+/// Removes a time of day at the end.
 fn without_time(text: &str) -> &str {
     let Some((at, _)) = text.match_indices([' ', 'T']).find(|(at, _)| {
         let rest = text.get(at + 1..).unwrap_or_default();
@@ -93,7 +93,7 @@ fn iso(year: u32, month: u32, day: u32) -> Option<String> {
     good.then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// Whether dates with slashes are written month first: one of them can only be that, or amounts are in dollars.
+/// Returns true if dates with slashes start with the month: one of them is only valid so, or amounts are in dollars.
 pub(super) fn prefers_month_first(text: &str) -> bool {
     let slashed = text.split_whitespace().filter_map(|word| {
         let mut parts = word.trim_matches(|c: char| !c.is_ascii_digit()).split('/');
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_read_in_each_way_of_writing() {
+    fn dates_are_parsed_in_each_notation() {
         for text in [
             "2026-03-17",
             "2026/03/17",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_left_alone() {
+    fn other_texts_are_not_dates() {
         for text in ["2026", "12.50", "1.2.3", "INV-2026-0417", "17 March", "99/99/2026", "555-1234", "", "+49 40 1234"]
         {
             assert_eq!(date(text, Style::default()), None, "{text}");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_date_goes_by_the_documents_other_dates() {
+    fn an_ambiguous_date_follows_the_other_dates_of_the_document() {
         let style = Style { comma_decimal: false, month_first: prefers_month_first("on 04/05/2026 or 12/31/2026") };
         assert_eq!(date("04/05/2026", style).as_deref(), Some("2026-04-05"));
         assert!(!prefers_month_first("31/12/2026, $5"));

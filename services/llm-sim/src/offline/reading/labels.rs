@@ -1,9 +1,9 @@
-//! Labels: what they are called in some languages, and how two names for the same thing are known as such.
+//! Vocabulary of labels in several languages, and normalization of labels.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// One name for each thing, and the labels (folded) under which papers print it.
+/// Canonical names with the folded labels that papers print for them.
 const VOCABULARY: [(&str, &str); 31] = [
     (
         "invoice_number",
@@ -98,7 +98,7 @@ const VOCABULARY: [(&str, &str); 31] = [
     ("unit", "unit|einheit|unite|unidad|uom|eenheid"),
 ];
 
-/// Words by which a label names an identifier: its value stays text, even if it is all digits.
+/// Words in labels of identifiers. The value of an identifier is text, even if it has only digits.
 const IDENTIFIERS: [&str; 33] = [
     "number",
     "no",
@@ -135,7 +135,7 @@ const IDENTIFIERS: [&str; 33] = [
     "meter",
 ];
 
-/// Lower case, without accents and signs; words parted by single spaces.
+/// Folds a text: lower case, without accents and signs, words separated by single spaces.
 pub(crate) fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars().flat_map(char::to_lowercase) {
@@ -165,7 +165,7 @@ pub(crate) fn fold(text: &str) -> String {
     folded.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a name, folded, short forms spelled out.
+/// Returns the folded words of a name, with abbreviations expanded.
 pub fn tokens(name: &str) -> Vec<String> {
     let spelled = |word: &str| match word {
         "no" | "nr" | "num" | "nummer" => "number".to_owned(),
@@ -188,7 +188,7 @@ pub fn tokens(name: &str) -> Vec<String> {
     fold(&separated).split(' ').filter(|word| !matches!(*word, "" | "the" | "of" | "a")).map(spelled).collect()
 }
 
-/// The one name of what a label means, if it is a known label.
+/// Returns the canonical name of a label. None: the label is unknown.
 pub fn canonical(label: &str) -> Option<&'static str> {
     static NAMES: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
         let mut names = HashMap::new();
@@ -200,11 +200,11 @@ pub fn canonical(label: &str) -> Option<&'static str> {
         }
         names
     });
-    // No known label is that long.
+    // No known label is longer than 80 bytes.
     if label.len() > 80 { None } else { NAMES.get(&fold(&label.replace('_', " "))).copied() }
 }
 
-/// Whether a label is one of a sum rather than of an item.
+/// Returns true if a label names a sum instead of an item.
 pub(super) fn is_sum(label: &str) -> bool {
     matches!(canonical(label), Some("total" | "subtotal" | "tax")) || {
         let folded = fold(label);
@@ -216,14 +216,14 @@ pub(super) fn is_sum(label: &str) -> bool {
     }
 }
 
-/// Whether a label names an identifier.
+/// Returns true if a label names an identifier.
 pub fn is_identifier(label: &str) -> bool {
     let folded = fold(label);
     folded.split(' ').any(|word| IDENTIFIERS.contains(&word) || word.ends_with("nummer") || word.ends_with("nr"))
         || matches!(canonical(label), Some("invoice_number" | "order_number" | "receipt_number"))
 }
 
-/// A label as a property's name.
+/// Converts a label to a property name.
 pub fn snake(label: &str) -> String {
     let ascii: String = fold(label).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
     let mut name = ascii.split_whitespace().collect::<Vec<_>>().join("_");

@@ -1,12 +1,12 @@
-//! What letters say without labels: the date line, whom they greet, who signs.
+//! Values of a letter without labels: date line, greeted person, signature.
 
 use super::labels::{canonical, fold};
 use super::{Field, Style};
 
-/// Words that begin a greeting, folded.
+/// Folded words that start a greeting.
 const GREETINGS: [&str; 10] =
     ["dear", "hello", "hi", "sehr geehrte", "sehr geehrter", "liebe", "lieber", "cher", "chere", "estimado"];
-/// Words of which a closing is made, folded.
+/// Folded words of a closing.
 const CLOSINGS: [&str; 14] = [
     "sincerely",
     "yours sincerely",
@@ -24,7 +24,7 @@ const CLOSINGS: [&str; 14] = [
     "met vriendelijke groet",
 ];
 
-/// Adds what a letter says, where no label said it.
+/// Adds values of a letter that no label provided.
 pub(super) fn add(fields: &mut Vec<Field>, lines: &[&str], style: Style) {
     let is_own = |label: &str| matches!(canonical(label), Some("date" | "invoice_date"));
     let has_date = fields.iter().any(|field| is_own(&field.label) && style.date(&field.value).is_some());
@@ -54,7 +54,7 @@ pub(super) fn add(fields: &mut Vec<Field>, lines: &[&str], style: Style) {
     }
 }
 
-/// The date of a line that is a date, or a place and a date.
+/// Returns the date in a line with only a date, or a place and a date.
 fn dated(line: &str, style: Style) -> Option<&str> {
     if style.date(line).is_some() {
         return Some(line);
@@ -65,7 +65,7 @@ fn dated(line: &str, style: Style) -> Option<&str> {
     (short && style.date(rest).is_some()).then_some(rest)
 }
 
-/// The name in a greeting.
+/// Returns the name in a greeting.
 fn greeting(line: &str) -> Option<&str> {
     let name = line.trim().strip_suffix([',', '!', ':']).filter(|_| line.len() < 80)?;
     let folded = fold(name);

@@ -1,16 +1,16 @@
-//! Labelled values line by line.
+//! Labelled values in lines.
 
 use super::labels::{canonical, fold};
 use super::{Field, Style};
 
-/// Characters of a label at most.
+/// Maximum length of a label, in characters.
 const LABEL_CHARS: usize = 48;
-/// Characters of a value at most.
+/// Maximum length of a value, in characters.
 const VALUE_CHARS: usize = 400;
-/// Labelled values that are looked at, before equal ones are dropped.
+/// Maximum labelled values before duplicates are removed.
 const FOUND_MAX: usize = 1_000;
 
-/// A line without the marks of Markdown and lists, dot leaders as gaps.
+/// Removes Markdown and list marks. Dot leaders become gaps.
 pub(super) fn clean(line: &str) -> String {
     let mut text = line.replace('\t', "  ").replace("**", "").replace("__", "").replace('`', "");
     let leader = ["....", ". . .", "…", "____"].iter().any(|dots| text.contains(dots));
@@ -38,7 +38,7 @@ fn gaps_for_leaders(text: &str) -> String {
     out.trim_end_matches('\n').to_owned()
 }
 
-/// Whether a line is no part of the document: marks of pages and cuts.
+/// Returns true if a line marks a page or a cut and is not part of the document.
 pub(super) fn is_mark(line: &str) -> bool {
     let page = (line.starts_with("[Page ") && line.ends_with(']'))
         || (line.starts_with("--- page ") && line.ends_with(" ---"));
@@ -46,12 +46,12 @@ pub(super) fn is_mark(line: &str) -> bool {
     page || cut
 }
 
-/// A line's cells: parted by two or more spaces or by bars.
+/// Returns the cells of a line, which two or more spaces or bars separate.
 pub(super) fn cells(line: &str) -> Vec<&str> {
     line.split('|').flat_map(|part| part.split("  ")).map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// The heading: a short line without digits and colons near the top.
+/// Returns the heading: a short line without digits and colons near the top.
 pub(super) fn title(lines: &[&str]) -> Option<String> {
     let mut first = lines.iter().filter(|line| !line.is_empty()).take(3);
     let fits = |line: &&&str| {
@@ -61,7 +61,7 @@ pub(super) fn title(lines: &[&str]) -> Option<String> {
     first.find(fits).map(|line| (*line).to_owned())
 }
 
-/// Whether a text can be a label.
+/// Returns true if a text can be a label.
 pub(super) fn is_label(text: &str) -> bool {
     let words = text.split_whitespace().count();
     let good_start = text.starts_with(|c: char| c.is_alphabetic() || c == '#');
@@ -73,7 +73,7 @@ pub(super) fn is_label(text: &str) -> bool {
         && !text.contains(['@', '?', '!', ';'])
 }
 
-/// The labelled values of the lines.
+/// Returns the labelled values of the lines.
 pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
     let mut found = Vec::new();
     let mut index = 0;
@@ -83,7 +83,7 @@ pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
         let before = found.len();
         let open = of_cells(&cells, style, &mut found);
         if let Some(label) = open {
-            // A label alone: its value is what follows.
+            // The value of a label without text in its line follows in the next lines.
             let (value, used) = below(&label, lines.get(index..).unwrap_or_default());
             index += used;
             push(&mut found, &label, &value);
@@ -96,7 +96,7 @@ pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
     found
 }
 
-/// Reads the cells of one line; gives the label that is still without a value.
+/// Parses the cells of a line. Returns a label that still needs a value.
 fn of_cells(cells: &[&str], style: Style, found: &mut Vec<Field>) -> Option<String> {
     let mut open: Option<String> = None;
     for cell in cells {
@@ -124,12 +124,12 @@ fn of_cells(cells: &[&str], style: Style, found: &mut Vec<Field>) -> Option<Stri
     open
 }
 
-/// Whether a text in a second column looks like a value rather than prose.
+/// Returns true if a text in a second column looks like a value, not prose.
 fn is_valuable(text: &str, style: Style) -> bool {
     style.number(text).is_some() || style.date(text).is_some() || text.split_whitespace().count() <= 6
 }
 
-/// Label and value of `Label: value`.
+/// Returns label and value of `Label: value`.
 fn colon(text: &str) -> Option<(&str, &str)> {
     let (label, value) = text.split_once([':', '：'])?;
     let (label, value) = (label.trim(), value.trim());
@@ -138,7 +138,7 @@ fn colon(text: &str) -> Option<(&str, &str)> {
     (is_label(label) && !clock && !address).then_some((label, value))
 }
 
-/// Pairs that share a line with single spaces only: a value in which a known label with a colon comes up.
+/// Splits a value that contains a known label with a colon, where single spaces separate the pairs.
 fn split_pairs<'a>(label: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     for (at, _) in value.match_indices(':') {
         let before = value.get(..at).unwrap_or_default();
@@ -156,7 +156,7 @@ fn split_pairs<'a>(label: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![(label, value)]
 }
 
-/// The value below a label that stands alone: a line, or the few lines of an address; and how many lines that took.
+/// Returns the value below a label: a line, or the lines of an address, with the number of lines.
 fn below(label: &str, lines: &[&str]) -> (String, usize) {
     let folded = fold(label);
     let block = ["to", "from", "address", "buyer", "seller", "customer", "kunde", "anschrift", "client", "recipient"];
@@ -178,17 +178,18 @@ fn below(label: &str, lines: &[&str]) -> (String, usize) {
     (value.join(", "), used)
 }
 
-/// Labels and values where only spaces part them: in each cell of its own, else in the whole line.
+/// Returns labels and values that only spaces separate: in each cell, otherwise in the whole line.
 fn trailing_of<'a>(line: &'a str, cells: &[&'a str], style: Style) -> Vec<(&'a str, &'a str)> {
     let each: Vec<_> = cells.iter().filter_map(|cell| trailing(cell, style)).collect();
     if each.is_empty() || cells.len() < 2 { trailing(line, style).into_iter().collect() } else { each }
 }
 
-/// Label and value where only a space parts them: `Total due 54.20 EUR`, `Invoice No. 17`, `Rechnung Nr. 2026-17`.
+/// Returns label and value that only a space separates: `Total due 54.20 EUR`, `Invoice No. 17`, `Rechnung Nr.
+/// 2026-17`.
 fn trailing(line: &str, style: Style) -> Option<(&str, &str)> {
     let splits: Vec<usize> = line.match_indices(' ').map(|(at, _)| at).collect();
     let parted = |at: &usize| Some((line.get(..*at)?.trim(), line.get(*at..)?.trim()));
-    // The longest value that is a number or a date, under a label of a few words without digits.
+    // The value is the longest number or date, after a label of a few words without digits.
     let measured = splits.iter().filter_map(parted).find(|(label, value)| {
         let known = canonical(label).is_some();
         let amount = style.number(value).is_some()
@@ -196,7 +197,7 @@ fn trailing(line: &str, style: Style) -> Option<(&str, &str)> {
         let short = label.split_whitespace().count() <= 4 && !label.chars().any(|c| c.is_ascii_digit());
         (is_label(label) && short && amount) || (known && style.date(value).is_some())
     });
-    // An identifier after a known label: one word with a digit.
+    // Otherwise the value is an identifier after a known label: one word with a digit.
     let named = || {
         splits.iter().rev().filter_map(parted).find(|(label, value)| {
             let single = !value.contains(' ') && value.chars().any(|c| c.is_ascii_digit());

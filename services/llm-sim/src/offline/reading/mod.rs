@@ -1,5 +1,5 @@
-//! Reading a document's text by rules: labelled values and tables. Works on text as it comes out of PDF, OCR, CSV and
-//! Markdown; knows the usual labels of business papers in some languages, and takes other labels as they are.
+//! Reads a document's text by rules: labelled values and tables. Handles text of PDF, OCR, CSV and Markdown. It knows
+//! the usual labels of business papers in some languages and keeps other labels as printed.
 
 mod dates;
 mod labels;
@@ -13,83 +13,83 @@ use serde_json::Value;
 pub use labels::{canonical, is_identifier, snake, tokens};
 pub use numbers::currency;
 
-/// Fields of a document at most; what comes after is left out.
+/// Maximum fields of a document. Further fields are omitted.
 const FIELDS_MAX: usize = 60;
-/// Lines that are read at most.
+/// Maximum lines that are read.
 const LINES_MAX: usize = 20_000;
-/// Characters of a line that is looked at; a longer one is prose or worse.
+/// Maximum length of a line, in characters. Longer lines are skipped as prose.
 const LINE_CHARS: usize = 600;
 
-/// What was read.
+/// Values read in a document.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
-    /// The heading, if there is one.
+    /// Heading. None: not found.
     pub title: Option<String>,
-    /// Labelled values, in order, labels made unique.
+    /// Labelled values in document order, with unique labels.
     pub fields: Vec<Field>,
-    /// Tables, in order.
+    /// Tables in document order.
     pub tables: Vec<Table>,
-    /// The ISO code of the currency of the amounts, if it shows.
+    /// ISO code of the currency of the amounts. None: not found.
     pub currency: Option<&'static str>,
-    /// How numbers and dates are written.
+    /// Notation of numbers and dates.
     pub style: Style,
 }
 
 /// A labelled value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// The label as printed.
+    /// Label as printed.
     pub label: String,
-    /// The value as printed.
+    /// Value as printed.
     pub value: String,
 }
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// The columns' labels.
+    /// Labels of the columns.
     pub columns: Vec<String>,
-    /// The rows: as many cells as columns.
+    /// Rows with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// How a document writes numbers and dates.
+/// Notation of numbers and dates in a document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
-    /// `1.234,56` rather than `1,234.56`.
+    /// True for `1.234,56`, false for `1,234.56`.
     pub comma_decimal: bool,
-    /// `03/17/2026` rather than `17/03/2026`, where it could be either.
+    /// True for `03/17/2026`, false for `17/03/2026`, if a date is ambiguous.
     pub month_first: bool,
 }
 
-/// What kind of value a text is.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A number, an amount, a percentage.
+    /// A number, an amount or a percentage.
     Number,
     /// A date.
     Date,
-    /// Anything else.
+    /// Any other text.
     Text,
 }
 
 impl Style {
-    /// The style of a text.
+    /// Detects the style of a text.
     fn of(text: &str) -> Self {
         Self { comma_decimal: numbers::prefers_comma(text), month_first: dates::prefers_month_first(text) }
     }
 
-    /// The text as a number, if it is one.
+    /// Parses a number. None: the text is not a number.
     pub fn number(self, text: &str) -> Option<Value> {
         numbers::number(text, self)
     }
 
-    /// The text as a date (`YYYY-MM-DD`), if it is one.
+    /// Parses a date and returns it as `YYYY-MM-DD`. None: the text is not a date.
     pub fn date(self, text: &str) -> Option<String> {
         dates::date(text, self)
     }
 
-    /// What kind of value stands under a label.
+    /// Returns the type of the value of a label.
     pub fn kind(self, label: &str, value: &str) -> Kind {
         if self.date(value).is_some() {
             Kind::Date
@@ -125,7 +125,7 @@ pub fn read(text: &str) -> Reading {
     Reading { title, fields, tables, currency: named.or(shown).or_else(|| currency_of_prose(&cleaned)), style }
 }
 
-/// The currency in a column's heading or in prose, such as "all amounts in EUR".
+/// Returns the currency in a column heading or in prose, such as "all amounts in EUR".
 fn currency_of_prose(lines: &[String]) -> Option<&'static str> {
     lines.iter().flat_map(|line| line.split_whitespace()).find_map(|word| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
@@ -133,7 +133,7 @@ fn currency_of_prose(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// Labels made unique: the same label and value once, another value under the same label with a number.
+/// Makes labels unique: duplicates are removed, and another value of the same label gets a number.
 fn unique(fields: Vec<Field>) -> Vec<Field> {
     let mut kept: Vec<Field> = Vec::new();
     for mut field in fields {

@@ -1,10 +1,10 @@
-//! Numbers and amounts as they are printed.
+//! Parsing of printed numbers and amounts.
 
 use serde_json::Value;
 
 use super::Style;
 
-/// What stands beside an amount, and its ISO code.
+/// Currency signs and their ISO codes.
 const CURRENCIES: [(&str, &str); 24] = [
     ("€", "EUR"),
     ("EUR", "EUR"),
@@ -36,7 +36,7 @@ const CURRENCIES: [(&str, &str); 24] = [
 const UNITS: [&str; 15] =
     ["%", "kWh", "kwh", "MWh", "m³", "m3", "kg", "g", "km", "l", "pcs", "pc", "Stk", "Stück", "GB"];
 
-/// The ISO code of the currency that a text shows.
+/// Returns the ISO code of the currency in a text.
 pub fn currency(text: &str) -> Option<&'static str> {
     let text = text.trim();
     let at_edge = |sign: &str| {
@@ -46,7 +46,7 @@ pub fn currency(text: &str) -> Option<&'static str> {
     CURRENCIES.iter().find(|(sign, _)| at_edge(sign)).map(|(_, code)| *code)
 }
 
-/// Whether a sign of letters is only a part of a longer word at that edge.
+/// Returns true if a currency sign of letters is part of a longer word at that edge.
 fn sign_continues(text: &str, sign: &str) -> bool {
     if !sign.chars().all(char::is_alphabetic) {
         return false;
@@ -56,7 +56,7 @@ fn sign_continues(text: &str, sign: &str) -> bool {
     after || before
 }
 
-/// The text as a number: digits with separators, with a sign, a currency or a unit beside them.
+/// Parses a number: digits with separators, and optionally a sign, a currency or a unit.
 pub(super) fn number(text: &str, style: Style) -> Option<Value> {
     let mut text = text.trim();
     let mut negative = false;
@@ -78,7 +78,7 @@ pub(super) fn number(text: &str, style: Style) -> Option<Value> {
     }
 }
 
-/// Without a currency or a minus sign at either end.
+/// Removes a currency or minus sign at either end.
 fn without_signs<'a>(text: &'a str, negative: &mut bool) -> &'a str {
     let text = text.trim();
     for (sign, _) in CURRENCIES {
@@ -95,7 +95,7 @@ fn without_signs<'a>(text: &'a str, negative: &mut bool) -> &'a str {
     text.strip_prefix('+').unwrap_or(text)
 }
 
-/// The digits before and after the decimal separator.
+/// Returns the digits before and after the decimal separator.
 fn parts(text: &str, style: Style) -> Option<(String, Option<String>)> {
     let text: String = text.chars().map(|c| if matches!(c, '\u{a0}' | '\u{202f}' | '’') { '\'' } else { c }).collect();
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
@@ -125,7 +125,7 @@ fn decimal_separator(text: &str, style: Style) -> Option<char> {
         (_, 0) | (0, _) => {
             let (separator, count) = if commas > 0 { (',', commas) } else { ('.', dots) };
             let after = text.rsplit_once(separator).map_or(0, |(_, after)| after.len());
-            // Three digits after a single separator could be either: the document's style decides.
+            // A single separator before three digits is ambiguous; the document's style decides.
             let decimal = count == 1 && (after != 3 || style.comma_decimal == (separator == ','));
             decimal.then_some(separator)
         }
@@ -134,7 +134,7 @@ fn decimal_separator(text: &str, style: Style) -> Option<char> {
     }
 }
 
-/// Whether more amounts end in `,dd` than in `.dd`.
+/// Returns true if more amounts end in `,dd` than in `.dd`.
 pub(super) fn prefers_comma(text: &str) -> bool {
     let count = |separator: char| {
         let ends = |word: &str| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_read_in_each_way_of_writing() {
+    fn amounts_are_parsed_in_each_notation() {
         for (text, value) in [
             ("1,234.00", 1234.0),
             ("1.234,56 €", 1234.56),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_text() {
+    fn other_texts_are_not_numbers() {
         for text in
             ["", "INV-1", "0042", "2026-03-17", "12.34.56.78", "1,2,3", "DE89 3704", "30 days", "5 EURO", ".", "€"]
         {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_after_a_separator_are_read_by_the_documents_style() {
+    fn three_digits_after_a_separator_follow_the_documents_style() {
         let comma = Style { comma_decimal: true, month_first: false };
         assert_eq!(number("1.234", comma), Some(Value::from(1234)));
         assert_eq!(number("1.234", Style::default()), Some(Value::from(1.234)));

@@ -1,16 +1,16 @@
-//! Tables: delimited (CSV, Markdown), with a heading of known columns, in columns of spaces, and the bare item lines of
-//! receipts. Lines that belong to a table are taken out of the text.
+//! Tables: delimited (CSV, Markdown), with a heading of known columns, in columns of spaces, and item lines of
+//! receipts. Lines of a table are removed from the text.
 
 use super::labels::{canonical, is_sum};
 use super::lines::{cells, is_label};
 use super::{Field, Style, Table};
 
-/// Rows of a table at most.
+/// Maximum rows of a table.
 const ROWS_MAX: usize = 500;
-/// Tables of a document at most.
+/// Maximum tables of a document.
 const TABLES_MAX: usize = 10;
 
-/// Takes the tables out of the lines; a list of names and values in two columns gives fields instead.
+/// Removes the tables from the lines. A list of names and values in two columns becomes fields.
 pub(super) fn take(lines: &mut Vec<&str>, style: Style) -> (Vec<Table>, Vec<Field>) {
     let mut tables = Vec::new();
     let mut fields = Vec::new();
@@ -27,12 +27,12 @@ pub(super) fn take(lines: &mut Vec<&str>, style: Style) -> (Vec<Table>, Vec<Fiel
     (tables, fields)
 }
 
-/// Empties the lines that a table took.
+/// Clears the lines of a table.
 fn blank(lines: &mut [&str], from: usize, to: usize) {
     lines.iter_mut().take(to).skip(from).for_each(|line| *line = "");
 }
 
-/// The cells of a delimited line, quotes taken off.
+/// Returns the cells of a delimited line, without quotes.
 fn split(line: &str, separator: char) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut quoted = false;
@@ -49,12 +49,12 @@ fn split(line: &str, separator: char) -> Vec<String> {
     found.into_iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Whether a line is the rule under a Markdown heading.
+/// Returns true for the rule below a Markdown heading.
 fn is_rule(line: &str) -> bool {
     line.contains('-') && line.chars().all(|c| matches!(c, '-' | '|' | ':' | ' ' | '+' | '='))
 }
 
-/// Whether cells can head a table.
+/// Returns true if cells can be the heading of a table.
 fn is_heading(cells: &[String], style: Style) -> bool {
     cells.iter().all(|cell| {
         is_label(cell)
@@ -94,7 +94,7 @@ fn delimited(lines: &mut [&str], separator: char, style: Style, tables: &mut Vec
     }
 }
 
-/// Two columns of a name and a value are fields; anything else is a table.
+/// Adds two columns of names and values as fields, and other columns as a table.
 fn listed_or_table(columns: Vec<String>, rows: Vec<Vec<String>>, tables: &mut Vec<Table>, fields: &mut Vec<Field>) {
     let names = ["field", "key", "name", "label", "property", "attribute", "item", "detail", "feld"];
     let values = ["value", "content", "data", "wert", "detail", "details"];
@@ -118,7 +118,7 @@ fn listed_or_table(columns: Vec<String>, rows: Vec<Vec<String>>, tables: &mut Ve
     }
 }
 
-/// Splits a heading of single spaces into known column labels: at least two, and nothing else.
+/// Splits a heading with single spaces into at least two known column labels. None if other words remain.
 fn known_columns(line: &str) -> Option<Vec<String>> {
     if line.contains(':') || line.chars().any(|c| c.is_ascii_digit()) {
         return None;
@@ -140,7 +140,7 @@ fn known_columns(line: &str) -> Option<Vec<String>> {
     (columns.len() >= 2 && usual >= 2).then_some(columns)
 }
 
-/// Tables under a heading of known columns.
+/// Finds tables below a heading of known columns.
 fn headed(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
     let mut start = 0;
     while let Some(line) = lines.get(start) {
@@ -159,7 +159,7 @@ fn headed(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
     }
 }
 
-/// The rows below a heading, and where they end.
+/// Returns the rows below a heading and the index of their end.
 fn rows_below(lines: &[&str], start: usize, columns: &[String], style: Style) -> (Vec<Vec<String>>, usize) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut end = start;
@@ -183,12 +183,12 @@ fn rows_below(lines: &[&str], start: usize, columns: &[String], style: Style) ->
     (rows, end)
 }
 
-/// Whether a column's cells are numbers.
+/// Returns true if a column's cells are numbers.
 fn is_measured(column: &str) -> bool {
     matches!(canonical(column), Some("quantity" | "unit_price" | "amount" | "total" | "tax" | "subtotal" | "tax_rate"))
 }
 
-/// A row's cells: by its gaps where they fit, else numbers from the right and the rest as text.
+/// Returns the cells of a row: split at gaps if they fit, otherwise numbers from the right and the rest as text.
 fn row(line: &str, columns: &[String], style: Style) -> Option<Vec<String>> {
     let wide = cells(line);
     let fits = |cells: &[&str]| {
@@ -221,7 +221,7 @@ fn row(line: &str, columns: &[String], style: Style) -> Option<Vec<String>> {
     Some(row)
 }
 
-/// Takes a column's cell off the right end: a number (with its currency or unit), else one word.
+/// Removes a column's cell from the right end: a number with its currency or unit, otherwise one word.
 fn take_right(words: &mut Vec<&str>, column: &str, style: Style) -> Option<String> {
     for count in [2, 1] {
         let from = words.len().checked_sub(count)?;
@@ -239,7 +239,8 @@ fn take_right(words: &mut Vec<&str>, column: &str, style: Style) -> Option<Strin
     None
 }
 
-/// Tables in columns of spaces: three lines or more of as many cells (three or more), the first of them labels.
+/// Finds tables in columns of spaces: at least three lines with the same number of cells (at least three), the first of
+/// them labels.
 fn spaced(lines: &mut [&str], tables: &mut Vec<Table>) {
     let mut start = 0;
     while start < lines.len() {
@@ -273,7 +274,7 @@ fn spaced(lines: &mut [&str], tables: &mut Vec<Table>) {
     }
 }
 
-/// The bare lines of a receipt: a text and an amount, two or more of them.
+/// Finds the item lines of a receipt: at least two lines with a text and an amount.
 fn receipt(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
     let mut rows = Vec::new();
     let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! Texts of several kinds, as they come out of PDF, OCR, CSV and Markdown.
+//! Tests with texts of PDF, OCR, CSV and Markdown.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn a_receipt_without_labels_for_its_items_is_read() {
 }
 
 #[test]
-fn cells_of_one_line_are_read_each_by_itself() {
+fn each_cell_of_a_line_is_read_separately() {
     let reading =
         read("CORNER BAKERY\nDate 14/05/2026   Time 08:41\nTable 4    Server: Maya\n\nTOTAL              £12.45\n");
     assert_eq!(reading.style.date(value(&reading, "Date")).as_deref(), Some("2026-05-14"));
@@ -55,7 +55,7 @@ fn cells_of_one_line_are_read_each_by_itself() {
 }
 
 #[test]
-fn a_german_invoice_is_read_in_its_own_style() {
+fn a_german_invoice_is_read_in_german_notation() {
     let text = "Muster & Söhne GmbH\nRechnung Nr. 2026-0815\nRechnungsdatum: 17. März 2026\nFällig am: 16.04.2026\nKundennummer: \
                 004711\n\nPos. Bezeichnung Menge Einzelpreis Gesamtpreis\n1 Beratung vor Ort 8 95,00 € 760,00 €\n2 Anfahrt 1 \
                 45,50 € 45,50 €\n\nNettobetrag 805,50 €\nMwSt. 19 % ........ 153,05 €\nGesamtbetrag 958,55 €\n";
@@ -118,7 +118,7 @@ fn delimited_text_gives_tables_or_fields() {
 }
 
 #[test]
-fn labels_and_values_are_found_wherever_they_stand() {
+fn labels_and_values_are_found_in_every_position() {
     let reading = read(
         "Bill To:\nAcme Corp\n5 Main St\n\nInvoice No: 17 Date: 2026-01-02 Total: 5.00\nNotes\nSee https://x.example/a",
     );
@@ -129,7 +129,7 @@ fn labels_and_values_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn prose_is_not_taken_for_values() {
+fn prose_does_not_become_values() {
     let reading = read(
         "It was a long day. We walked 12 miles, and then, at last, we slept.\nNobody spoke; the rain had stopped.\n",
     );
@@ -137,7 +137,7 @@ fn prose_is_not_taken_for_values() {
 }
 
 #[test]
-fn hostile_text_is_survived() {
+fn hostile_text_does_not_fail() {
     let long = format!("{}: {}\n", "a".repeat(100_000), "b ".repeat(50_000));
     for text in [
         "",

@@ -351,9 +351,9 @@ impl World {
                 self.give(node, command);
             }
             Effect::LookUp { batch, .. } => {
-                let stands = self.thread.row.batches.contains(&batch);
+                let is_committed = self.thread.row.batches.contains(&batch);
                 let header = Box::new(self.thread.row.header.clone());
-                self.give(node, Command::LookedUp { batch, stands, header });
+                self.give(node, Command::LookedUp { batch, is_committed, header });
             }
             Effect::CallModel(call) => {
                 let reply = Box::new((self.scope.script)(call.turn.number, call.round, call.attempt));

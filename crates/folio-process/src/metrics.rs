@@ -1,15 +1,16 @@
-//! Figures of a process: what is counted and measured, in the one form that Prometheus reads and a collector is told.
+//! Values of a process's metrics, and their encoding for Prometheus. `telemetry::export` encodes the same values for a
+//! collector.
 
 use std::fmt::Write as _;
 
-/// What a figure is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What holds now.
+    /// A current value.
     Gauge,
-    /// What only grows while the process lives.
+    /// A value that only increases while the process lives.
     Counter,
-    /// How often something took how long.
+    /// A distribution of durations.
     Histogram,
 }
 
@@ -23,62 +24,62 @@ impl Kind {
     }
 }
 
-/// A figure with its values.
+/// A metric with all its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// Its name, `folio_…`; the unit is last, before `_total` of a counter.
+    /// The name, `folio_…`. The unit is the last word, before `_total` of a counter.
     pub name: String,
-    /// What it is.
+    /// The type.
     pub kind: Kind,
-    /// What it says.
+    /// The description for readers of `/metrics`.
     pub help: &'static str,
-    /// One value for each combination of labels.
+    /// One value per combination of labels.
     pub points: Vec<Point>,
 }
 
-/// A value.
+/// The value of one combination of labels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// What it is the value of. Few: no label has the name of a tenant, a thread or a person.
+    /// Names and values of the labels. Their cardinality is bounded: no label identifies a tenant, a thread or a user.
     pub labels: Vec<(&'static str, String)>,
-    /// The value.
+    /// The value. Its variant matches the type of the metric.
     pub value: Value,
 }
 
-/// What a value is.
+/// A value of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A number.
+    /// The value of a gauge or counter.
     Number(u64),
-    /// A distribution.
+    /// The value of a histogram.
     Distribution(Distribution),
 }
 
-/// How often something took how long.
+/// The distribution of a duration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    /// Upper bounds, in seconds, ascending.
+    /// Upper bounds of the buckets in seconds, ascending.
     pub bounds: &'static [f64],
-    /// How often, for each bound, and beyond the last.
+    /// Observations per bucket. The last bucket is beyond all bounds.
     pub counts: Vec<u64>,
-    /// Seconds in all.
+    /// Sum of all observations in seconds.
     pub sum: f64,
 }
 
 impl Family {
-    /// A figure of the name `folio_{name}`.
+    /// Returns the metric `folio_{name}` without values.
     pub fn new(name: &str, kind: Kind, help: &'static str) -> Self {
         Self { name: format!("folio_{name}"), kind, help, points: Vec::new() }
     }
 
-    /// With a number.
+    /// Adds a value.
     #[must_use]
     pub fn with(mut self, labels: Vec<(&'static str, String)>, number: u64) -> Self {
         self.points.push(Point { labels, value: Value::Number(number) });
         self
     }
 
-    /// Its unit, as UCUM writes it.
+    /// Returns the unit in UCUM notation.
     pub fn unit(&self) -> &'static str {
         let name = self.name.strip_suffix("_total").unwrap_or(&self.name);
         match name.rsplit('_').next() {
@@ -89,7 +90,7 @@ impl Family {
     }
 }
 
-/// The figures as Prometheus reads them.
+/// Encodes the metrics in Prometheus' text format 0.0.4.
 pub fn page(families: &[Family]) -> String {
     let mut page = String::new();
     for family in families {
@@ -98,7 +99,7 @@ pub fn page(families: &[Family]) -> String {
         for Point { labels, value } in &family.points {
             match value {
                 Value::Number(number) => {
-                    let _ = writeln!(page, "{name}{} {number}", written(labels, None));
+                    let _ = writeln!(page, "{name}{} {number}", label_set(labels, None));
                 }
                 Value::Distribution(distribution) => distribute(&mut page, name, labels, distribution),
             }
@@ -112,13 +113,13 @@ fn distribute(page: &mut String, name: &str, labels: &[(&'static str, String)], 
     let bounds = distribution.bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
     for (bound, count) in bounds.zip(&distribution.counts) {
         below += count;
-        let _ = writeln!(page, "{name}_bucket{} {below}", written(labels, Some(&bound)));
+        let _ = writeln!(page, "{name}_bucket{} {below}", label_set(labels, Some(&bound)));
     }
-    let labels = written(labels, None);
+    let labels = label_set(labels, None);
     let _ = writeln!(page, "{name}_sum{labels} {}\n{name}_count{labels} {below}", distribution.sum);
 }
 
-fn written(labels: &[(&'static str, String)], bound: Option<&str>) -> String {
+fn label_set(labels: &[(&'static str, String)], bound: Option<&str>) -> String {
     let value = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let labels = labels.iter().map(|(name, text)| format!("{name}=\"{}\"", value(text)));
     let all: Vec<_> = labels.chain(bound.map(|bound| format!("le=\"{bound}\""))).collect();
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_written_as_prometheus_reads_them() {
+    fn metrics_are_encoded_in_the_text_format_of_prometheus() {
         let plain = Family::new("connections", Kind::Gauge, "Open.").with(Vec::new(), 3);
         let labelled =
             Family::new("calls_total", Kind::Counter, "Calls.").with(vec![("kind", "a\"b\\\n".to_owned())], 1);

@@ -1,7 +1,7 @@
-//! Durations of what spans stand for, as histograms: a span that is named here is measured, and nothing else is.
+//! Histograms of the durations of spans. Only the spans in [`DURATIONS`] are measured.
 //!
-//! Labels come from a span's fields, few of them and none about a tenant, a thread or a person. Each figure keeps a bounded
-//! number of their combinations; what comes beyond them counts under `other`.
+//! The labels are fields of the span with low cardinality; none identifies a tenant, a thread or a user. Each metric
+//! keeps a bounded number of label combinations and counts further ones under `other`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,32 +15,30 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::figures::{Distribution, Family, Kind, Point, Value};
+use crate::metrics::{Distribution, Family, Kind, Point, Value};
 
-/// Upper bounds of the histograms, in seconds.
+/// Upper bounds of the histograms' buckets, in seconds.
 const BOUNDS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-/// Combinations of labels that a figure keeps.
+/// Maximum number of label combinations per metric.
 const SERIES_MAX: usize = 400;
-/// What stands for the labels of the others.
+/// Label value of the combinations beyond the maximum.
 const OTHER: &str = "other";
 
-/// A span that is measured.
-struct Measure {
-    /// The span's name.
+/// A metric of the duration of a span.
+struct DurationMetric {
     span: &'static str,
-    /// The figure of its duration.
-    figure: &'static str,
+    metric: &'static str,
     help: &'static str,
-    /// Fields of the span, and the labels that they become.
+    /// Names of span fields and of the labels that they become.
     labels: &'static [(&'static str, &'static str)],
 }
 
-/// A number that a measured span has in a field.
-struct Also {
+/// A metric of a numeric field of a measured span.
+struct FieldMetric {
     span: &'static str,
     field: &'static str,
-    figure: &'static str,
+    metric: &'static str,
     help: &'static str,
     kind: Kind,
 }
@@ -53,105 +51,105 @@ const MODEL: &[(&str, &str)] = &[
     ("error.type", "error"),
 ];
 
-const MEASURES: &[Measure] = &[
-    Measure {
+const DURATIONS: &[DurationMetric] = &[
+    DurationMetric {
         span: "rpc",
-        figure: "rpc_seconds",
-        help: "Calls of the public API, to the last byte of the answer.",
+        metric: "rpc_seconds",
+        help: "Calls of the public API, until the last byte of the response.",
         labels: RPC,
     },
-    Measure {
+    DurationMetric {
         span: "peer",
-        figure: "peer_seconds",
-        help: "Calls that this node answered other processes.",
+        metric: "peer_seconds",
+        help: "Calls of other Folio processes to this node.",
         labels: RPC,
     },
-    Measure {
+    DurationMetric {
         span: "turn",
-        figure: "turn_seconds",
-        help: "Turns, each from its beginning or resumption to its end or to where it waits for approval.",
+        metric: "turn_seconds",
+        help: "Turns, from start or resumption until the end or the wait for an approval.",
         labels: &[("folio.turn.outcome", "outcome"), ("error.type", "error")],
     },
-    Measure {
+    DurationMetric {
         span: "round",
-        figure: "round_seconds",
-        help: "Rounds: a model call and the tools that it asked for.",
+        metric: "round_seconds",
+        help: "Rounds: a model call and the tool calls that it requested.",
         labels: &[],
     },
-    Measure {
+    DurationMetric {
         span: "model",
-        figure: "model_call_seconds",
-        help: "Model calls, retries and the whole answer included.",
+        metric: "model_call_seconds",
+        help: "Model calls, including retries and the whole response.",
         labels: MODEL,
     },
-    Measure {
+    DurationMetric {
         span: "execute_tool",
-        figure: "tool_seconds",
-        help: "Executions of tools.",
+        metric: "tool_seconds",
+        help: "Tool executions.",
         labels: &[("gen_ai.tool.name", "tool"), ("error.type", "error")],
     },
-    Measure {
+    DurationMetric {
         span: "store",
-        figure: "store_seconds",
-        help: "Operations of stores.",
+        metric: "store_seconds",
+        help: "Store operations.",
         labels: &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")],
     },
-    Measure {
+    DurationMetric {
         span: "purchase",
-        figure: "purchase_seconds",
-        help: "Messages of the payment system.",
+        metric: "purchase_seconds",
+        help: "Events of the payment system.",
         labels: &[("http.response.status_code", "status")],
     },
-    Measure {
+    DurationMetric {
         span: "ingest",
-        figure: "ingestion_seconds",
-        help: "Readings of documents, waiting for their turn not included.",
+        metric: "ingestion_seconds",
+        help: "Ingestions of documents, without the time in the queue.",
         labels: &[("error.type", "error")],
     },
 ];
 
-const ALSO: &[Also] = &[
-    Also {
+const FIELDS: &[FieldMetric] = &[
+    FieldMetric {
         span: "model",
         field: "gen_ai.response.time_to_first_chunk",
-        figure: "model_first_token_seconds",
-        help: "Streamed model calls, to their first token.",
+        metric: "model_first_token_seconds",
+        help: "Streamed model calls, until the first token.",
         kind: Kind::Histogram,
     },
-    Also {
+    FieldMetric {
         span: "model",
         field: "gen_ai.usage.input_tokens",
-        figure: "model_input_tokens_total",
-        help: "Tokens of prompts.",
+        metric: "model_input_tokens_total",
+        help: "Input tokens of model calls.",
         kind: Kind::Counter,
     },
-    Also {
+    FieldMetric {
         span: "model",
         field: "gen_ai.usage.output_tokens",
-        figure: "model_output_tokens_total",
-        help: "Tokens of answers.",
+        metric: "model_output_tokens_total",
+        help: "Output tokens of model calls.",
         kind: Kind::Counter,
     },
 ];
 
-/// Whether spans of a name are measured.
+/// Returns true if spans with this name are measured.
 pub(super) fn is_measured(span: &str) -> bool {
-    MEASURES.iter().any(|measure| measure.span == span)
+    DURATIONS.iter().any(|measure| measure.span == span)
 }
 
-/// What was measured so far.
+/// The metrics of all measured spans.
 #[derive(Debug, Default)]
-pub struct Measured {
-    series: RwLock<BTreeMap<&'static str, Figure>>,
+pub struct SpanMetrics {
+    series: RwLock<BTreeMap<&'static str, SeriesByLabels>>,
 }
 
-/// A figure's values by its labels.
-type Figure = BTreeMap<Vec<String>, Arc<Series>>;
+/// The values of a metric by label values.
+type SeriesByLabels = BTreeMap<Vec<String>, Arc<Series>>;
 
 #[derive(Debug, Default)]
 struct Series {
     counts: [AtomicU64; BOUNDS.len() + 1],
-    /// Microseconds of a histogram, or what was counted.
+    /// Sum of a histogram in microseconds, or the value of a counter.
     sum: AtomicU64,
 }
 
@@ -179,78 +177,78 @@ impl Series {
     }
 }
 
-impl Measured {
-    /// The figures, also those without a value yet.
+impl SpanMetrics {
+    /// Returns all metrics, including those without a value.
     pub fn families(&self) -> Vec<Family> {
-        let own = MEASURES.iter().map(|measure| self.family(measure.figure, Kind::Histogram, measure.help, measure));
-        let also = ALSO.iter().filter_map(|also| {
-            let measure = MEASURES.iter().find(|measure| measure.span == also.span)?;
-            Some(self.family(also.figure, also.kind, also.help, measure))
+        let own = DURATIONS.iter().map(|measure| self.family(measure.metric, Kind::Histogram, measure.help, measure));
+        let extra = FIELDS.iter().filter_map(|extra| {
+            let measure = DURATIONS.iter().find(|measure| measure.span == extra.span)?;
+            Some(self.family(extra.metric, extra.kind, extra.help, measure))
         });
-        own.chain(also).collect()
+        own.chain(extra).collect()
     }
 
-    fn family(&self, figure: &'static str, kind: Kind, help: &'static str, measure: &Measure) -> Family {
-        let mut family = Family::new(figure, kind, help);
+    fn family(&self, metric: &'static str, kind: Kind, help: &'static str, measure: &DurationMetric) -> Family {
+        let mut family = Family::new(metric, kind, help);
         let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        for (values, series) in series.get(figure).into_iter().flatten() {
+        for (values, series) in series.get(metric).into_iter().flatten() {
             let labels = measure.labels.iter().zip(values).map(|((_, label), value)| (*label, value.clone())).collect();
             family.points.push(Point { labels, value: series.value(kind) });
         }
         family
     }
 
-    fn series(&self, figure: &'static str, labels: &[String]) -> Arc<Series> {
-        let known = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(figure).and_then(|figure| figure.get(labels)) {
+    fn series(&self, metric: &'static str, labels: &[String]) -> Arc<Series> {
+        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = series.get(metric).and_then(|metric| metric.get(labels)) {
             return Arc::clone(found);
         }
-        drop(known);
-        let mut known = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        let figure = known.entry(figure).or_default();
-        let labels = if figure.len() < SERIES_MAX { labels.to_vec() } else { vec![OTHER.to_owned(); labels.len()] };
-        Arc::clone(figure.entry(labels).or_default())
+        drop(series);
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let metric = series.entry(metric).or_default();
+        let labels = if metric.len() < SERIES_MAX { labels.to_vec() } else { vec![OTHER.to_owned(); labels.len()] };
+        Arc::clone(metric.entry(labels).or_default())
     }
 
-    fn take(&self, timed: &Timed, took: Duration) {
-        let Timed { measure, labels, also, .. } = timed;
-        self.series(measure.figure, labels).add(took.as_secs_f64());
-        for (also, number) in ALSO.iter().zip(also) {
-            match (number, also.kind) {
+    fn observe(&self, open: &OpenSpan, took: Duration) {
+        let OpenSpan { measure, labels, numbers, .. } = open;
+        self.series(measure.metric, labels).add(took.as_secs_f64());
+        for (extra, number) in FIELDS.iter().zip(numbers) {
+            match (number, extra.kind) {
                 (None, _) => {}
-                (Some(seconds), Kind::Histogram) => self.series(also.figure, labels).add(*seconds),
+                (Some(seconds), Kind::Histogram) => self.series(extra.metric, labels).add(*seconds),
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens")]
-                (Some(count), _) => self.series(also.figure, labels).count(*count as u64),
+                (Some(count), _) => self.series(extra.metric, labels).count(*count as u64),
             }
         }
     }
 }
 
-/// A span that is being measured.
-struct Timed {
-    measure: &'static Measure,
+/// The measurement of an open span.
+struct OpenSpan {
+    measure: &'static DurationMetric,
     began: Instant,
     labels: Vec<String>,
-    also: [Option<f64>; ALSO.len()],
+    numbers: [Option<f64>; FIELDS.len()],
 }
 
-impl Timed {
+impl OpenSpan {
     fn label(&mut self, field: &Field, value: impl FnOnce() -> String) {
-        let place = self.measure.labels.iter().position(|(name, _)| *name == field.name());
-        if let Some(label) = place.and_then(|place| self.labels.get_mut(place)) {
+        let position = self.measure.labels.iter().position(|(name, _)| *name == field.name());
+        if let Some(label) = position.and_then(|position| self.labels.get_mut(position)) {
             *label = value();
         }
     }
 
     fn number(&mut self, field: &Field, number: f64) {
-        let of_this = |also: &Also| also.span == self.measure.span && also.field == field.name();
-        if let Some(place) = ALSO.iter().position(of_this).and_then(|place| self.also.get_mut(place)) {
-            *place = Some(number);
+        let of_this = |extra: &FieldMetric| extra.span == self.measure.span && extra.field == field.name();
+        if let Some(position) = FIELDS.iter().position(of_this).and_then(|position| self.numbers.get_mut(position)) {
+            *position = Some(number);
         }
     }
 }
 
-impl Visit for Timed {
+impl Visit for OpenSpan {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.label(field, || value.to_owned());
     }
@@ -270,38 +268,37 @@ impl Visit for Timed {
     }
 }
 
-/// The layer that measures.
-pub(super) fn layer(measured: &Arc<Measured>) -> Stopwatch {
-    Stopwatch(Arc::clone(measured))
+pub(super) fn layer(metrics: &Arc<SpanMetrics>) -> MetricsLayer {
+    MetricsLayer(Arc::clone(metrics))
 }
 
-/// Measures spans.
-pub(super) struct Stopwatch(Arc<Measured>);
+/// A layer that measures spans.
+pub(super) struct MetricsLayer(Arc<SpanMetrics>);
 
-impl<S> Layer<S> for Stopwatch
+impl<S> Layer<S> for MetricsLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let Some(measure) = MEASURES.iter().find(|measure| measure.span == span.name()) else { return };
+        let Some(measure) = DURATIONS.iter().find(|measure| measure.span == span.name()) else { return };
         let labels = vec![String::new(); measure.labels.len()];
-        let mut timed = Timed { measure, began: Instant::now(), labels, also: [None; ALSO.len()] };
-        attributes.record(&mut timed);
-        span.extensions_mut().insert(timed);
+        let mut open = OpenSpan { measure, began: Instant::now(), labels, numbers: [None; FIELDS.len()] };
+        attributes.record(&mut open);
+        span.extensions_mut().insert(open);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(timed) = span.extensions_mut().get_mut::<Timed>() {
-            values.record(timed);
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
+            values.record(open);
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let timed = context.span(&id).and_then(|span| span.extensions_mut().remove::<Timed>());
-        if let Some(timed) = timed {
-            self.0.take(&timed, timed.began.elapsed());
+        let open = context.span(&id).and_then(|span| span.extensions_mut().remove::<OpenSpan>());
+        if let Some(open) = open {
+            self.0.observe(&open, open.began.elapsed());
         }
     }
 }
@@ -318,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_measured_with_what_its_fields_say() {
-        let measured = Arc::new(Measured::default());
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(&measured)), || {
+    fn a_span_is_measured_with_labels_and_numbers_from_its_fields() {
+        let metrics = Arc::new(SpanMetrics::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(&metrics)), || {
             let span = tracing::info_span!(
                 "model",
                 gen_ai.request.model = "small",
@@ -332,7 +329,7 @@ mod tests {
             drop(span);
             drop(tracing::info_span!("something else"));
         });
-        let families = measured.families();
+        let families = metrics.families();
         assert!(matches!(number(&families, "folio_model_call_seconds", "small"), Some(Value::Distribution(_))));
         assert_eq!(number(&families, "folio_model_output_tokens_total", "small"), Some(Value::Number(7)));
         let Some(Value::Distribution(first)) = number(&families, "folio_model_first_token_seconds", "small") else {
@@ -343,9 +340,9 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_fail_are_told_apart_by_their_reasons() {
-        let measured = Arc::new(Measured::default());
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(&measured)), || {
+    fn failed_turns_are_labelled_with_their_reasons() {
+        let metrics = Arc::new(SpanMetrics::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(&metrics)), || {
             for reason in ["SPU_EXHAUSTED", "STORE_UNAVAILABLE"] {
                 let turn = tracing::info_span!(
                     "turn",
@@ -356,7 +353,7 @@ mod tests {
                 folio_trace::record_error(&turn, reason);
             }
         });
-        let families = measured.families();
+        let families = metrics.families();
         let turns = families.iter().find(|family| family.name == "folio_turn_seconds").unwrap();
         let labels: Vec<_> = turns.points.iter().map(|point| point.labels.clone()).collect();
         let failed = |reason: &str| vec![("outcome", "failed".to_owned()), ("error", reason.to_owned())];
@@ -364,12 +361,12 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_keeps_a_bounded_number_of_labels() {
-        let measured = Measured::default();
+    fn a_metric_keeps_a_bounded_number_of_label_combinations() {
+        let metrics = SpanMetrics::default();
         for number in 0..2 * SERIES_MAX {
-            measured.series("tool_seconds", &[format!("tool {number}"), String::new()]).add(0.1);
+            metrics.series("tool_seconds", &[format!("tool {number}"), String::new()]).add(0.1);
         }
-        let families = measured.families();
+        let families = metrics.families();
         let tools = families.iter().find(|family| family.name == "folio_tool_seconds").unwrap();
         assert_eq!(tools.points.len(), SERIES_MAX + 1);
         let counted = tools.points.iter().map(|point| match &point.value {

@@ -1,38 +1,38 @@
-//! Conversations that rest: what they take in memory, and what of them moves when a node joins.
+//! Idle conversations: their memory, and the fraction that moves when a node joins.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
-use super::processes::{Cluster, figures};
+use super::processes::{Cluster, metrics};
 use crate::client::{chat, connect, upload};
 
-/// How long until a conversation is idle: its events and its history are let go.
+/// Time after which a conversation is idle and evicts its events and history.
 const IDLE: Duration = Duration::from_secs(30);
-/// The figure of conversations in a node's memory.
+/// Metric of resident conversations.
 const LIVE: &str = "folio_conversations";
-/// That of threads that it took over from another owner.
+/// Metric of threads that a node took over.
 const TAKEN_OVER: &str = "folio_threads_taken_over_total";
-/// Clients that make conversations at the same time.
+/// Concurrent clients.
 const CLIENTS: usize = 16;
 
-/// What was measured.
-pub(crate) struct Figures {
+/// Measurements of idle conversations.
+pub(crate) struct Measurements {
     /// Conversations on all nodes.
     pub(crate) conversations: usize,
-    /// Resident memory of each on its node.
+    /// Resident memory per conversation.
     pub(crate) bytes_each: f64,
-    /// Of those asked again after a node had joined: the share that moved there.
+    /// Fraction of resumed conversations that moved to the joined node.
     pub(crate) moved: f64,
-    /// Of those begun after it: the share placed there.
+    /// Fraction of new conversations on the joined node.
     pub(crate) placed: f64,
 }
 
-/// Makes conversations, lets them rest, lets a node join, and chats again on some of them, and on as many new ones.
-pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usize) -> Result<Figures> {
+/// Creates conversations, waits until they are idle, adds a node, and chats on some of them and on as many new ones.
+pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usize) -> Result<Measurements> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
-    // What every process needs once is there before anything is compared.
+    // A warm-up allocates memory that every process needs once.
     spread(cluster, &document, &vec![String::new(); 500]).await?;
     tokio::time::sleep(IDLE).await;
     let before = memory(cluster)?;
@@ -49,10 +49,10 @@ pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usiz
     let before = of_the_joined(cluster, LIVE).await?;
     spread(cluster, &document, &vec![String::new(); asked]).await?;
     let placed = of_the_joined(cluster, LIVE).await?.saturating_sub(before) as f64 / asked as f64;
-    Ok(Figures { conversations, bytes_each, moved, placed })
+    Ok(Measurements { conversations, bytes_each, moved, placed })
 }
 
-/// One turn on each of these threads, or on a new one where the name is empty; gives their names.
+/// Runs one turn on each of these threads, or on a new one for an empty id. Returns the thread ids.
 async fn spread(cluster: &Cluster, document: &str, threads: &[String]) -> Result<Vec<String>> {
     let mut tasks = tokio::task::JoinSet::new();
     for (number, part) in threads.chunks(threads.len().div_ceil(CLIENTS).max(1)).enumerate() {
@@ -78,13 +78,13 @@ fn memory(cluster: &Cluster) -> Result<u64> {
     cluster.nodes.iter().map(crate::process::Process::memory).sum()
 }
 
-/// A figure of the node that joined last.
+/// Returns a metric of the node that joined last.
 async fn of_the_joined(cluster: &Cluster, name: &str) -> Result<u64> {
     let node = cluster.nodes.last().context("no node")?;
-    figures(node).await?.get(name).copied().with_context(|| format!("{name} is missing"))
+    metrics(node).await?.get(name).copied().with_context(|| format!("{name} is missing"))
 }
 
-/// A new thread comes to the joined node once all gateways know of it.
+/// Waits until the joined node gets a new thread, when all gateways know it.
 async fn wait_for_the_joined(cluster: &Cluster) -> Result<()> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
     for _ in 0..100 {
@@ -93,5 +93,5 @@ async fn wait_for_the_joined(cluster: &Cluster) -> Result<()> {
             return Ok(());
         }
     }
-    anyhow::bail!("no thread came to the node that joined")
+    anyhow::bail!("the joined node got no thread")
 }

@@ -1,31 +1,31 @@
-//! The port behind the endpoint: who decides what is answered.
+//! The trait that produces responses.
 
 use crate::answer::Answer;
 use crate::faults::Fault;
 use crate::pace::{Latency, Pacing};
 use crate::request::ChatRequest;
 
-/// Decides what is answered to a request.
-pub trait Brain: Send + Sync {
-    /// Answers the request, which is the `number`th of the endpoint (from 1).
+/// Produces the response to a request.
+pub trait Responder: Send + Sync {
+    /// Returns the response to the endpoint's request number `number` (from 1).
     fn decide(&self, request: &ChatRequest, number: u64) -> Result<Decision, Refusal>;
 
-    /// Forgets what it counted.
+    /// Resets all counters.
     fn reset(&self) {}
 }
 
-/// An answer and how it is given.
+/// A response with the way to send it.
 #[derive(Debug, Clone, Default)]
 pub struct Decision {
-    /// The answer.
+    /// The response.
     pub answer: Answer,
-    /// The name of the rule that gave it.
+    /// Name of the script's rule that matched.
     pub rule: Option<String>,
-    /// A fault instead of, or within, the answer.
+    /// Fault instead of the response or within it.
     pub fault: Option<Fault>,
-    /// Pacing for this answer alone.
+    /// Pacing of this response. None: the endpoint's.
     pub pacing: Option<Pacing>,
-    /// Latency for this answer alone.
+    /// Latency of this response. None: the endpoint's.
     pub latency: Option<Latency>,
 }
 
@@ -35,6 +35,6 @@ impl From<Answer> for Decision {
     }
 }
 
-/// No answer: sent as HTTP 400 in the endpoint's error form.
+/// A refused request: sent as HTTP 400 in the form of OpenAI's errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal(pub String);

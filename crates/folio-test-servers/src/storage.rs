@@ -1,0 +1,30 @@
+//! Data folders of the servers. They are in memory if the machine has enough, so that the speed of a disk does not
+//! affect tests. Data survives a kill of a server, because the folder outlives its process.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use nix::sys::statvfs::statvfs;
+use tempfile::TempDir;
+
+/// Path of the file system in memory.
+const MEMORY: &str = "/dev/shm";
+/// Minimum free space in bytes. The servers of a test run need a tenth of it.
+const FREE_MIN: u64 = 6 << 30;
+
+/// Creates a folder for a server. Dropping it removes the folder.
+///
+/// # Errors
+/// The folder cannot be created.
+pub(crate) fn folder(of: &str) -> Result<TempDir> {
+    let path = if has_space(Path::new(MEMORY)) { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
+    let folder = tempfile::Builder::new().prefix(&format!("folio-{of}-")).tempdir_in(&path);
+    folder.with_context(|| format!("cannot create a folder in {}", path.display()))
+}
+
+fn has_space(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|system| {
+        let free = system.blocks_available().saturating_mul(system.fragment_size());
+        free >= FREE_MIN
+    })
+}
