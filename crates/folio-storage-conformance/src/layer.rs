@@ -11,7 +11,7 @@ use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, RequestRow, Th
 use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
 use folio_types::access::{Member as OrganizationMember, Organization};
-use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::models::ModelSettings;
 use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::page::{Page, PageRequest};
@@ -91,7 +91,7 @@ layers! {
     }
     AuditLayer of AuditStore {
         append(org: &OrgId, entries: &[AuditEntry]) -> ();
-        list(org: &OrgId, low: &AuditPlace, high: &AuditPlace, newest_first: bool, limit: usize) -> Vec<AuditEntry>;
+        list(org: &OrgId, low: &AuditPosition, high: &AuditPosition, newest_first: bool, limit: usize) -> Vec<AuditEntry>;
     }
     CreditLayer of CreditStore {
         account(org: &OrgId) -> Account;
@@ -138,7 +138,7 @@ layers! {
         begin(thread: NewThread, first: Append) -> Appended;
         header(org: &OrgId, id: &ThreadId) -> Option<ThreadHeader>;
         append(org: &OrgId, id: &ThreadId, append: Append) -> Appended;
-        batch_stands(org: &OrgId, id: &ThreadId, batch: u128) -> bool;
+        has_batch(org: &OrgId, id: &ThreadId, batch: u128) -> bool;
         entries(org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Vec<(u64, Entry)>;
         request(org: &OrgId, id: &ThreadId, request: &RequestId) -> Option<RequestRow>;
         list(org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Page<ThreadHeader>;

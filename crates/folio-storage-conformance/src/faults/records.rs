@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use folio_history::thread::OpenTurnRow;
 use folio_storage::{AuditStore, OpStore, OpenTurnStore, ProviderStore, UsageRecord, UsageStore};
-use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::models::ModelSettings;
 use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
@@ -116,8 +116,8 @@ impl AuditLayer for AuditLogKept {
         &self,
         below: &dyn AuditStore,
         org: &OrgId,
-        low: &AuditPlace,
-        high: &AuditPlace,
+        low: &AuditPosition,
+        high: &AuditPosition,
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {
@@ -126,7 +126,7 @@ impl AuditLayer for AuditLogKept {
             return Ok(found);
         }
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_org = kept.iter().filter(|(of, entry)| of == org && *low < entry.place() && entry.place() < *high);
+        let of_org = kept.iter().filter(|(of, entry)| of == org && *low < entry.position() && entry.position() < *high);
         Ok(of_org.map(|(_, entry)| entry.clone()).take(limit).collect())
     }
 }
