@@ -19,15 +19,18 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
-    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
-        let mut key = keys::open_turn(row);
+    async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
+        let keys: Vec<_> = rows.iter().map(keys::open_turn).collect();
         self.0
             .write_lazily(move |transaction| {
-                if transaction.plan().has(Bug::OpenTurnRemovesAllEpochs) {
-                    key.truncate(key.len().saturating_sub(20));
-                    return transaction.remove_all(Space::System, key);
+                for mut key in keys {
+                    if transaction.plan().has(Bug::OpenTurnRemovesAllEpochs) {
+                        key.truncate(key.len().saturating_sub(20));
+                        transaction.remove_all(Space::System, key)?;
+                    } else {
+                        transaction.remove(Space::System, key);
+                    }
                 }
-                transaction.remove(Space::System, key);
                 Ok(())
             })
             .await

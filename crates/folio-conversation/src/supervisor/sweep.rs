@@ -106,7 +106,7 @@ impl Sweeper {
             tracing::warn!(turn = %row.turn, %error, "the audit entries of a turn are left to the next sweep");
             return Ok(());
         }
-        self.shared.stores().open_turns.remove(row).await
+        self.shared.stores().open_turns.remove(std::slice::from_ref(row)).await
     }
 
     /// Lets the others know of a turn that waits, where the store that they look into does not (any more).
