@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use folio_history::event::EventKind;
+use folio_history::thread::OpenTurnRow;
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_quotas::Slots;
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::context::Excerpts;
 use crate::failpoint::Failpoints;
 use crate::handle::Dependencies;
 use crate::options::Options;
@@ -41,6 +43,10 @@ pub(crate) struct Shared {
     /// Tokens of the tool definitions of a profile, cached.
     tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
+    /// The cached first pages of documents.
+    pub(crate) excerpts: Excerpts,
+    /// Rows of ended turns that are removed from the index of open turns together.
+    pub(crate) removals: Removals,
     /// Notified when a conversation becomes idle or leaves memory.
     pub(crate) idled: Notify,
 }
@@ -56,6 +62,24 @@ pub(crate) struct Counters {
     pub(crate) turns_failed: AtomicU64,
     pub(crate) taken_over: AtomicU64,
     pub(crate) sweeps: AtomicU64,
+}
+
+/// Rows of the index of open turns that wait for their removal.
+#[derive(Debug, Default)]
+pub(crate) struct Removals(Mutex<Vec<OpenTurnRow>>);
+
+impl Removals {
+    /// Adds a row. Returns whether other rows wait already, whose removal includes this one.
+    pub(crate) fn push(&self, row: OpenTurnRow) -> bool {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.push(row);
+        rows.len() > 1
+    }
+
+    /// Takes all rows.
+    pub(crate) fn take(&self) -> Vec<OpenTurnRow> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Counters {
@@ -84,6 +108,8 @@ impl Shared {
             counters: Counters::default(),
             tool_tokens: Mutex::default(),
             draining: AtomicBool::new(false),
+            excerpts: Excerpts::default(),
+            removals: Removals::default(),
             idled: Notify::new(),
         }
     }

@@ -103,7 +103,7 @@ layers! {
         ledger(org: &OrgId, block: &BlockId) -> Ledger;
     }
     OpenTurnLayer of OpenTurnStore {
-        remove(row: &OpenTurnRow) -> ();
+        remove(rows: &[OpenTurnRow]) -> ();
         scan(after: Option<&OpenTurnRow>, limit: usize) -> Vec<OpenTurnRow>;
     }
     OpLayer of OpStore {

@@ -37,16 +37,14 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     let refused = Append { opens: Some(row(&other, 2, 1)), ..batch(context, stale, Vec::new()) };
     let answer = context.stores.threads.append(&context.org, &header.id, refused).await?;
     check!(matches!(answer, Appended::Refused { .. }), "an append under a stale fence: {answer:?}");
-    store.remove(&row(&other, 2, 1)).await?;
+    store.remove(&[row(&other, 2, 1)]).await?;
     same!(all(context).await?.len(), rows.len(), "rows after an append was refused and its row removed");
-    store.remove(&rows[0]).await?;
-    store.remove(&rows[0]).await?;
+    store.remove(&rows[..1]).await?;
+    store.remove(&rows[..1]).await?;
     let left = all(context).await?;
     check!(!left.contains(&rows[0]), "a row that was removed is there");
     check!(left.contains(&rows[1]), "removing the row of one epoch removed that of a later one");
-    for row in &rows {
-        store.remove(row).await?;
-    }
+    store.remove(&rows).await?;
     same!(all(context).await?, Vec::new(), "rows after all were removed");
     Ok(())
 }

@@ -17,9 +17,9 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Keyspace>);
 
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
-    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
+    async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        tables.system_rows.remove(cql, INDEX, 0, &key(row)).await
+        tables.system_rows.remove_all(cql, INDEX, rows.iter().map(|row| (0, key(row)))).await
     }
 
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {

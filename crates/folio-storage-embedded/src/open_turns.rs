@@ -18,11 +18,13 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
-    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
-        let key = keys::open_turn(row);
+    async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
+        let keys: Vec<_> = rows.iter().map(keys::open_turn).collect();
         self.0
             .write_lazily(move |transaction| {
-                transaction.remove(Space::System, key);
+                for key in keys {
+                    transaction.remove(Space::System, key);
+                }
                 Ok(())
             })
             .await

@@ -91,7 +91,7 @@ impl State {
                         work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), says));
                     });
                 }
-                Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
+                Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.remove_open_turn(row)),
                 Effect::CallModel(call) => self.call_model(call),
                 Effect::RunRead(run) => self.run_read(run),
                 Effect::PlanTool(run) => self.run_tool(run, |tool| tool.plan()),
@@ -187,6 +187,7 @@ impl State {
 
     fn set_turn(&mut self, number: u32, mentions: Vec<Mention>) {
         let (stores, org, reads) = (self.stores().clone(), self.org().clone(), self.shared.options.read_calls_at_once);
+        let excerpts = self.shared.excerpts.clone();
         let Some(loaded) = &mut self.loaded else { return };
         if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
             return;
@@ -196,7 +197,7 @@ impl State {
         loaded.turn = Some(TurnWork {
             turn: number,
             spans,
-            context: Arc::new(Mutex::new(ContextLoader::new(stores, org, documents, mentions))),
+            context: Arc::new(Mutex::new(ContextLoader::new(stores, excerpts, org, documents, mentions))),
             reads: Arc::new(Semaphore::new(reads)),
             written: Arc::default(),
         });

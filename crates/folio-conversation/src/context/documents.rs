@@ -3,6 +3,7 @@
 use folio_resources::{Document, TextState};
 use folio_types::{DocumentId, limits};
 
+use super::excerpts::Excerpt;
 use super::text::{delimited, first_chars, quoted};
 
 /// The section of a system message about one document.
@@ -24,11 +25,11 @@ pub(crate) struct FoundDocument {
     /// Number of pages.
     pub(crate) pages: u32,
     /// The first pages: all pages, or pages with more than [`limits::EXCERPT_CHARS`] characters.
-    pub(crate) text: Vec<(u32, String)>,
+    pub(crate) text: Excerpt,
 }
 
 impl FoundDocument {
-    pub(super) fn new(document: Document, text: Vec<(u32, String)>) -> Self {
+    pub(super) fn new(document: Document, text: Excerpt) -> Self {
         Self { name: document.name, state: document.state, pages: document.pages, text }
     }
 }
@@ -90,7 +91,7 @@ fn write_text(out: &mut String, document: &FoundDocument, max: usize) {
 fn excerpt(document: &FoundDocument, max: usize) -> (String, bool) {
     let mut left = max;
     let mut out = String::new();
-    for (number, text) in &document.text {
+    for (number, text) in document.text.iter() {
         if left == 0 {
             return (out, true);
         }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use folio_history::journal::{Mention, WorkingState};
-use folio_resources::{Document, Prompt, Schema, Tag, TextState};
+use folio_resources::{Document, Prompt, Schema, Tag, TextRecord, TextState};
 use folio_storage::Stores;
 use folio_types::{DocumentId, OrgId, PromptRevId, Result, SchemaRevId, TagId, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 
 use super::documents::{DocumentPart, FoundDocument};
+use super::excerpts::{Excerpt, ExcerptKey, Excerpts};
 use super::mentions::Artifact;
 use super::{Parts, system_message};
 
@@ -24,6 +25,7 @@ pub(crate) struct ContextLoader {
     org: OrgId,
     documents: Vec<DocumentId>,
     mentions: Vec<Mention>,
+    excerpts: Excerpts,
     loaded: Option<Arc<Loaded>>,
 }
 
@@ -36,8 +38,14 @@ struct Loaded {
 
 impl ContextLoader {
     /// Creates a loader for one turn.
-    pub(crate) fn new(stores: Stores, org: OrgId, documents: Vec<DocumentId>, mentions: Vec<Mention>) -> Self {
-        Self { stores, org, documents, mentions, loaded: None }
+    pub(crate) fn new(
+        stores: Stores,
+        excerpts: Excerpts,
+        org: OrgId,
+        documents: Vec<DocumentId>,
+        mentions: Vec<Mention>,
+    ) -> Self {
+        Self { stores, org, documents, mentions, excerpts, loaded: None }
     }
 
     /// Prefetches the sections. After a failure they are read when they are needed.
@@ -92,17 +100,28 @@ impl ContextLoader {
     }
 
     async fn load_document(&self, id: &DocumentId, chars: usize) -> Result<DocumentPart> {
-        let found = match self.stores.of::<Document>().get(&self.org, id).await? {
-            Some(document) => {
-                let text = match document.state {
-                    TextState::Ready => self.first_pages(id, document.pages, chars).await?,
-                    _ => Vec::new(),
+        let found = match self.stores.of::<Document>().get_with_text(&self.org, id).await? {
+            Some((document, record)) => {
+                let text = match record.filter(|record| record.text == TextState::Ready) {
+                    Some(record) => self.excerpt(id, &record, chars).await?,
+                    None => Excerpt::default(),
                 };
                 Some(FoundDocument::new(document, text))
             }
             None => None,
         };
         Ok(DocumentPart { id: id.clone(), found })
+    }
+
+    /// Returns the first pages of a document's text, until they hold more than `chars` characters.
+    async fn excerpt(&self, id: &DocumentId, record: &TextRecord, chars: usize) -> Result<Excerpt> {
+        let key = ExcerptKey::new(&self.org, id, record, chars);
+        if let Some(excerpt) = self.excerpts.get(&key) {
+            return Ok(excerpt);
+        }
+        let pages: Excerpt = self.first_pages(id, record.pages, chars).await?.into();
+        self.excerpts.insert(key, Arc::clone(&pages));
+        Ok(pages)
     }
 
     /// Returns pages from the first on until they contain more than `chars` characters.

@@ -12,12 +12,14 @@
 //! and truncated text ends with a note.
 
 mod documents;
+mod excerpts;
 mod load;
 mod mentions;
 mod text;
 mod working;
 
 pub(crate) use documents::DocumentPart;
+pub(crate) use excerpts::Excerpts;
 pub(crate) use load::ContextLoader;
 pub(crate) use mentions::Artifact;
 

@@ -106,7 +106,7 @@ impl Sweeper {
             tracing::warn!(turn = %row.turn, %error, "cannot write the audit entries of a turn; the next sweep does");
             return Ok(());
         }
-        self.shared.stores().open_turns.remove(row).await
+        self.shared.stores().open_turns.remove(std::slice::from_ref(row)).await
     }
 
     /// Publishes a pending turn again if Redis lost its published state.

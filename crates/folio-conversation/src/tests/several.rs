@@ -139,8 +139,8 @@ struct OfOrganization {
 
 #[async_trait]
 impl OpenTurnStore for OfOrganization {
-    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
-        self.inner.remove(row).await
+    async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
+        self.inner.remove(rows).await
     }
 
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {

@@ -22,6 +22,8 @@ const LOOK_UPS: u32 = 12;
 const SENDS: u32 = 8;
 /// Retry-after of requests that waited for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Time in which rows of ended turns gather before they are removed from the index of open turns together.
+const REMOVAL_DELAY: Duration = Duration::from_millis(200);
 
 impl Work {
     /// Sends an append, with a new thread if given, and reports the store's response. A committed append is reported
@@ -120,11 +122,23 @@ impl Work {
         }
     }
 
-    /// Removes a row of the index. After a failure, the sweep removes it.
-    pub(crate) async fn remove_open_turn(self, row: OpenTurnRow) {
-        if let Err(error) = self.shared.stores().open_turns.remove(&row).await {
-            tracing::warn!(thread = %self.thread, %error, "cannot remove the row of an ended turn; the sweep removes it");
+    /// Removes a row of the index together with those of other turns that end within [`REMOVAL_DELAY`]. The sweep removes a
+    /// row that is left behind.
+    pub(crate) fn remove_open_turn(&self, row: OpenTurnRow) {
+        let shared = Arc::clone(&self.shared);
+        if shared.removals.push(row) {
+            return;
         }
+        self.shared.tracker.spawn(async move {
+            tokio::select! {
+                () = shared.token.cancelled() => return,
+                () = tokio::time::sleep(REMOVAL_DELAY) => {}
+            }
+            let rows = shared.removals.take();
+            if let Err(error) = shared.stores().open_turns.remove(&rows).await {
+                tracing::warn!(rows = rows.len(), %error, "rows of ended turns are left to the sweep");
+            }
+        });
     }
 
     /// Stops the conversation. The next request or the sweep finds its open turn.

@@ -61,13 +61,10 @@ pub(super) struct OpenTurnRemovesAllEpochs;
 
 #[async_trait]
 impl OpenTurnLayer for OpenTurnRemovesAllEpochs {
-    async fn remove(&self, below: &dyn OpenTurnStore, row: &OpenTurnRow) -> Result<()> {
-        for other in below.scan(None, ALL).await? {
-            if other.org == row.org && other.turn == row.turn {
-                below.remove(&other).await?;
-            }
-        }
-        Ok(())
+    async fn remove(&self, below: &dyn OpenTurnStore, rows: &[OpenTurnRow]) -> Result<()> {
+        let mut removed = below.scan(None, ALL).await?;
+        removed.retain(|other| rows.iter().any(|row| other.org == row.org && other.turn == row.turn));
+        below.remove(&removed).await
     }
 }
 

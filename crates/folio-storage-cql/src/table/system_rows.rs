@@ -2,11 +2,13 @@
 //!
 //! Plain writes: a row says where to look, and who finds one reads there first.
 
+use std::collections::BTreeMap;
+
 use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, Select, Statements, Strength, Use};
 use crate::values::{limit, micros, values};
 use folio_storage::page_token;
 
@@ -65,6 +67,27 @@ impl SystemRows {
         cql.write(&self.remove, values![index, bucket(key), at, key]).await
     }
 
+    /// Removes rows: one batch for those of a bucket.
+    pub(crate) async fn remove_all(
+        &self,
+        cql: &Cql,
+        index: &str,
+        rows: impl Iterator<Item = (i64, String)>,
+    ) -> Result<()> {
+        let mut buckets = BTreeMap::<i32, Statements<'_>>::new();
+        for (at, key) in rows {
+            let statements = buckets.entry(bucket(&key)).or_default();
+            statements.push((&self.remove, values![index, bucket(&key), at, key]));
+        }
+        for mut statements in buckets.into_values() {
+            while !statements.is_empty() {
+                let rest = statements.split_off(statements.len().min(BATCH_ROWS));
+                cql.write_all(std::mem::replace(&mut statements, rest)).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The first rows up to a time, by time and key, of all buckets.
     pub(crate) async fn first(
         &self,
@@ -120,6 +143,9 @@ impl SystemRows {
         Ok(rows.into_iter().map(|(at, key, value)| SystemRow { at, key, value }).collect())
     }
 }
+
+/// Rows of one batch.
+const BATCH_ROWS: usize = 100;
 
 /// The longest time to live that the servers take: 20 years.
 const TTL_SECONDS: i64 = 630_720_000;

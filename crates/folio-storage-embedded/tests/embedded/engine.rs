@@ -69,7 +69,7 @@ async fn removing_an_open_turn_costs_no_fsync_and_still_outlives_the_process() {
     let opening = Append { opens: Some(row.clone()), ..append(0) };
     store.stores().threads.append(&row.org, &thread(1).id, opening).await.unwrap();
     assert_eq!(store.commits(), 2, "an append and the row that it opens share one");
-    store.stores().open_turns.remove(&row).await.unwrap();
+    store.stores().open_turns.remove(&[row]).await.unwrap();
     assert_eq!(store.commits(), 2);
     store.close().await;
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();

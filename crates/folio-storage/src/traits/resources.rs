@@ -125,6 +125,15 @@ impl<R: Resource> ResourceStore<R> {
         Ok(self.get_many(org, std::slice::from_ref(id)).await?.into_iter().next())
     }
 
+    /// Returns the live resource with the record of its text; no record: no text was reported yet.
+    pub async fn get_with_text(&self, org: &OrgId, id: &R::Id) -> Result<Option<(R, Option<TextRecord>)>> {
+        let found = self.executor.get(org, Kind::get::<R>(), &[id.to_string()]).await?;
+        let Some(stored) = found.into_iter().flatten().next() else { return Ok(None) };
+        let Some(resource) = live::<R>(&stored)? else { return Ok(None) };
+        let text = stored.text.as_deref().map(decode::<TextRecord>).transpose()?;
+        Ok(Some((resource, text)))
+    }
+
     /// Returns the live resources among these, in the given order.
     pub async fn get_many(&self, org: &OrgId, ids: &[R::Id]) -> Result<Vec<R>> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();

@@ -1,0 +1,62 @@
+//! A cache of the first pages of documents, which every turn about them needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_resources::TextRecord;
+use folio_types::{DocumentId, OrgId, Timestamp};
+use moka::sync::Cache;
+
+/// Maximum bytes of cached text in a process.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Time after its last use at which an excerpt leaves the cache.
+const IDLE: Duration = Duration::from_secs(10 * 60);
+/// Bytes that a cached page takes besides its text.
+const PAGE_OVERHEAD: usize = 64;
+
+/// The first pages of a text, with their numbers.
+pub(crate) type Excerpt = Arc<[(u32, String)]>;
+
+/// The text that an excerpt belongs to. Another text of the document has another generation and time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ExcerptKey {
+    org: OrgId,
+    document: DocumentId,
+    generation: Option<String>,
+    at: Timestamp,
+    chars: usize,
+}
+
+impl ExcerptKey {
+    /// The key of the first `chars` characters of a stored text.
+    pub(crate) fn new(org: &OrgId, document: &DocumentId, text: &TextRecord, chars: usize) -> Self {
+        let (org, document, generation) = (org.clone(), document.clone(), text.generation.clone());
+        Self { org, document, generation, at: text.at, chars }
+    }
+}
+
+/// The cached excerpts of a process. Cloning is cheap.
+///
+/// A turn reads the document before it looks here: the excerpt of a deleted document is unreachable.
+#[derive(Clone)]
+pub(crate) struct Excerpts(Cache<ExcerptKey, Excerpt>);
+
+impl Default for Excerpts {
+    fn default() -> Self {
+        let bytes = |_: &ExcerptKey, pages: &Excerpt| {
+            let bytes: usize = pages.iter().map(|(_, text)| text.len() + PAGE_OVERHEAD).sum();
+            u32::try_from(bytes).unwrap_or(u32::MAX)
+        };
+        Self(Cache::builder().weigher(bytes).max_capacity(BYTES_MAX).time_to_idle(IDLE).build())
+    }
+}
+
+impl Excerpts {
+    pub(crate) fn get(&self, key: &ExcerptKey) -> Option<Excerpt> {
+        self.0.get(key)
+    }
+
+    pub(crate) fn insert(&self, key: ExcerptKey, pages: Excerpt) {
+        self.0.insert(key, pages);
+    }
+}
