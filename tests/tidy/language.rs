@@ -15,10 +15,10 @@ use crate::{files, report, root};
 const DEBT: &[(&str, usize)] = &[
     ("crates/folio-blobs", 5),
     ("crates/folio-quotas", 30),
-    ("crates/folio-storage", 106),
+    ("crates/folio-storage", 89),
     ("crates/folio-storage-client", 9),
-    ("crates/folio-storage-conformance", 19),
-    ("crates/folio-storage-cql", 95),
+    ("crates/folio-storage-conformance", 23),
+    ("crates/folio-storage-cql", 94),
     ("crates/folio-storage-embedded", 42),
     ("crates/folio-storage-memory", 8),
     ("crates/folio-storage-redis", 18),

@@ -1,4 +1,4 @@
-//! Deciding writes: what a store read becomes a plan of writes.
+//! Deciding writes: turns the rows that a store read into a plan of writes.
 //!
 //! | order | check | verdict |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | 6 | – | [`Verdict::Write`] |
 //!
 //! The plan has three parts: writes before the deciding write, the deciding write with its op row, and writes after it. A
-//! change without effect is done: it makes no revision and keeps the version.
+//! change without effect succeeds: it adds no revision and keeps the version.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -103,7 +103,7 @@ impl ResourceWrite {
     }
 }
 
-/// What a store read for a write.
+/// The rows that a store read to evaluate a write.
 #[derive(Debug, Clone, Default)]
 pub struct Situation {
     /// The stored record of the target; none: it never existed.
@@ -127,7 +127,7 @@ pub enum Verdict {
     Write(Box<WritePlan>),
 }
 
-/// A resource as its list shows it.
+/// The list entry of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     /// Its row.
@@ -183,7 +183,7 @@ pub enum RowWrite {
     PutRevision(u32, Vec<u8>),
 }
 
-/// The writes that carry out one change.
+/// The writes that execute one change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WritePlan {
     /// The kind of the target.
@@ -207,7 +207,7 @@ pub struct WritePlan {
     pub require_revision: Option<(String, u32)>,
     /// Before: the parent that gets a dependent entry; it must be live.
     pub add_to_parent: Option<String>,
-    /// Before, and after to settle: the list row.
+    /// Before, and again after the deciding write: the list row.
     pub list_after: Option<Listed>,
 
     /// The deciding write.
@@ -237,7 +237,7 @@ impl WritePlan {
     }
 }
 
-/// Evaluates a write against what was read for it.
+/// Evaluates a write against the rows that were read for it.
 ///
 /// # Errors
 /// `REQUEST_ID_CONFLICT`, `NOT_FOUND`, `STORED_FORMAT`, and those of the change.

@@ -75,7 +75,7 @@ pub struct TextRecord {
     /// The generation of the stored pages that is valid; none: no pages, or a store that keeps one generation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
-    /// How often processing started without reaching a settled state.
+    /// Number of processing attempts since the last settled state.
     pub attempts: u32,
     /// Whether a program that is not installed would read more.
     pub lacks_program: bool,
@@ -140,7 +140,7 @@ pub enum DocumentChange {
 /// The filter of a list of documents: every given condition must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DocumentFilter {
-    /// A piece of the name, without regard to case.
+    /// A substring of the name, compared without regard to case.
     pub name_search: Option<String>,
     /// The document has all of these tags.
     pub all_tags: Vec<TagId>,

@@ -178,7 +178,7 @@ fn every_kind_has_golden_files_and_reads_all_of_them() {
 }
 
 #[test]
-fn a_newer_or_damaged_format_is_refused_by_name() {
+fn a_newer_or_damaged_format_is_refused_with_an_error_that_names_the_kind() {
     for (case, stored) in samples().into_iter().filter(|(case, _)| !case.contains("_revision")) {
         let kind: &Kind = Kind::named(case.split('.').next().unwrap()).unwrap();
         let payload = &stored[1..];

@@ -1,4 +1,4 @@
-//! Kinds without their types: what a storage adapter knows of a resource.
+//! Kinds without their types, as storage adapters use them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -65,7 +65,7 @@ pub struct Kind {
     pub has_parent: bool,
     /// Whether pages of text belong to its resources.
     pub has_text: bool,
-    /// What remains to be done after a deletion.
+    /// The work that remains after a deletion.
     pub cleanup: Cleanup,
     read: fn(&[u8]) -> Result<Record<Facts>>,
     revision_references: fn(&[u8]) -> Result<BTreeSet<String>>,

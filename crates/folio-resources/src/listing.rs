@@ -29,7 +29,7 @@ pub struct ListRow {
     /// Its exact search terms, as [`term`] makes them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub terms: BTreeSet<String>,
-    /// Its metadata, searched by pieces of the values.
+    /// Its metadata, searched by substrings of the values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// The id of its parent. A resource with a parent is only in lists of that parent.

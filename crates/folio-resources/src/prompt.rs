@@ -93,7 +93,7 @@ pub enum PromptChange {
 /// The filter of a list of prompts: every given condition must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptFilter {
-    /// A piece of the name, without regard to case.
+    /// A substring of the name, compared without regard to case.
     pub name_search: Option<String>,
     /// The prompt has at least one of these tags; empty: no condition.
     pub any_tag: Vec<TagId>,

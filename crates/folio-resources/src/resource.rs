@@ -20,7 +20,7 @@ pub struct Plan<R> {
     pub result: OpResult,
 }
 
-/// What remains to be done after a deletion.
+/// The work that remains after a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleanup {
     /// Nothing: the tombstone is all that is left.
@@ -60,7 +60,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     const HAS_PARENT: bool = false;
     /// Whether pages of text belong to the resource, stored apart from it.
     const HAS_TEXT: bool = false;
-    /// What remains to be done after a deletion.
+    /// The work that remains after a deletion.
     const CLEANUP: Cleanup = Cleanup::Nothing;
 
     /// Returns the id that follows from `parts`.

@@ -75,7 +75,7 @@ pub enum SchemaChange {
 /// The filter of a list of schemas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaFilter {
-    /// A piece of the name, without regard to case.
+    /// A substring of the name, compared without regard to case.
     pub name_search: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub enum TagChange {
 /// The filter of a list of tags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TagFilter {
-    /// A piece of the name, without regard to case.
+    /// A substring of the name, compared without regard to case.
     pub name_search: Option<String>,
 }
 

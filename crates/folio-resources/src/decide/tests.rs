@@ -87,7 +87,7 @@ fn refused(verdict: Result<Verdict>) -> Reason {
 }
 
 #[test]
-fn a_stored_op_row_is_the_answer_whatever_else_was_read() {
+fn a_stored_op_row_answers_regardless_of_the_other_rows() {
     let row = |digest: Digest, state| OpRow { op: request("a"), digest, state, at: at(1) };
     let write = tag_write(request("a"), Expected::Version(9), TagChange::Delete);
     let recorded = [
@@ -141,7 +141,7 @@ fn the_expected_version_is_evaluated_before_the_deletion() {
 }
 
 #[test]
-fn a_creation_claims_its_name_and_enters_its_row_before_the_deciding_write() {
+fn a_creation_claims_its_name_and_adds_its_row_before_the_deciding_write() {
     let plan = written(decide(&tag_write(request("a"), Expected::Absent, create_tag("Red")), &Situation::default()));
     assert_eq!(plan.request.as_ref().map(|row| row.target.kind()), Some("tag"));
     assert_eq!(plan.claim_name.as_deref(), Some("Red"));
@@ -251,7 +251,7 @@ fn a_renaming_makes_no_revision() {
 }
 
 #[test]
-fn a_document_drops_the_references_that_it_gives_up() {
+fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
     let id = DocumentId::derive(&["document"]);
     let new = NewDocument {
         name: "a.txt".into(),
@@ -275,7 +275,7 @@ fn a_document_drops_the_references_that_it_gives_up() {
 }
 
 #[test]
-fn an_extraction_enters_its_document_once_and_an_edit_resets_the_confirmation() {
+fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
     let (id, document) = (ExtractionId::derive(&["extraction"]), DocumentId::derive(&["document"]));
     let extraction_write =
         |expected, change| ResourceWrite::new::<Extraction>(&id, write(request("e"), expected, change));
@@ -304,7 +304,7 @@ fn an_extraction_enters_its_document_once_and_an_edit_resets_the_confirmation() 
 }
 
 #[test]
-fn a_closed_op_answers_only_the_rows_that_it_may() {
+fn only_an_aborted_op_without_a_digest_is_closed_by_another() {
     let closed = |closed| match closed {
         ClosedAs::Aborted => OpState::Aborted,
         ClosedAs::Conflict => OpState::Conflict,
