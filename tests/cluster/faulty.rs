@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use folio_metering::Escrow;
 use folio_proto::v1;
-use folio_storage_conformance::faults::Fault;
+use folio_storage_conformance::faults::{Fault, decorate};
 use folio_tests::faults::checker::Broken;
 use folio_types::{Environment, System, Timestamp};
 
@@ -224,10 +224,12 @@ impl Environment for Ahead {
 }
 
 /// Reclaims credit as a process with too little credit does: closes blocks whose calls have ended, or should have ended
-/// by its clock.
-async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
+/// by its clock. The process has the fault of the scenario.
+async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>, variables: Variables<'_>) {
     let (stores, org) = (stage.stores(), &stage.cluster.tenants[0].org);
-    let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), clock);
+    let fault = Fault::ALL.iter().find(|fault| variables.contains(&("FOLIO_FAULT", fault.name())));
+    let faulty = fault.map_or_else(|| stores.clone(), |fault| decorate(stores, *fault));
+    let escrow = Escrow::new(faulty.credit, stores.usage.clone(), clock);
     folio_testkit::wait_for("blocks that are closed", folio_tests::harness::LIMIT, || async {
         escrow.reclaim(org).await.expect("the store answers");
         stores.credit.account(org).await.expect("the store answers").blocks.is_empty().then_some(())
@@ -260,7 +262,7 @@ fn invariant_5_a_call_in_a_closed_block_is_detected() {
     detects(&[(Fault::SealIgnored, Broken::Spend)], async |stage, variables| {
         stage.alone(0, variables).await;
         stage.chat(0, "hello").await.completed().await;
-        reclaim(stage, Arc::new(System)).await;
+        reclaim(stage, Arc::new(System), variables).await;
         stage.chat(0, "hello").await.completed().await;
     });
 }
@@ -274,10 +276,10 @@ fn invariant_5_a_call_that_is_charged_twice_is_detected() {
             ("FOLIO_CREDIT__BLOCK_SECONDS", "1"),
             ("FOLIO_CREDIT__IDLE_SECONDS", "1"),
         ];
-        stage.alone(0, &[variables, PRICES, &short].concat()).await;
+        stage.alone(0, &[PRICES, &short].concat()).await;
         let stream = stage.chat(0, "slow").await;
         stage.cluster.sim.until_held().await;
-        reclaim(stage, Arc::new(Ahead)).await;
+        reclaim(stage, Arc::new(Ahead), variables).await;
         stage.cluster.sim.open("never").await;
         stream.completed().await;
     });

@@ -90,7 +90,7 @@ async fn mentions_of_what_is_not_there_do_no_harm() {
     };
     client.send(request).await.unwrap().completed().await;
     let sent = sandbox.sim.chats().await.pop().unwrap().body["messages"][0]["content"].to_string();
-    assert!(sent.contains("It was not found"), "{sent}");
+    assert!(sent.contains("Not found: it was deleted or never existed."), "{sent}");
 }
 
 #[tokio::test]

@@ -215,7 +215,7 @@ async fn invariant_6_neither_a_mention_nor_a_tool_reaches_another_organization()
     };
     let rounds = us.send(request).await.unwrap().completed().await.rounds;
     let system = sandbox.sim.chats().await.pop().unwrap().body["messages"][0]["content"].to_string();
-    assert_eq!(system.matches("It was not found").count(), 3, "{system}");
+    assert_eq!(system.matches("Not found: it was deleted or never existed.").count(), 3, "{system}");
     for round in &rounds[..2] {
         for (call, result) in round.calls.iter().zip(&round.results) {
             let told = (result.status(), result.content.to_lowercase());

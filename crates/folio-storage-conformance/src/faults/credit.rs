@@ -1,8 +1,11 @@
 //! Faults of [`CreditStore`].
 
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
 use async_trait::async_trait;
 use folio_credit::LedgerRow;
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Reserved};
+use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger};
 use folio_types::{BlockId, OrgId, Result};
 
 use crate::layer::CreditLayer;
@@ -24,26 +27,44 @@ impl CreditLayer for AccountVersionIgnored {
     }
 }
 
+/// A reservation does not depend on the seal: no seal is stored, and the process that sealed a block reads it as sealed.
 #[derive(Default)]
-pub(super) struct SealIgnored;
+pub(super) struct SealIgnored(Mutex<HashSet<BlockId>>);
 
 #[async_trait]
 impl CreditLayer for SealIgnored {
-    async fn reserve(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
-        match below.reserve(org, block, row).await? {
-            Reserved::Sealed => Ok(Reserved::Done),
-            reserved => Ok(reserved),
-        }
+    async fn seal(&self, _below: &dyn CreditStore, _org: &OrgId, block: &BlockId) -> Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(block.clone());
+        Ok(())
+    }
+
+    async fn ledger(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId) -> Result<Ledger> {
+        let mut ledger = below.ledger(org, block).await?;
+        ledger.sealed |= self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(block);
+        Ok(ledger)
     }
 }
 
+/// The second settlement of a row counts: the first one is not stored, and the process that sent it reads it as stored.
 #[derive(Default)]
-pub(super) struct SettledAgain;
+pub(super) struct SettledAgain(Mutex<HashMap<(BlockId, String), LedgerRow>>);
 
 #[async_trait]
 impl CreditLayer for SettledAgain {
     async fn settle(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
-        let first = below.settle(org, block, row.clone()).await?;
-        Ok(if first.permit == row.permit { row } else { first })
+        let key = (block.clone(), row.key.clone());
+        let first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, row.clone());
+        if first.is_some() { below.settle(org, block, row).await } else { Ok(row) }
+    }
+
+    async fn ledger(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId) -> Result<Ledger> {
+        let mut ledger = below.ledger(org, block).await?;
+        let settled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in ledger.rows.iter_mut().filter(|row| row.settled.is_none()) {
+            if let Some(first) = settled.get(&(block.clone(), row.key.clone())) {
+                row.clone_from(first);
+            }
+        }
+        Ok(ledger)
     }
 }

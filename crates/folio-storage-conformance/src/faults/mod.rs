@@ -115,9 +115,9 @@ faults! {
     MemberOverwritten = "member-overwritten", access, access, ["access"];
     /// An account changes at any version.
     AccountVersionIgnored = "account-version-ignored", credit, credit, ["credit"];
-    /// A reservation in a sealed block is answered as done.
+    /// A reservation in a sealed block is accepted.
     SealIgnored = "seal-ignored", credit, credit, ["credit"];
-    /// A second settlement is answered as the one that counts.
+    /// The second settlement of a row counts.
     SettledAgain = "settled-again", credit, credit, ["credit"];
     /// A blob is readable before its writer has finished.
     BlobVisibleBeforeFinish = "blob-visible-before-finish", blobs, blobs, ["blobs"];
