@@ -9,6 +9,7 @@ mod endpoints;
 mod failure;
 mod list;
 mod live;
+mod openai;
 mod traced;
 
 use std::collections::HashMap;

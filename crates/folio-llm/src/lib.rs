@@ -4,8 +4,8 @@
 //! This crate must not know turns or tools. It knows organizations only as keys of catalogues and queues. Only this
 //! crate uses `jsonschema`.
 //!
-//! `docs/decisions/0204-own-client-for-chat-completions.md` explains why the client implements the protocol on
-//! `reqwest` with its own bounded and fuzzed stream parser.
+//! `docs/decisions/0204-own-stream-parser.md` explains why streams have an own bounded and fuzzed parser, and how
+//! `async-openai` sends the other requests.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
 //! - [`Catalogue`]: the models that an organization may call

@@ -1,10 +1,14 @@
 //! The body of a chat completion request, serialized directly from the caller's messages without copying them first.
 
+use async_openai::types::chat::{
+    ChatCompletionMessageToolCall, ChatCompletionMessageToolCalls, ChatCompletionStreamOptions, FunctionCall,
+    ResponseFormat, ResponseFormatJsonSchema,
+};
 use folio_types::message::{Message, ThinkingBlock, ToolCall};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 
-use crate::model::{ModelRequest, ResponseFormat};
+use crate::model::ModelRequest;
 use crate::options::{ModelOptions, OutputLimitField};
 
 /// Minimum thinking budget that endpoints accept, in tokens.
@@ -50,14 +54,12 @@ impl Body<'_> {
 
 impl Body<'_> {
     /// Serializes the request.
-    pub(crate) fn write(&self) -> serde_json::Result<Vec<u8>> {
-        let mut written = serde_json::to_vec(self)?;
+    pub(crate) fn write(&self) -> serde_json::Result<String> {
+        let mut written = serde_json::to_string(self)?;
         let tools = &self.request.tools;
         // The tools are already serialized; they become the last member of the object.
-        if !tools.is_empty() && self.model.tools && written.pop_if(|last| *last == b'}').is_some() {
-            written.extend_from_slice(b",\"tools\":");
-            written.extend_from_slice(tools.written().as_bytes());
-            written.push(b'}');
+        if !tools.is_empty() && self.model.tools && written.pop().is_some() {
+            written.extend([",\"tools\":", tools.written(), "}"]);
         }
         Ok(written)
     }
@@ -70,7 +72,13 @@ impl Serialize for Body<'_> {
         map.serialize_entry("model", self.upstream)?;
         map.serialize_entry("messages", &Messages { request: self.request, thinking: self.model.thinking })?;
         if let Some(format) = self.request.response_format.as_ref().filter(|_| self.model.json_schema) {
-            map.serialize_entry("response_format", &Format(format))?;
+            let json_schema = ResponseFormatJsonSchema {
+                description: None,
+                name: format.name.clone(),
+                schema: format.schema.clone(),
+                strict: Some(format.strict),
+            };
+            map.serialize_entry("response_format", &ResponseFormat::JsonSchema { json_schema })?;
         }
         match self.output_limit_field {
             OutputLimitField::MaxTokens => map.serialize_entry("max_tokens", &self.output_tokens())?,
@@ -85,7 +93,8 @@ impl Serialize for Body<'_> {
         if self.stream {
             map.serialize_entry("stream", &true)?;
             if self.stream_usage {
-                map.serialize_entry("stream_options", &StreamOptions { include_usage: true })?;
+                let options = ChatCompletionStreamOptions { include_usage: Some(true), include_obfuscation: None };
+                map.serialize_entry("stream_options", &options)?;
             }
         }
         map.end()
@@ -97,11 +106,6 @@ struct Thinking {
     #[serde(rename = "type")]
     kind: &'static str,
     budget_tokens: u32,
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
 }
 
 /// The system message and the history.
@@ -191,41 +195,11 @@ struct Calls<'a>(&'a [ToolCall]);
 
 impl Serialize for Calls<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Call<'a> {
-            id: &'a str,
-            r#type: &'static str,
-            function: Function<'a>,
-        }
-        #[derive(Serialize)]
-        struct Function<'a> {
-            name: &'a str,
-            /// JSON as text in a JSON string, as the protocol requires.
-            arguments: String,
-        }
-        serializer.collect_seq(self.0.iter().map(|call| Call {
-            id: &call.id,
-            r#type: "function",
-            function: Function { name: &call.name, arguments: call.arguments.to_string() },
+        serializer.collect_seq(self.0.iter().map(|call| {
+            // The protocol requires the arguments as JSON in a string.
+            let function = FunctionCall { name: call.name.clone(), arguments: call.arguments.to_string() };
+            ChatCompletionMessageToolCalls::Function(ChatCompletionMessageToolCall { id: call.id.clone(), function })
         }))
-    }
-}
-
-struct Format<'a>(&'a ResponseFormat);
-
-impl Serialize for Format<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Schema<'a> {
-            name: &'a str,
-            schema: &'a serde_json::Value,
-            strict: bool,
-        }
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("type", "json_schema")?;
-        let schema = Schema { name: &self.0.name, schema: &self.0.schema, strict: self.0.strict };
-        map.serialize_entry("json_schema", &schema)?;
-        map.end()
     }
 }
 

@@ -3,7 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use async_openai::types::chat::{ChatCompletionTool, ChatCompletionTools, FunctionObject};
+use serde_json::Value;
 
 /// A tool as it is sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,18 +40,19 @@ impl Default for Tools {
 
 impl From<Vec<ToolDefinition>> for Tools {
     fn from(list: Vec<ToolDefinition>) -> Self {
-        let written: Value = list
-            .iter()
-            .map(|tool| {
-                json!({
-                    "type": "function",
-                    "function": {
-                        "name": tool.name, "description": tool.description, "parameters": tool.parameters,
-                    },
-                })
+        let written = list.iter().map(|tool| {
+            ChatCompletionTools::Function(ChatCompletionTool {
+                function: FunctionObject {
+                    name: tool.name.clone(),
+                    description: Some(tool.description.clone()),
+                    parameters: Some(tool.parameters.clone()),
+                    strict: None,
+                },
             })
-            .collect();
-        Self { list: list.into(), written: written.to_string().into() }
+        });
+        // Strings and JSON values can always be serialized.
+        let written = serde_json::to_string(&written.collect::<Vec<_>>()).unwrap_or_default();
+        Self { list: list.into(), written: written.into() }
     }
 }
 

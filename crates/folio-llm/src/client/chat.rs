@@ -1,23 +1,24 @@
 //! Chat completions, streaming and non-streaming.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use folio_types::message::Usage;
 use reqwest::header::CONTENT_TYPE;
-use tokio::time::{Instant, timeout_at};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::attempt::{Attempt, Attempts};
-use super::endpoint::{Endpoint, read_bounded};
-use super::failure::Failure;
+use super::endpoint::{EVENT_STREAM, Endpoint};
+use super::failure::{Failure, WHOLE_CALL};
 use super::live::LiveStream;
+use super::openai::{self, Bounds};
 use super::{Entry, traced, upstream};
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream};
 use crate::progress::Progress;
 use crate::request::Body;
-use crate::stream::{Assembler, EVENT_BYTES_MAX, StreamError};
+use crate::stream::{Assembler, EVENT_BYTES_MAX};
 use crate::tokens::count_tokens;
-
-const EVENT_STREAM: &str = "text/event-stream";
-const JSON: &str = "application/json";
 
 pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
     traced::streamed(&entry.endpoint, request, connect(entry, request)).await
@@ -26,7 +27,7 @@ pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<Mode
 async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
-    let body = body(entry, request, true)?;
+    let body = Bytes::from(body(entry, request, true)?);
     let permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
@@ -48,19 +49,19 @@ pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<Mo
 async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
-    let body = body(entry, request, false)?;
+    let body = RawValue::from_string(body(entry, request, false)?).map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
         let mut attempt = attempts.next()?;
         match attempt.conclude(whole(endpoint, &body, call_end).await) {
-            Ok((reply, usage)) => return Ok(finished(reply, usage, &body, &entry.info.name)),
+            Ok((reply, usage)) => return Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name)),
             Err(failure) => attempts.failed(failure).await?,
         }
     }
 }
 
-fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<Bytes, ModelError> {
+fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<String, ModelError> {
     let body = Body {
         request,
         model: &entry.options,
@@ -69,8 +70,11 @@ fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<Bytes, Mo
         stream,
         stream_usage: entry.endpoint.stream_usage,
     };
-    let written = body.write();
-    written.map(Bytes::from).map_err(|error| ModelError::Failed(format!("cannot serialize the request: {error}")))
+    body.write().map_err(unserializable)
+}
+
+fn unserializable(error: serde_json::Error) -> ModelError {
+    ModelError::Failed(format!("cannot serialize the request: {error}"))
 }
 
 /// Makes one attempt of a streaming call, up to its first token.
@@ -82,8 +86,8 @@ async fn start(
 ) -> Result<Box<LiveStream>, Failure> {
     let endpoint = &entry.endpoint;
     let first_end = Instant::now() + endpoint.timeouts.first_token_seconds;
-    let end = if first_end < call_end { (first_end, "first token") } else { (call_end, "whole call") };
-    let sent = endpoint.send(&endpoint.chat_url, body, EVENT_STREAM, end).await;
+    let end = if first_end < call_end { (first_end, "first token") } else { (call_end, WHOLE_CALL) };
+    let sent = endpoint.stream(body, end).await;
     let response = attempt.check(sent.and_then(event_stream))?;
     let sent = (body.clone(), progress.clone());
     let mut live = LiveStream::new(response, attempt, &entry.info.name, sent, first_end, call_end);
@@ -92,28 +96,17 @@ async fn start(
 }
 
 /// Makes one attempt of a non-streaming call.
-async fn whole(endpoint: &Endpoint, body: &Bytes, call_end: Instant) -> Result<(ModelReply, Option<Usage>), Failure> {
-    let response = endpoint.send(&endpoint.chat_url, body, JSON, (call_end, "whole call")).await?;
-    read(endpoint, response, call_end).await.map_err(Failure::charged)
-}
-
-/// Reads the body of a non-streaming answer.
-async fn read(
-    endpoint: &Endpoint,
-    response: reqwest::Response,
+async fn whole(
+    endpoint: &Arc<Endpoint>,
+    body: &RawValue,
     call_end: Instant,
 ) -> Result<(ModelReply, Option<Usage>), Failure> {
-    let mut answer = Vec::new();
-    let read = timeout_at(call_end, read_bounded(response, 2 * EVENT_BYTES_MAX, &mut answer)).await;
-    match read {
-        Err(_) => return Err(Failure::out_of_time()),
-        Ok(Err(error)) => return Err(Failure::connection(&endpoint.name, error, &endpoint.key)),
-        Ok(Ok(false)) => return Err(Failure::answer(StreamError::TooLarge("body"), &endpoint.key)),
-        Ok(Ok(true)) => {}
-    }
+    let bounds = Bounds { end: call_end, limit: WHOLE_CALL, body_bytes: 2 * EVENT_BYTES_MAX };
+    let answer = openai::client(endpoint, bounds).chat().create_byot::<_, Box<RawValue>>(body).await;
+    let answer = answer.map_err(|error| openai::failure(endpoint, error))?;
     let mut assembler = Assembler::default();
-    let assembled = assembler.whole(&answer).and_then(|()| assembler.take_reply());
-    assembled.map_err(|error| Failure::answer(error, &endpoint.key))
+    let assembled = assembler.whole(answer.get()).and_then(|()| assembler.take_reply());
+    assembled.map_err(|error| Failure::answer(error, &endpoint.key).charged())
 }
 
 /// Rejects a response whose content type is not an event stream.

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use async_openai::types::embeddings::{CreateEmbeddingRequest, EmbeddingInput, EncodingFormat};
 use folio_types::OrgId;
-use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout_at};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::attempt::Attempts;
-use super::endpoint::{Endpoint, read_bounded};
-use super::failure::Failure;
+use super::endpoint::Endpoint;
+use super::failure::{Failure, WHOLE_CALL};
+use super::openai::{self, Bounds};
 use super::traced;
 use crate::model::ModelError;
 use crate::progress::Progress;
@@ -23,15 +25,6 @@ const DIMENSIONS_MAX: usize = 8_192;
 /// Maximum length of a number in JSON, and of the answer apart from its numbers, in bytes.
 const NUMBER_BYTES: usize = 32;
 const BODY_BYTES: usize = 64 * 1024;
-
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    input: &'a [String],
-    encoding_format: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dimensions: Option<u32>,
-}
 
 #[derive(Deserialize)]
 struct Answer {
@@ -68,9 +61,13 @@ async fn ask(
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
     for texts in texts.chunks(TEXTS_PER_REQUEST) {
-        let dimensions = Some(dimensions).filter(|dimensions| *dimensions > 0);
-        let body = serde_json::to_vec(&Body { model, input: texts, encoding_format: "float", dimensions });
-        let body = body.map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))?.into();
+        let body = CreateEmbeddingRequest {
+            model: model.to_owned(),
+            input: EmbeddingInput::StringArray(texts.to_vec()),
+            encoding_format: Some(EncodingFormat::Float),
+            dimensions: Some(dimensions).filter(|dimensions| *dimensions > 0),
+            user: None,
+        };
         let _permit = endpoint.permit(org, call_end).await?;
         let mut attempts = Attempts::new(endpoint, call_end, Progress::default());
         let found = loop {
@@ -89,22 +86,23 @@ async fn ask(
     Ok(vectors)
 }
 
-async fn request(endpoint: &Endpoint, body: &Bytes, count: usize, end: Instant) -> Result<Vec<Vec<f32>>, Failure> {
-    let response = endpoint.send(&endpoint.embeddings_url, body, "application/json", (end, "whole call")).await?;
-    let mut answer = Vec::new();
-    let bytes = BODY_BYTES + count * DIMENSIONS_MAX * NUMBER_BYTES;
-    let whole = timeout_at(end, read_bounded(response, bytes, &mut answer))
-        .await
-        .map_err(|_| Failure::out_of_time())?
-        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).charged())?;
-    let vectors = if whole { read(&answer, count) } else { Err(StreamError::TooLarge("body")) };
-    vectors.map_err(|error| Failure::answer(error, &endpoint.key).charged())
+async fn request(
+    endpoint: &Arc<Endpoint>,
+    body: &CreateEmbeddingRequest,
+    count: usize,
+    end: Instant,
+) -> Result<Vec<Vec<f32>>, Failure> {
+    let body_bytes = BODY_BYTES + count * DIMENSIONS_MAX * NUMBER_BYTES;
+    let client = openai::client(endpoint, Bounds { end, limit: WHOLE_CALL, body_bytes });
+    let answer = client.embeddings().create_byot::<_, Box<RawValue>>(body).await;
+    let answer = answer.map_err(|error| openai::failure(endpoint, error))?;
+    read(answer.get(), count).map_err(|error| Failure::answer(error, &endpoint.key).charged())
 }
 
 /// Parses the vectors of an answer and sorts them by text.
-fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
+fn read(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
     let malformed = |what: &str| StreamError::Malformed(what.to_owned());
-    let answer: Answer = serde_json::from_slice(answer).map_err(|_| malformed("embeddings of another shape"))?;
+    let answer: Answer = serde_json::from_str(answer).map_err(|_| malformed("embeddings of another shape"))?;
     if let Some(error) = answer.error.filter(|error| !error.is_null()) {
         return Err(StreamError::Reported { status: None, message: refusal::bounded(&refusal::message_of(&error)) });
     }
@@ -127,7 +125,7 @@ mod tests {
 
     #[test]
     fn vectors_come_in_the_order_of_the_texts() {
-        let body = br#"{"data": [{"index": 1, "embedding": [2.0]}, {"index": 0, "embedding": [1]}], "usage": {}}"#;
+        let body = r#"{"data": [{"index": 1, "embedding": [2.0]}, {"index": 0, "embedding": [1]}], "usage": {}}"#;
         assert_eq!(read(body, 2), Ok(vec![vec![1.0], vec![2.0]]));
     }
 
@@ -142,9 +140,9 @@ mod tests {
             (r#"{"data": [{"index": 0, "embedding": "AAAA"}]}"#, 1),
             ("nonsense", 1),
         ] {
-            assert!(matches!(read(body.as_bytes(), count), Err(StreamError::Malformed(_))), "{body}");
+            assert!(matches!(read(body, count), Err(StreamError::Malformed(_))), "{body}");
         }
-        let reported = read(br#"{"error": {"message": "no such model"}}"#, 1);
+        let reported = read(r#"{"error": {"message": "no such model"}}"#, 1);
         assert_eq!(reported, Err(StreamError::Reported { status: None, message: "no such model".into() }));
     }
 }

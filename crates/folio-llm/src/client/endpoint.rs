@@ -10,7 +10,7 @@ use folio_permits::{Permit, Permits, Refused};
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, OrgId, Secret};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{RequestBuilder, Response, Url};
+use reqwest::{Request, Response, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
@@ -20,6 +20,8 @@ use crate::network::{Reach, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
 
+/// Content type of a stream.
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 /// Retry hint when too many calls wait for a permit.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Maximum length of the body of a refusal that is read, in bytes.
@@ -64,10 +66,10 @@ pub(super) struct Endpoint {
     pub(super) environment: Arc<dyn Environment>,
     pub(super) output_limit_field: OutputLimitField,
     pub(super) stream_usage: bool,
-    pub(super) chat_url: Url,
-    pub(super) embeddings_url: Url,
-    pub(super) models_url: Url,
-    http: reqwest::Client,
+    /// URL of the API, without a slash at its end.
+    pub(super) base_url: String,
+    chat_url: Url,
+    pub(super) http: reqwest::Client,
     breaker: Mutex<Breaker>,
     permits: Permits<OrgId>,
     /// Weights of organizations in the queue for permits. Absent: 1.
@@ -84,9 +86,9 @@ impl Endpoint {
         reach: &Reach,
     ) -> Result<Self, InvalidSettings> {
         let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
-        let base = provider.base_url.trim_end_matches('/');
-        let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is not a URL"));
-        let chat_url = url("chat/completions")?;
+        let base_url = provider.base_url.trim_end_matches('/').to_owned();
+        let chat_url = Url::parse(&format!("{base_url}/chat/completions"));
+        let chat_url = chat_url.map_err(|_| problem("base_url: is not a URL"))?;
         let reach = (owned == Owned::ByUrl).then_some(reach);
         let http = http_client(&chat_url, provider, &options.timeouts, reach).map_err(|what| problem(&what))?;
         Ok(Self {
@@ -98,8 +100,7 @@ impl Endpoint {
             environment,
             output_limit_field: provider.output_limit_field,
             stream_usage: provider.stream_usage,
-            embeddings_url: url("embeddings")?,
-            models_url: url("models")?,
+            base_url,
             chat_url,
             http,
             breaker: Mutex::new(Breaker::new(options.breaker)),
@@ -149,37 +150,19 @@ impl Endpoint {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Requests a streaming chat completion.
+    pub(super) async fn stream(&self, body: &Bytes, end: (Instant, &'static str)) -> Result<Response, Failure> {
+        let request = self.http.post(self.chat_url.clone()).body(body.clone());
+        let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, EVENT_STREAM);
+        let request = request.build().map_err(|error| Failure::connection(&self.name, error, &self.key))?;
+        self.execute(request, end).await
+    }
+
     /// Sends a request. Returns the response after its head arrived with a success status.
-    pub(super) async fn send(
-        &self,
-        url: &Url,
-        body: &Bytes,
-        answer_type: &'static str,
-        end: (Instant, &'static str),
-    ) -> Result<Response, Failure> {
-        let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body.clone());
-        self.checked_response(request.header(ACCEPT, answer_type), end).await
-    }
-
-    /// Sends a GET request, which is not a model call: it takes no permit and does not affect the circuit breaker.
-    pub(super) async fn get(&self, url: &Url, end: (Instant, &'static str)) -> Result<Response, Failure> {
-        self.checked_response(self.http.get(url.clone()).header(ACCEPT, "application/json"), end).await
-    }
-
-    async fn checked_response(
-        &self,
-        request: RequestBuilder,
-        end: (Instant, &'static str),
-    ) -> Result<Response, Failure> {
-        let response = timeout_at(end.0, request.send())
+    pub(super) async fn execute(&self, request: Request, end: (Instant, &'static str)) -> Result<Response, Failure> {
+        let response = timeout_at(end.0, self.http.execute(request))
             .await
-            .map_err(|_| {
-                if end.1 == "whole call" {
-                    Failure::out_of_time()
-                } else {
-                    Failure::unhealthy(ModelError::Timeout(end.1))
-                }
-            })?
+            .map_err(|_| Failure::timeout(end.1))?
             .map_err(|error| Failure::connection(&self.name, error, &self.key))?;
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response, end.0).await) }
     }

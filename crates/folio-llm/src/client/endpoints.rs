@@ -72,7 +72,7 @@ impl Endpoints {
         owned: Owned,
     ) -> Result<Vec<String>, ModelError> {
         let endpoint = self.endpoint(name, provider, owned);
-        list::models(&*endpoint.map_err(|error| ModelError::Failed(error.to_string()))?).await
+        list::models(&endpoint.map_err(|error| ModelError::Failed(error.to_string()))?).await
     }
 
     fn made(&self, name: &str, provider: &ProviderOptions, owned: Owned) -> Result<Endpoint, InvalidSettings> {

@@ -11,8 +11,12 @@ use crate::model::ModelError;
 use crate::refusal;
 use crate::stream::StreamError;
 
+/// Name of the time limit of a whole call.
+pub(super) const WHOLE_CALL: &str = "whole call";
+
 /// A failed attempt.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub(super) struct Failure {
     pub(super) error: ModelError,
     /// True if a retry may succeed. Only considered before the first token.
@@ -48,9 +52,10 @@ impl Failure {
         Self { is_retriable: false, ..self }
     }
 
-    /// The time limit of the call passed, which shows nothing about the endpoint.
-    pub(super) fn out_of_time() -> Self {
-        Self { outcome: Outcome::Abandoned, ..Self::unhealthy(ModelError::Timeout("whole call")) }
+    /// A time limit passed. That of the whole call shows nothing about the endpoint.
+    pub(super) fn timeout(limit: &'static str) -> Self {
+        let failure = Self::unhealthy(ModelError::Timeout(limit));
+        if limit == WHOLE_CALL { Self { outcome: Outcome::Abandoned, ..failure } } else { failure }
     }
 
     /// The connection was not made or broke.

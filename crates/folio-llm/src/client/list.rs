@@ -1,14 +1,17 @@
 //! The model list of an endpoint (`GET models`).
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use tokio::time::{Instant, timeout_at};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
 
-use super::endpoint::{Endpoint, read_bounded};
+use super::endpoint::Endpoint;
 use super::failure::Failure;
+use super::openai::{self, Bounds};
 use crate::model::ModelError;
 use crate::stream::StreamError;
 
@@ -20,32 +23,26 @@ const BODY_BYTES: usize = 4 << 20;
 const MODELS_MAX: usize = 1_000;
 const NAME_CHARS: usize = 200;
 
-/// Returns the names of the models, sorted.
-pub(super) async fn models(endpoint: &Endpoint) -> Result<Vec<String>, ModelError> {
-    let end = Instant::now() + WITHIN;
-    read(endpoint, end).await.map_err(|failure| failure.error)
-}
-
-async fn read(endpoint: &Endpoint, end: Instant) -> Result<Vec<String>, Failure> {
-    let response = endpoint.get(&endpoint.models_url, (end, "model list")).await?;
-    let mut answer = Vec::new();
-    let whole = timeout_at(end, read_bounded(response, BODY_BYTES, &mut answer))
-        .await
-        .map_err(|_| Failure::unhealthy(ModelError::Timeout("model list")))?
-        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key))?;
-    let names = if whole { names(&answer) } else { Err(StreamError::TooLarge("body")) };
-    names.map_err(|error| Failure::answer(error, &endpoint.key))
+/// Returns the names of the models, sorted. The request is not a model call: it takes no permit and does not affect the
+/// circuit breaker.
+pub(super) async fn models(endpoint: &Arc<Endpoint>) -> Result<Vec<String>, ModelError> {
+    let bounds = Bounds { end: Instant::now() + WITHIN, limit: "model list", body_bytes: BODY_BYTES };
+    let answer = openai::client(endpoint, bounds).models().list_byot::<Box<RawValue>>().await;
+    let names = answer
+        .map_err(|error| openai::failure(endpoint, error))
+        .and_then(|answer| names(answer.get()).map_err(|error| Failure::answer(error, &endpoint.key)));
+    names.map_err(|failure| failure.error)
 }
 
 /// Parses `{"data": [{"id": …}]}`, OpenAI's format, and also a bare list and `models` with `name`, which other
 /// endpoints use. Everything else in the body is skipped without being stored, because a small body can contain many
 /// values.
-fn names(answer: &[u8]) -> Result<Vec<String>, StreamError> {
+fn names(answer: &str) -> Result<Vec<String>, StreamError> {
     let malformed = || StreamError::Malformed("a model list of another shape".to_owned());
-    let Names(mut names) = if answer.trim_ascii_start().starts_with(b"[") {
-        serde_json::from_slice(answer).map_err(|_| malformed())?
+    let Names(mut names) = if answer.trim_ascii_start().starts_with('[') {
+        serde_json::from_str(answer).map_err(|_| malformed())?
     } else {
-        let lists: Lists = serde_json::from_slice(answer).map_err(|_| malformed())?;
+        let lists: Lists = serde_json::from_str(answer).map_err(|_| malformed())?;
         lists.data.or(lists.models).ok_or_else(malformed)?
     };
     names.sort();
@@ -115,21 +112,21 @@ mod tests {
             r#"[{"id": "b"}, {"id": "a"}]"#,
             r#"{"models": [{"name": "a"}, {"name": "b"}, {"name": ""}]}"#,
         ] {
-            assert_eq!(names(list.as_bytes()).unwrap(), ["a", "b"], "{list}");
+            assert_eq!(names(list).unwrap(), ["a", "b"], "{list}");
         }
-        assert_eq!(names(br#"{"data": []}"#).unwrap(), Vec::<String>::new());
+        assert_eq!(names(r#"{"data": []}"#).unwrap(), Vec::<String>::new());
         for bad in ["", "{}", r#"{"data": {}}"#, "nonsense", r#"{"data": [{"id": "a"}"#] {
-            assert!(names(bad.as_bytes()).is_err(), "{bad}");
+            assert!(names(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn no_more_of_a_list_is_kept_than_its_first_names() {
         let numbers = format!("[0{}]", ",0".repeat(BODY_BYTES / 2));
-        assert!(names(numbers.as_bytes()).is_err(), "values that are no models are not read to the end");
+        assert!(names(&numbers).is_err(), "values that are no models are not read to the end");
         let long: Vec<String> =
             (0..MODELS_MAX * 3).map(|n| format!(r#"{{"id": "m{n:05}", "about": [{n}, {{}}]}}"#)).collect();
-        let kept = names(format!("[{}]", long.join(",")).as_bytes()).unwrap();
+        let kept = names(&format!("[{}]", long.join(","))).unwrap();
         assert_eq!((kept.len(), kept[MODELS_MAX - 1].as_str()), (MODELS_MAX, "m00999"));
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::attempt::Attempt;
 use super::chat::finished;
-use super::failure::Failure;
+use super::failure::{Failure, WHOLE_CALL};
 use crate::model::{ModelError, ModelEvent, ModelReply};
 use crate::progress::Progress;
 use crate::stream::StreamParser;
@@ -216,7 +216,7 @@ impl LiveStream {
     fn deadline_passed(&mut self) -> Result<(), Failure> {
         match self.phase {
             Phase::Finished | Phase::Done | Phase::Ended => self.conclude(),
-            _ if Instant::now() >= self.call_end => Err(Failure::out_of_time()),
+            _ if Instant::now() >= self.call_end => Err(Failure::timeout(WHOLE_CALL)),
             Phase::First => Err(Failure::unhealthy(ModelError::Timeout("first token"))),
             Phase::Tokens => Err(Failure::unhealthy(ModelError::Timeout("between tokens"))),
         }

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::ResponseFormat;
 use crate::progress::Progress;
 use crate::tools::{ToolDefinition, Tools};
 
@@ -31,7 +32,7 @@ fn written(request: &ModelRequest, model: &ModelOptions) -> Value {
         stream: true,
         stream_usage: true,
     };
-    serde_json::from_slice(&body.write().unwrap()).unwrap()
+    serde_json::from_str(&body.write().unwrap()).unwrap()
 }
 
 fn assistant(thinking: Vec<ThinkingBlock>, with_call: bool) -> Message {

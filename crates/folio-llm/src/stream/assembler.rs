@@ -66,8 +66,8 @@ impl Assembler {
     ///
     /// # Errors
     /// The body is malformed or exceeds a bound.
-    pub fn whole(&mut self, body: &[u8]) -> Result<(), StreamError> {
-        let mut chunk: Chunk<'_> = serde_json::from_slice(body).map_err(not_json)?;
+    pub fn whole(&mut self, body: &str) -> Result<(), StreamError> {
+        let mut chunk: Chunk<'_> = serde_json::from_str(body).map_err(not_json)?;
         // Calls of a complete message have no index; their position is used.
         let calls = chunk.choices.iter_mut().flatten().filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
         for calls in calls {

@@ -267,7 +267,7 @@ fn an_answer_that_was_not_streamed_gives_the_same() {
         }}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 4}
     });
-    assembler.whole(body.to_string().as_bytes()).unwrap();
+    assembler.whole(&body.to_string()).unwrap();
     let (found, usage) = assembler.take_reply().unwrap();
     assert_eq!(found.calls, [raw("a", "one", "{}"), raw("a", "two", "{\"x\":1}")]);
     assert_eq!(
@@ -280,6 +280,6 @@ fn an_answer_that_was_not_streamed_gives_the_same() {
         (json!({"choices": []}), StreamError::malformed("it has no choice")),
         (json!({"choices": [{"message": {"content": "a"}}]}), StreamError::Cut),
     ] {
-        assert_eq!(Assembler::default().whole(bad.to_string().as_bytes()), Err(error));
+        assert_eq!(Assembler::default().whole(&bad.to_string()), Err(error));
     }
 }

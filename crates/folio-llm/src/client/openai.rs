@@ -1,0 +1,106 @@
+//! Requests without a stream: the client of `async-openai`, with the connections and the bounds of an endpoint.
+
+use std::sync::Arc;
+
+use async_openai::Client;
+use async_openai::config::Config;
+use async_openai::error::OpenAIError;
+use async_openai::middleware::HttpRequestFactory;
+use reqwest::Response;
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
+use serde::de::IgnoredAny;
+use tokio::time::{Instant, timeout_at};
+
+use super::endpoint::{Endpoint, read_bounded};
+use super::failure::Failure;
+use crate::stream::StreamError;
+
+/// Bounds of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Deadline of the whole response.
+    pub(super) end: Instant,
+    /// Name of the deadline in errors.
+    pub(super) limit: &'static str,
+    /// Maximum length of the response body, in bytes.
+    pub(super) body_bytes: usize,
+}
+
+/// The URL of an endpoint. Its HTTP client has the key.
+pub(super) struct BaseUrl {
+    url: String,
+    no_key: SecretString,
+}
+
+impl Config for BaseUrl {
+    fn headers(&self) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    fn query(&self) -> Vec<(&str, &str)> {
+        Vec::new()
+    }
+
+    fn api_base(&self) -> &str {
+        &self.url
+    }
+
+    fn api_key(&self) -> &SecretString {
+        &self.no_key
+    }
+}
+
+/// Returns a client for one request. It does not retry. Its responses are valid JSON and within the bounds.
+pub(super) fn client(endpoint: &Arc<Endpoint>, bounds: Bounds) -> Client<BaseUrl> {
+    let base = BaseUrl { url: endpoint.base_url.clone(), no_key: SecretString::default() };
+    let endpoint = Arc::clone(endpoint);
+    let http = endpoint.http.clone();
+    let service = move |request: HttpRequestFactory| {
+        let endpoint = Arc::clone(&endpoint);
+        async move {
+            let sent = send(&endpoint, request.build().await?, bounds).await;
+            sent.map_err(|failure| OpenAIError::Boxed(Box::new(failure)))
+        }
+    };
+    Client::build(http, base).with_http_service(tower::service_fn(service))
+}
+
+/// Returns the failure of a request.
+pub(super) fn failure(endpoint: &Endpoint, error: OpenAIError) -> Failure {
+    let malformed = |error: &dyn std::fmt::Display| {
+        Failure::answer(StreamError::Malformed(format!("it is not as expected: {error}")), &endpoint.key).charged()
+    };
+    match error {
+        OpenAIError::Boxed(error) => match error.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(error) => malformed(&error),
+        },
+        OpenAIError::Reqwest(error) => Failure::connection(&endpoint.name, error, &endpoint.key),
+        // The text of the other errors repeats the body.
+        _ => malformed(&"it has another shape"),
+    }
+}
+
+async fn send(endpoint: &Endpoint, request: reqwest::Request, bounds: Bounds) -> Result<Response, Failure> {
+    let Bounds { end, limit, body_bytes } = bounds;
+    let response = endpoint.execute(request, (end, limit)).await?;
+    let mut body = Vec::new();
+    let is_whole = timeout_at(end, read_bounded(response, body_bytes, &mut body))
+        .await
+        .map_err(|_| Failure::timeout(limit))?
+        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).charged())?;
+    let checked = if is_whole { json(&body) } else { Err(StreamError::TooLarge("body")) };
+    checked.map_err(|error| Failure::answer(error, &endpoint.key).charged())?;
+    Ok(http::Response::new(body).into())
+}
+
+/// Refuses a body that is not JSON, because `async-openai` logs a body that it cannot parse.
+fn json(body: &[u8]) -> Result<(), StreamError> {
+    let parsed = serde_json::from_slice::<IgnoredAny>(body);
+    parsed.map(|_| ()).map_err(|error| StreamError::Malformed(format!("it is not JSON: {error}")))
+}
