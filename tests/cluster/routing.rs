@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use folio_proto::v1::approve_response::Outcome;
+use folio_resources::{Organization, OrganizationChange, OwnQuotas};
 use folio_tests::harness::client::ask;
-use folio_types::Reason;
+use folio_types::op::{Expected, Write};
+use folio_types::{Environment as _, OrgId, Reason, System};
 
 use crate::stage::{Stage, on_stage};
 
@@ -66,11 +68,10 @@ rules:
     answer: {text: Hello.}
 ";
     on_stage(script, async |stage| {
-        let (org, access) = (stage.cluster.tenants[0].org.clone(), &stage.stores().access);
-        let mut limited = access.organization(&org).await.unwrap().unwrap();
-        limited.quotas.concurrent_turns = Some(1);
-        limited.version += 1;
-        assert!(access.change_organization(limited).await.unwrap());
+        let limits = OwnQuotas { concurrent_turns: Some(1), ..OwnQuotas::default() };
+        let (key, at, limits) = ("limits".parse().unwrap(), System.now(), OrganizationChange::SetLimits(limits));
+        let write = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), limits);
+        stage.stores().of::<Organization>().decide(&stage.cluster.tenants[0].org, write).await.unwrap();
         let running = stage.chat(0, "wait").await.next().await.unwrap();
         let owner = stage.cluster.owner(running.turn_id.split('.').next().unwrap()).await;
         // New threads go to the node with the fewest turns, so every other node would accept the turn by its own count.

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use folio_blobs::{S3Options, blobs_at};
+use folio_resources::{Organization, OrganizationChange};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
-use folio_types::access::Organization;
+use folio_types::op::{Expected, Write};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment as _, OrgId, Principal, Role, System, UserId};
 
@@ -31,6 +32,17 @@ pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Pat
     store.stores(blobs_at(&blobs.display().to_string(), &S3Options::default()).expect("a folder for blobs"))
 }
 
+/// Creates an organization.
+///
+/// # Panics
+/// The store refuses.
+pub async fn organization(stores: &Stores, org: &OrgId, name: &str) {
+    let (key, create) = (format!("create-{org}"), OrganizationChange::Create { name: name.to_owned() });
+    let key = key.parse().expect("a request id");
+    let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
+    stores.of::<Organization>().decide(org, write).await.expect("an organization is made");
+}
+
 impl Tenant {
     /// Creates an organization with an administrator.
     ///
@@ -38,8 +50,7 @@ impl Tenant {
     /// Panics if the store refuses.
     pub async fn make(stores: &Stores, mark: &str) -> Self {
         let (org, token, created_at) = (OrgId::generate(&System), Token::generate(&System), System.now());
-        let organization = Organization::new(org.clone(), mark, created_at);
-        stores.access.create_organization(organization).await.expect("an organization is made");
+        organization(stores, &org, mark).await;
         let admin = Principal { org: org.clone(), user: UserId::generate(&System), role: Role::Admin };
         let record = TokenRecord::new(&token, admin, "admin", created_at);
         stores.access.create_token(record).await.expect("a token is made");

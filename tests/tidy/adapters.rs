@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{is_test, report, sources};
 
 /// Folders of the storage adapters, each with the number of lines that still name a kind of resource (a ratchet).
-const ADAPTERS: &[(&str, usize)] = &[("crates/folio-storage-embedded/src", 64), ("crates/folio-storage-cql/src", 68)];
+const ADAPTERS: &[(&str, usize)] = &[("crates/folio-storage-embedded/src", 59), ("crates/folio-storage-cql/src", 63)];
 
 /// Kinds of resources, as words of an identifier.
 const KINDS: &[&str] = &[

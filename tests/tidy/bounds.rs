@@ -27,7 +27,7 @@ const PATH: &str = "crates/folio-tools/src/path.rs";
 const POLICY: &str = "crates/folio-types/src/policy.rs";
 const CONDITIONS: &str = "crates/folio-tools/src/policy.rs";
 const PATTERN: &str = "crates/folio-tools/src/policy/pattern.rs";
-const PROVIDERS: &str = "crates/folio-providers/src/check.rs";
+const PROVIDERS: &str = "crates/folio-resources/src/model_settings.rs";
 const MODELS: &str = "crates/folio-llm/src/options/check.rs";
 const MODEL: &str = "crates/folio-types/src/models.rs";
 const REDACT: &str = "crates/folio-types/src/audit/redact.rs";
@@ -96,9 +96,9 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("AuditEntry.arguments_json", "at most {} KiB", (REDACT, "REDACTED_BYTES")),
     ("GrantCreditRequest.credits", "1 to {} credits", (CREDIT, "AMOUNT_MAX")),
     ("*.priority", "0 to {}.", ("", "u8::MAX")),
-    ("OrganizationLimits", "The maximum is {} unless", (QUOTA, "MOST")),
-    ("OrganizationLimits.documents", "at most {}.", (QUOTA, "MOST_DOCUMENTS")),
-    ("OrganizationLimits.storage_bytes", "at most {}.", (QUOTA, "MOST_BYTES")),
+    ("OrganizationLimits", "The maximum is {} unless", (QUOTA, "QUOTA_MAX")),
+    ("OrganizationLimits.documents", "at most {}.", (QUOTA, "DOCUMENTS_MAX")),
+    ("OrganizationLimits.storage_bytes", "at most {}.", (QUOTA, "STORAGE_BYTES_MAX")),
     ("Organization.thread_retention_days", "0 to {}.", (LIMITS, "THREAD_RETENTION_DAYS_MAX")),
     ("Policy.rules", "at most {},", (POLICY, "RULES_MAX")),
     ("Policy.rules", "at most {} conditions", (CONDITIONS, "SEARCHES_MAX")),
@@ -109,10 +109,10 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("PolicyCondition.matches", "of a policy at most {} KiB", (PATTERN, "TOGETHER_BYTES")),
     ("PolicyCondition.matches", "more than {} KiB", (CONDITIONS, "SEARCHED_BYTES")),
     ("PolicyCondition.matches", "after {} searched texts", (CONDITIONS, "SEARCHES_MAX")),
-    ("Provider.name", "1 to {} characters", (PROVIDERS, "NAME_CHARS")),
+    ("Provider.name", "1 to {} characters", (PROVIDERS, "PROVIDER_NAME_CHARS")),
     ("Provider.models", "at most {} of", (PROVIDERS, "MODELS_MAX")),
-    ("Provider.available_models", "at most {} names", (PROVIDERS, "LISTED_MAX")),
-    ("Provider.available_models", "{} KiB of", (PROVIDERS, "LISTED_BYTES")),
+    ("Provider.available_models", "at most {} names", (PROVIDERS, "AVAILABLE_MAX")),
+    ("Provider.available_models", "{} KiB of", (PROVIDERS, "AVAILABLE_BYTES_MAX")),
     ("ProviderModel.name", "1 to {} characters", (MODELS, "MODEL_NAME_CHARS")),
     ("ProviderModel.context_tokens", "1,000 to {}.", (MODELS, "CONTEXT_TOKENS_MAX")),
     ("ProviderModel.context_tokens", "0: {}.", (MODEL, "context_tokens")),

@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("folio-storage-redis", &["folio-breaker", "folio-history", "folio-storage", "folio-storage-client"]),
     ("folio-storage-memory", &["folio-history", "folio-storage"]),
-    ("folio-quotas", &["folio-storage"]),
+    ("folio-quotas", &["folio-resources", "folio-storage"]),
     ("folio-llm", &["folio-breaker", "folio-permits"]),
     ("folio-providers", &["folio-llm", "folio-resources", "folio-storage"]),
     ("folio-documents", &["folio-history", "folio-permits", "folio-quotas", "folio-resources", "folio-storage"]),

@@ -1,7 +1,8 @@
 //! Organizations and users in addition to the first ones, created in the store, so that a test can choose their ids.
 
+use folio_resources::Organization;
 use folio_storage::Stores;
-use folio_types::access::Organization;
+use folio_tests::harness::tenant;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment as _, OrgId, Principal, Role, System, Timestamp, UserId};
 
@@ -55,13 +56,15 @@ impl Person {
 
 /// Returns the organization of the first start.
 pub(crate) async fn first(stores: &Stores) -> OrgId {
-    stores.access.first_organization().await.expect("the store is read").expect("there is one").id
+    let first = stores.of::<Organization>().get(&OrgId::platform(), &OrgId::first()).await;
+    first.expect("the store is read").expect("there is one").id
 }
 
 /// Creates an organization.
 pub(crate) async fn another(stores: &Stores, name: &str) -> OrgId {
-    let organization = Organization::new(OrgId::generate(&System), name, System.now());
-    stores.access.create_organization(organization).await.expect("the organization is stored").id
+    let org = OrgId::generate(&System);
+    tenant::organization(stores, &org, name).await;
+    org
 }
 
 impl Sandbox {

@@ -7,6 +7,7 @@ use folio_history::import;
 use folio_history::journal::WorkingState;
 use folio_history::thread::{RequestRow, begun_by};
 use folio_llm::Catalogue;
+use folio_resources::Organization;
 use folio_storage::NewThread;
 use folio_trace::TraceContext;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
@@ -33,7 +34,7 @@ pub(crate) fn may_change(principal: &Principal) -> Result<()> {
 /// Completes a chat with the organization's settings, its request id and the digest of its content, which a repeated
 /// request must match. The digest excludes the behaviour for a busy thread, which may differ in a repetition.
 pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
-    let organization = shared.stores().access.organization(org).await?;
+    let organization = shared.stores().of::<Organization>().get(&OrgId::platform(), org).await?;
     let (policy, approval_ttl_seconds) =
         organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
     let request = match &command.request_id {

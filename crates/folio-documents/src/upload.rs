@@ -74,7 +74,7 @@ impl Uploader {
         options: &Options,
     ) -> Self {
         let active = ActiveUploads::new(options);
-        let quotas = KnownQuotas::new(Arc::clone(&stores.access), Quotas::default());
+        let quotas = KnownQuotas::new(stores.of(), Quotas::default());
         let usage = UsageCache::new(stores.of::<Document>());
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
     }

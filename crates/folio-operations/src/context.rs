@@ -105,7 +105,9 @@ impl Operations {
         let environment = self.inner.components.environment.as_ref();
         let request = ChangeRequest::new(environment, &caller.principal, request_id, &operation)?;
         let quota = O::DECLARATION.quota;
-        let context = Context { operations: self.clone(), caller: caller.clone(), request, quota };
+        let mut context = Context { operations: self.clone(), caller: caller.clone(), request, quota };
+        let tenant = operation.tenant(&context)?;
+        context.request = context.request.in_tenant(tenant);
         match O::DECLARATION.audit {
             Audit::Unrecorded => Box::pin(perform(operation, context)).await,
             Audit::Recorded => {

@@ -12,6 +12,7 @@ use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::operation::{Operation, outcome_as_json};
+use crate::organizations::organization;
 
 static SERVICE: Service = Service { name: "CreditService", scope: Some(Scope::Administration) };
 
@@ -117,8 +118,7 @@ impl Operation for WithdrawCredit {
 /// Returns the organization whose account is changed.
 async fn credited(context: &Context, named: Option<&OrgId>) -> Result<OrgId> {
     let Some(org) = named else { return Ok(context.principal().org.clone()) };
-    let found = context.stores().access.organization(org).await?;
-    found.map(|found| found.id).ok_or_else(|| Error::not_found("organization", org))
+    organization(context, org).await.map(|found| found.id)
 }
 
 /// Grants credit unless a grant with this id is stored, and returns the stored grant.

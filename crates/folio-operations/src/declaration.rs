@@ -30,7 +30,8 @@ pub enum Idempotency {
     /// The owner of the thread finds the request in the thread's journal or among its request rows.
     Thread,
     /// The executor records the request before the operation runs, and the output without its secrets afterwards. The
-    /// records are kept for 48 hours. If the process dies in between, a repeated request runs the operation again.
+    /// records are kept for 48 hours. If the process dies in between, a repeated request runs the operation again: a
+    /// deciding write of the first run has no second effect, because its op row is found.
     Outcome,
 }
 

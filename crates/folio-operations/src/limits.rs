@@ -1,7 +1,8 @@
 //! Operations on the limits of an organization besides its credit.
 
-use folio_types::access::{Organization, Scope};
-use folio_types::quota::{OwnQuotas, Quotas};
+use folio_resources::{Organization, OrganizationChange, OwnQuotas};
+use folio_types::access::Scope;
+use folio_types::quota::Quotas;
 use folio_types::{Etag, OrgId, Result, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -73,6 +74,10 @@ impl Operation for SetLimits {
     type Output = Limits;
     outcome_as_json!();
 
+    fn tenant(&self, _: &Context) -> Result<OrgId> {
+        Ok(OrgId::platform())
+    }
+
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Limits>> {
         self.own.check("own")?;
         let id = visible_organization(context, self.organization_id.clone()).await?.id;
@@ -82,8 +87,7 @@ impl Operation for SetLimits {
 
     async fn run(self, context: &Context) -> Result<Limits> {
         let id = self.organization(context);
-        let own = self.own;
-        let changed = change_organization(context, &id, self.etag, |stored| Organization { quotas: own, ..stored });
+        let changed = change_organization(context, &id, self.etag, OrganizationChange::SetLimits(self.own));
         Ok(Limits::of(&changed.await?, context))
     }
 }

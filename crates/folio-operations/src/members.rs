@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use folio_storage::MemberChange;
-use folio_types::access::Member;
+use folio_resources::{Member, MemberChange, MemberWrite};
 use folio_types::page::Order;
 use folio_types::{Code, Error, OrgId, Reason, Result, Role, UserId, limits};
 use serde::Serialize;
@@ -36,6 +35,10 @@ impl AddMember {
     fn user(&self, context: &Context) -> UserId {
         self.user_id.clone().unwrap_or_else(|| UserId::derive(&context.request.id_parts()))
     }
+
+    fn change(&self) -> MemberChange {
+        MemberChange::Add { name: self.name.clone(), role: self.role }
+    }
 }
 
 impl Operation for AddMember {
@@ -44,7 +47,7 @@ impl Operation for AddMember {
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Member>> {
-        folio_types::fields::check_name("member.name", &self.name)?;
+        self.change().check()?;
         let user = self.user(context);
         let record = AuditRecord::new(json!({ "user_id": user, "name": self.name, "role": self.role }));
         Ok(record.target("member", user))
@@ -54,13 +57,11 @@ impl Operation for AddMember {
         let (org, user) = (&context.principal().org, self.user(context));
         if self.user_id.is_some() {
             revoke_tokens_of_removed(context, org, &user).await?;
+        } else if let Some(stored) = context.stores().access.member(org, &user).await? {
+            // The id follows from the request: its first attempt stored the member.
+            return Ok(stored);
         }
-        change_member(context, org, &user, |stored| match stored {
-            Some(stored) if self.user_id.is_none() => Ok(stored),
-            Some(stored) if stored.removed_at.is_none() => unchanged(stored, &self.name, self.role),
-            _ => Ok(new_member(context, &user, &self.name, self.role)),
-        })
-        .await
+        change_member(context, org, &user, &self.change()).await
     }
 }
 
@@ -111,15 +112,19 @@ pub struct UpdateMember {
     pub role: Option<Role>,
 }
 
+impl UpdateMember {
+    fn change(&self) -> MemberChange {
+        MemberChange::Update { name: self.name.clone(), role: self.role }
+    }
+}
+
 impl Operation for UpdateMember {
     const DECLARATION: Declaration = SERVICE.administer("UpdateMember");
     type Output = Member;
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<Member>> {
-        if let Some(name) = &self.name {
-            folio_types::fields::check_name("member.name", name)?;
-        }
+        self.change().check()?;
         AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("member", &self.user_id))
     }
 
@@ -128,13 +133,7 @@ impl Operation for UpdateMember {
         if self.role.is_some_and(|role| role < Role::Admin) {
             keep_a_platform_token(context, org, user).await?;
         }
-        change_member(context, org, user, |stored| {
-            let stored = stored.filter(|stored| stored.removed_at.is_none());
-            let stored = stored.ok_or_else(|| Error::not_found("member", user))?;
-            let name = self.name.clone().unwrap_or_else(|| stored.name.clone());
-            Ok(Member { name, role: self.role.unwrap_or(stored.role), ..stored })
-        })
-        .await
+        change_member(context, org, user, &self.change()).await
     }
 }
 
@@ -156,53 +155,32 @@ impl Operation for RemoveMember {
 
     async fn run(self, context: &Context) -> Result<()> {
         let (org, user) = (&context.principal().org, &self.user_id);
-        let now = context.environment().now();
         keep_a_platform_token(context, org, user).await?;
-        change_member(context, org, user, |stored| {
-            let stored = stored.ok_or_else(|| Error::not_found("member", user))?;
-            Ok(Member { removed_at: stored.removed_at.or(Some(now)), ..stored })
-        })
-        .await?;
+        change_member(context, org, user, &MemberChange::Remove).await?;
         revoke_tokens(context, org, |token| token.user == *user).await
     }
 }
 
-fn is_admin(member: &Member) -> bool {
-    member.role == Role::Admin && member.removed_at.is_none()
-}
-
-/// Returns a member who is added again with the same name and role. Error: `NAME_TAKEN` with another name or role.
-fn unchanged(stored: Member, name: &str, role: Role) -> Result<Member> {
-    if (stored.name.as_str(), stored.role) == (name, role) {
-        return Ok(stored);
-    }
-    let message = "the user is a member with another name or role; use UpdateMember";
-    Err(Error::new(Code::AlreadyExists, Reason::NameTaken, message))
-}
-
-pub(crate) fn new_member(context: &Context, user: &UserId, name: &str, role: Role) -> Member {
-    let created_at = context.environment().now();
-    Member { user: user.clone(), name: name.to_owned(), role, created_at, removed_at: None }
-}
-
-/// Creates or changes a member under the row that was read, and returns it. One admin always remains.
+/// Changes a member and returns it. Recomputes the change if a member that it depends on was changed meanwhile.
 pub(crate) async fn change_member(
     context: &Context,
     org: &OrgId,
     user: &UserId,
-    change: impl Fn(Option<Member>) -> Result<Member> + Send,
+    change: &MemberChange,
 ) -> Result<Member> {
-    let access = &context.stores().access;
+    let (access, at) = (&context.stores().access, context.request.received_at());
     for _ in 0..ATTEMPTS {
-        let old = access.member(org, user).await?;
-        let new = change(old.clone())?;
-        if old.as_ref() == Some(&new) {
-            return Ok(new);
+        let before = access.member(org, user).await?;
+        let after = Member::after(user, change, before.as_ref(), at)?;
+        if before.as_ref() == Some(&after) {
+            return Ok(after);
         }
-        let leaves = old.as_ref().is_some_and(is_admin) && !is_admin(&new);
-        let beside = if leaves { Some(other_admin(context, org, user).await?) } else { None };
-        if access.change_member(org, MemberChange { old, new: new.clone(), beside }).await? {
-            return Ok(new);
+        let mut write = MemberWrite::unguarded(before, after.clone());
+        if write.needs_guard() {
+            write = write.guarded_by(access.members(org).await?)?;
+        }
+        if access.write_member(org, write).await? {
+            return Ok(after);
         }
     }
     let message = "the members were changed meanwhile; read them again";
@@ -217,12 +195,4 @@ async fn revoke_tokens_of_removed(context: &Context, org: &OrgId, user: &UserId)
         revoke_tokens(context, org, |token| token.user == *user).await?;
     }
     Ok(())
-}
-
-/// Returns an admin who remains when `leaving` is no longer one.
-async fn other_admin(context: &Context, org: &OrgId, leaving: &UserId) -> Result<Member> {
-    let members = context.stores().access.members(org).await?;
-    let other = members.into_iter().find(|member| is_admin(member) && member.user != *leaving);
-    let message = "an organization keeps at least one admin; make another member an admin first";
-    other.ok_or_else(|| Error::precondition(Reason::InUse, message))
 }

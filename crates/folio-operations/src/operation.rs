@@ -1,6 +1,6 @@
 //! The trait of operations, and the call of one.
 
-use folio_types::{Error, RequestId, Result};
+use folio_types::{Error, OrgId, RequestId, Result};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,6 +21,15 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
 
     /// Runs the operation for an authorized caller.
     fn run(self, context: &Context) -> impl Future<Output = Result<Self::Output>> + Send;
+
+    /// Returns the tenant of the resource that the operation changes. Default: the caller's organization. Only operations that
+    /// record their outcome return another one.
+    ///
+    /// # Errors
+    /// The caller may not change resources of this tenant.
+    fn tenant(&self, context: &Context) -> Result<OrgId> {
+        Ok(context.principal().org.clone())
+    }
 
     /// Prepares the audit entry of a recorded operation, before anything is changed: the arguments without secrets, the
     /// organizations whose logs record it, and the changed resource. An error refuses the operation unrecorded.

@@ -1,9 +1,10 @@
 //! Operations on organizations.
 
-use folio_types::access::{Member, Organization};
+use folio_resources::{Member, MemberChange, Organization, OrganizationChange, OrganizationFilter};
+use folio_types::op::Expected;
 use folio_types::page::Order;
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Code, Error, Etag, OrgId, Principal, Reason, Result, Role, Secret, UserId, limits};
+use folio_types::{Error, Etag, OrgId, Principal, Reason, Result, Role, Secret, UserId, limits};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,8 +13,8 @@ use crate::caller::Caller;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, Scan, SortKeys};
-use crate::members::{self, change_member, new_member};
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::members::{self, change_member};
 use crate::operation::{Operation, outcome_as_json};
 use crate::tokens::revoke_tokens;
 
@@ -32,12 +33,6 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     members::UpdateMember::DECLARATION,
     members::RemoveMember::DECLARATION,
 ];
-
-/// Maximum number of attempts of a change that meets version conflicts.
-const ATTEMPTS: u32 = 5;
-
-/// Organizations of one read of a list.
-const READ: usize = 500;
 
 /// Creates an organization with its first admin and the admin's token.
 #[derive(Debug, Clone, Serialize)]
@@ -70,6 +65,10 @@ impl Operation for CreateOrganization {
     const DECLARATION: Declaration = SERVICE.administer("CreateOrganization").platform();
     type Output = CreatedOrganization;
 
+    fn tenant(&self, _: &Context) -> Result<OrgId> {
+        Ok(OrgId::platform())
+    }
+
     /// Records the ids only: the record belongs to the caller's organization and stays when the new one is deleted.
     fn to_outcome(created: &CreatedOrganization) -> Result<Value> {
         Ok(json!({ "organization_id": created.organization.id, "user_id": created.admin.user }))
@@ -96,15 +95,19 @@ impl Operation for CreateOrganization {
         folio_types::fields::check_name("admin_name", &self.admin_name)?;
         let (id, user) = Self::ids(context);
         let (access, environment) = (&context.stores().access, context.environment());
-        let now = environment.now();
-        let organization = access.create_organization(Organization::new(id.clone(), &self.name, now)).await?;
-        let admin = change_member(context, &id, &user, |stored| {
-            Ok(stored.unwrap_or_else(|| new_member(context, &user, &self.admin_name, Role::Admin)))
-        })
-        .await?;
+        let create = OrganizationChange::Create { name: self.name };
+        context.request.create::<Organization>(context.stores(), create).await?;
+        let organization = organization(context, &id).await?;
+        let admin = match access.member(&id, &user).await? {
+            Some(stored) => stored,
+            None => {
+                let add = MemberChange::Add { name: self.admin_name, role: Role::Admin };
+                change_member(context, &id, &user, &add).await?
+            }
+        };
         let token = Token::generate_as(id.as_str(), environment);
         let holder = Principal { org: id, user, role: Role::Admin };
-        let created = access.create_token(TokenRecord::new(&token, holder, "first token", now)).await;
+        let created = access.create_token(TokenRecord::new(&token, holder, "first token", environment.now())).await;
         let admin_token = match created {
             Ok(()) => Some(Secret::new(&token.reveal())),
             Err(error) if error.reason == Reason::NameTaken => None,
@@ -114,10 +117,10 @@ impl Operation for CreateOrganization {
     }
 }
 
-/// Lists all organizations by id. Filter: `name:` a part of the name.
+/// Lists all organizations. Filter: `name:` a part of the name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListOrganizations {
-    /// The page; the only order is `organization_id`.
+    /// The page.
     pub list: ListRequest,
 }
 
@@ -126,23 +129,17 @@ impl Operation for ListOrganizations {
     type Output = ListPage<Organization>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Organization>> {
-        let mut name = None;
+        let mut filter = OrganizationFilter::default();
         for condition in filter::parse(&self.list.filter)? {
             match condition.field.as_str() {
-                "name" => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
+                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
                 _ => return Err(filter::unknown(&condition, "name")),
             }
         }
-        let keys = SortKeys::Ascending("organization_id");
-        let listing = Listing::new(&self.list, &["organizations"], keys, Order::Oldest, limits::PAGE_SIZE_MAX)?;
-        let matches =
-            |one: &Organization| name.as_ref().is_none_or(|part| one.name.to_lowercase().contains(part.as_str()));
-        listing
-            .scan(READ, async |scan: Scan<OrgId>| {
-                let read = context.stores().access.organizations(scan.after.as_ref(), scan.limit).await?;
-                Ok(read.into_iter().map(|one| (one.id.clone(), Some(one).filter(&matches))).collect())
-            })
-            .await
+        let keys = SortKeys::CreateTimeAndName;
+        let listing = Listing::new(&self.list, &["organizations"], keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let organizations = context.stores().of::<Organization>();
+        listing.fetch(async |page| organizations.list(&OrgId::platform(), &filter, &page).await).await
     }
 }
 
@@ -183,25 +180,14 @@ impl Operation for UpdateOrganization {
             .map(|record| record.target("organization", &context.principal().org))
     }
 
+    fn tenant(&self, _: &Context) -> Result<OrgId> {
+        Ok(OrgId::platform())
+    }
+
     async fn run(self, context: &Context) -> Result<Organization> {
-        if let Some(name) = &self.name {
-            folio_types::fields::check_name("organization.name", name)?;
-        }
-        let most = limits::THREAD_RETENTION_DAYS_MAX;
-        if self.thread_retention_days.is_some_and(|days| days > most) {
-            let problem = format!("must be at most {most}");
-            return Err(Error::invalid_field("organization.thread_retention_days", problem));
-        }
-        let org = &context.principal().org;
-        change_organization(context, org, self.etag, |stored| Organization {
-            name: self.name.clone().unwrap_or(stored.name),
-            thread_retention_days: match self.thread_retention_days {
-                Some(days) => Some(days).filter(|days| *days > 0),
-                None => stored.thread_retention_days,
-            },
-            ..stored
-        })
-        .await
+        let thread_retention_days = self.thread_retention_days.map(|days| Some(days).filter(|days| *days > 0));
+        let update = OrganizationChange::Update { name: self.name, thread_retention_days };
+        change_organization(context, &context.principal().org, self.etag, update).await
     }
 }
 
@@ -212,6 +198,18 @@ pub struct DeleteOrganization {
     pub organization_id: OrgId,
     /// The exact name, as a confirmation.
     pub name: String,
+}
+
+impl DeleteOrganization {
+    /// Returns the error unless the organization existed: the tokens of a deleted one may remain to be revoked.
+    async fn was_deleted(&self, context: &Context, not_found: Error) -> Result<()> {
+        // No version is 0, so that nothing is written.
+        let write = context.request.write(Expected::Version(0), OrganizationChange::Delete);
+        match context.stores().of::<Organization>().decide(&self.organization_id, write).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(not_found),
+        }
+    }
 }
 
 impl Operation for DeleteOrganization {
@@ -225,22 +223,27 @@ impl Operation for DeleteOrganization {
         Ok(AuditRecord::new(json!({ "organization_id": id })).target("organization", id))
     }
 
+    fn tenant(&self, _: &Context) -> Result<OrgId> {
+        Ok(OrgId::platform())
+    }
+
     /// Writes the tombstone, then revokes the tokens. A repetition after a crash revokes the remaining ones; the sweep
     /// erases the rest.
     async fn run(self, context: &Context) -> Result<()> {
-        let (stores, id) = (context.stores(), &self.organization_id);
-        if let Some(stored) = stores.access.organization(id).await? {
-            if stored.name != self.name {
-                return Err(Error::invalid_field("name", "is not the name of the organization"));
-            }
-            let first = stores.access.first_organization().await?;
-            if *id == context.principal().org || first.is_some_and(|first| first.id == *id) {
-                let message = "neither the caller's organization nor the first one of the installation can be deleted";
-                return Err(Error::precondition(Reason::InUse, message));
-            }
-        }
-        if !stores.erasure.delete(id, context.environment().now()).await? {
-            return Err(Error::not_found("organization", id));
+        let id = &self.organization_id;
+        let delete = |stored: Organization| {
+            let deletion = if stored.name != self.name {
+                Err(Error::invalid_field("name", "is not the name of the organization"))
+            } else if *id == context.principal().org {
+                Err(Error::precondition(Reason::InUse, "the caller's own organization cannot be deleted"))
+            } else {
+                Ok(OrganizationChange::Delete)
+            };
+            std::future::ready(deletion)
+        };
+        match context.request.update(context.stores(), id, None, delete).await {
+            Err(error) if error.reason == Reason::NotFound => self.was_deleted(context, error).await?,
+            deleted => drop(deleted?),
         }
         context.clean_up().sweep_soon();
         revoke_tokens(context, id, |_| true).await
@@ -258,33 +261,19 @@ pub(crate) async fn visible_organization(context: &Context, id: Option<OrgId>) -
     organization(context, &id).await
 }
 
-async fn organization(context: &Context, id: &OrgId) -> Result<Organization> {
-    let found = context.stores().access.organization(id).await?;
+pub(crate) async fn organization(context: &Context, id: &OrgId) -> Result<Organization> {
+    let found = context.stores().of::<Organization>().get(&OrgId::platform(), id).await?;
     found.ok_or_else(|| Error::not_found("organization", id))
 }
 
-/// Changes an organization under the version that was read, and returns it. `etag` is the version that the request is
-/// based on. None: any version.
+/// Changes an organization and returns it. `etag` is the version that the request is based on. None: any version.
 pub(crate) async fn change_organization(
     context: &Context,
     id: &OrgId,
     etag: Option<Etag>,
-    change: impl Fn(Organization) -> Organization + Send,
+    change: OrganizationChange,
 ) -> Result<Organization> {
-    let conflict = || {
-        let message = "the organization was changed meanwhile; read it again";
-        Error::new(Code::Aborted, Reason::VersionConflict, message)
-    };
-    for _ in 0..ATTEMPTS {
-        let stored = organization(context, id).await?;
-        if etag.is_some_and(|etag| etag.version() != stored.version) {
-            return Err(conflict());
-        }
-        let version = stored.version.saturating_add(1);
-        let new = Organization { version, ..change(stored) };
-        if context.stores().access.change_organization(new.clone()).await? {
-            return Ok(new);
-        }
-    }
-    Err(conflict())
+    let update = |_: Organization| std::future::ready(Ok(change.clone()));
+    context.request.update(context.stores(), id, etag, update).await?;
+    organization(context, id).await
 }

@@ -1,11 +1,10 @@
 //! Operations on the policy of an organization.
 
-use std::time::Duration;
-
+use folio_resources::{Organization, OrganizationChange};
 use folio_tools::policy::{self, PolicyNames};
-use folio_types::access::{Organization, Scope};
+use folio_types::access::Scope;
 use folio_types::policy::Policy;
-use folio_types::{Error, Etag, OrgId, Result, limits};
+use folio_types::{Etag, OrgId, Result};
 use serde::Serialize;
 
 use crate::audit::AuditRecord;
@@ -47,33 +46,33 @@ pub struct SetPolicy {
     pub etag: Option<Etag>,
 }
 
+impl SetPolicy {
+    fn change(&self) -> OrganizationChange {
+        let approval_ttl_seconds = Some(self.approval_ttl_seconds).filter(|seconds| *seconds > 0);
+        OrganizationChange::SetPolicy { policy: self.policy.clone(), approval_ttl_seconds }
+    }
+}
+
 impl Operation for SetPolicy {
     const DECLARATION: Declaration = SERVICE.administer("SetPolicy");
     type Output = Organization;
     outcome_as_json!();
+
+    fn tenant(&self, _: &Context) -> Result<OrgId> {
+        Ok(OrgId::platform())
+    }
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
         let registry = registry()?;
         let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
         let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
         policy::check(&self.policy, PolicyNames { tools: &tools, profiles: &profiles })?;
-        let (ttl, most) = (Duration::from_secs(self.approval_ttl_seconds.into()), limits::APPROVAL_TTL_MAX);
-        if ttl > most {
-            let problem = format!("must be at most {}", most.as_secs());
-            return Err(Error::invalid_field("policy.approval_ttl_seconds", problem));
-        }
+        self.change().check()?;
         let record = AuditRecord::of_input(serde_json::to_value(self))?;
         Ok(record.target("organization", &context.principal().org))
     }
 
     async fn run(self, context: &Context) -> Result<Organization> {
-        let approval_ttl_seconds = Some(self.approval_ttl_seconds).filter(|seconds| *seconds > 0);
-        let org = &context.principal().org;
-        change_organization(context, org, self.etag, |stored| Organization {
-            policy: self.policy.clone(),
-            approval_ttl_seconds,
-            ..stored
-        })
-        .await
+        change_organization(context, &context.principal().org, self.etag, self.change()).await
     }
 }

@@ -6,10 +6,12 @@ use folio_llm::options::check_url;
 use folio_llm::{ModelInfo, ModelRequest, Progress, Tools};
 use folio_metering::MeteredCall;
 use folio_providers::ProviderChange;
+use folio_resources::{ModelSettings, Provider, Resource as _};
 use folio_tools::extraction;
 use folio_types::access::Scope;
 use folio_types::message::Message;
-use folio_types::models::{ModelOptions, ModelSettings, OutputLimitField, Provider};
+use folio_types::models::{ModelOptions, OutputLimitField};
+use folio_types::op::{Expected, Write};
 use folio_types::{Code, Digest, Error, Etag, OrgId, Reason, Result, Role, Secret};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -51,7 +53,7 @@ impl ProviderOwner {
     fn org(self, context: &Context) -> Result<OrgId> {
         match self {
             Self::Organization => Ok(context.principal().org.clone()),
-            Self::Platform if context.caller.is_platform_admin() => Ok(ModelSettings::platform()),
+            Self::Platform if context.caller.is_platform_admin() => Ok(OrgId::platform()),
             Self::Platform => {
                 let message = "the providers of the platform require a token of the platform's administrator";
                 Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"))
@@ -215,8 +217,11 @@ impl Operation for UpdateProvider {
     type Output = ChangedProvider;
     outcome_as_json!();
 
-    async fn audit(&self, context: &Context) -> Result<AuditRecord<ChangedProvider>> {
-        self.owner.org(context)?;
+    fn tenant(&self, context: &Context) -> Result<OrgId> {
+        self.owner.org(context)
+    }
+
+    async fn audit(&self, _: &Context) -> Result<AuditRecord<ChangedProvider>> {
         if let Some(url) = self.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty()) {
             // Before anything is recorded: a URL may contain a password.
             check_url(url).map_err(|problem| Error::invalid_field("provider.base_url", problem))?;
@@ -225,7 +230,6 @@ impl Operation for UpdateProvider {
     }
 
     async fn run(self, context: &Context) -> Result<ChangedProvider> {
-        let owner = self.owner.org(context)?;
         let change = ProviderChange {
             enabled: self.enabled,
             base_url: self.base_url,
@@ -235,7 +239,7 @@ impl Operation for UpdateProvider {
             models: self.models,
         };
         let providers = context.providers();
-        let updated = providers.update(&owner, &self.name, expected(self.etag), change).await;
+        let updated = changed(context, |write| providers.update(write, &self.name, self.etag, change)).await;
         let settings = updated.map_err(in_provider)?;
         Ok(ChangedProvider::of(&settings, &self.name))
     }
@@ -257,14 +261,17 @@ impl Operation for DeleteProvider {
     type Output = u64;
     outcome_as_json!();
 
-    async fn audit(&self, context: &Context) -> Result<AuditRecord<u64>> {
-        self.owner.org(context)?;
+    fn tenant(&self, context: &Context) -> Result<OrgId> {
+        self.owner.org(context)
+    }
+
+    async fn audit(&self, _: &Context) -> Result<AuditRecord<u64>> {
         AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_provider", &self.name))
     }
 
     async fn run(self, context: &Context) -> Result<u64> {
-        let (owner, providers) = (self.owner.org(context)?, context.providers());
-        Ok(providers.delete(&owner, &self.name, expected(self.etag)).await?.version)
+        let providers = context.providers();
+        Ok(changed(context, |write| providers.delete(write, &self.name, self.etag)).await?.version)
     }
 }
 
@@ -286,15 +293,19 @@ impl Operation for SetModelDefaults {
     type Output = u64;
     outcome_as_json!();
 
+    fn tenant(&self, context: &Context) -> Result<OrgId> {
+        self.owner.org(context)
+    }
+
     async fn audit(&self, context: &Context) -> Result<AuditRecord<u64>> {
         let owner = self.owner.org(context)?;
         AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_defaults", owner))
     }
 
     async fn run(self, context: &Context) -> Result<u64> {
-        let (owner, providers) = (self.owner.org(context)?, context.providers());
-        let etag = expected(self.etag);
-        Ok(providers.set_defaults(&owner, etag, self.default_model, self.fallbacks).await?.version)
+        let providers = context.providers();
+        let set = |write| providers.set_defaults(write, self.etag, self.default_model, self.fallbacks);
+        Ok(changed(context, set).await?.version)
     }
 }
 
@@ -312,15 +323,18 @@ impl Operation for DiscoverModels {
     type Output = ChangedProvider;
     outcome_as_json!();
 
-    async fn audit(&self, context: &Context) -> Result<AuditRecord<ChangedProvider>> {
-        self.owner.org(context)?;
+    fn tenant(&self, context: &Context) -> Result<OrgId> {
+        self.owner.org(context)
+    }
+
+    async fn audit(&self, _: &Context) -> Result<AuditRecord<ChangedProvider>> {
         AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_provider", &self.name))
     }
 
     async fn run(self, context: &Context) -> Result<ChangedProvider> {
-        let owner = self.owner.org(context)?;
         let _permit = context.discovery_permit()?;
-        let settings = context.providers().discover(&owner, &self.name).await?;
+        let providers = context.providers();
+        let settings = changed(context, |write| providers.discover(write, &self.name)).await?;
         Ok(ChangedProvider::of(&settings, &self.name))
     }
 }
@@ -403,9 +417,17 @@ fn in_provider(mut error: Error) -> Error {
     error
 }
 
-/// The version that a change of settings expects; 0: any.
-fn expected(etag: Option<Etag>) -> u64 {
-    etag.map_or(0, Etag::version)
+/// Returns the settings of the owner after a change, which is made unless this request has made it before.
+async fn changed<F>(context: &Context, change: impl FnOnce(Write<()>) -> F) -> Result<ModelSettings>
+where
+    F: Future<Output = Result<ModelSettings>>,
+{
+    let (request, write) = (&context.request, context.request.write(Expected::Absent, ()));
+    let target = ModelSettings::target(ModelSettings::fixed_id());
+    match request.recorded_result(context.stores(), &target).await? {
+        Some(_) => context.providers().settings(&write.org).await,
+        None => change(write).await,
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use folio_resources::{Named, Resource};
 use folio_storage::Stores;
 use folio_types::op::{Decided, Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Code, Digest, Environment, Error, Etag, Principal, Reason, RequestId, Result, Timestamp};
+use folio_types::{Code, Digest, Environment, Error, Etag, OrgId, Principal, Reason, RequestId, Result, Timestamp};
 use serde_json::{Value, json};
 
 use crate::declaration::{Effect, Idempotency};
@@ -24,6 +24,10 @@ pub struct ChangeRequest {
     is_repeatable: bool,
     digest: Digest,
     at: Timestamp,
+    /// The tenant of the resource that the request changes.
+    tenant: OrgId,
+    /// The key of the op rows that its deciding writes leave.
+    change_key: OpKey,
 }
 
 impl ChangeRequest {
@@ -40,13 +44,31 @@ impl ChangeRequest {
             (Effect::Change, _) => serde_json::to_value(operation)
                 .map_err(|error| Error::internal(format!("an input cannot be serialized: {error}")))?,
         };
+        let (is_repeatable, id) = (id.is_some(), id.unwrap_or_else(|| RequestId::generate(environment)));
+        let request = match O::DECLARATION.idempotency {
+            Idempotency::OpRow | Idempotency::Thread => id.clone(),
+            // The request id identifies the record of the outcome. The change has an id of its own, so that a request that is
+            // repeated without an outcome finds the change.
+            Idempotency::Outcome => {
+                format!("folio-change-{}", Digest::of(format!("{}/{id}", principal.org).as_bytes())).parse()?
+            }
+        };
         Ok(Self {
             principal: principal.clone(),
-            is_repeatable: id.is_some(),
-            id: id.unwrap_or_else(|| RequestId::generate(environment)),
+            tenant: principal.org.clone(),
+            change_key: OpKey::Request { user: principal.user.clone(), request },
+            is_repeatable,
+            id,
             digest: Digest::of_json(&json!({ "operation": O::DECLARATION.name, "input": input })),
             at: environment.now(),
         })
+    }
+
+    /// The same request for a resource of this tenant, such as [`OrgId::platform`]. Only operations that record their outcome change
+    /// resources of another tenant than the caller's: their change keys differ between callers.
+    #[must_use]
+    pub(crate) fn in_tenant(self, tenant: OrgId) -> Self {
+        Self { tenant, ..self }
     }
 
     /// The id: the client's, or a generated one.
@@ -113,8 +135,8 @@ impl ChangeRequest {
     /// The deciding write of a change.
     pub fn write<C>(&self, expected: Expected, change: C) -> Write<C> {
         Write {
-            org: self.principal.org.clone(),
-            op: self.key(),
+            org: self.tenant.clone(),
+            op: self.change_key.clone(),
             digest: self.digest.clone(),
             by: self.principal.user.clone(),
             at: self.at,
@@ -159,7 +181,7 @@ impl ChangeRequest {
         if !self.is_repeatable {
             return Ok(None);
         }
-        match stores.ops.request(&self.principal.org, &self.key()).await? {
+        match stores.ops.request(&self.tenant, &self.change_key).await? {
             Some(row) if row.digest != self.digest => Err(reused()),
             row => Ok(row.map(|row| row.target)),
         }
@@ -176,7 +198,7 @@ impl ChangeRequest {
         if self.recorded_target(stores).await?.is_some_and(|recorded| recorded != *target) {
             return Err(reused());
         }
-        match stores.ops.row(&self.principal.org, target, &self.key()).await? {
+        match stores.ops.row(&self.tenant, target, &self.change_key).await? {
             Some(row) if row.digest != self.digest => Err(reused()),
             Some(row) => result(row).map(Some),
             None => Ok(None),
@@ -214,7 +236,7 @@ impl ChangeRequest {
             return Ok(recorded);
         }
         for _ in 0..ATTEMPTS {
-            let Some(found) = stores.of::<A>().get(&self.principal.org, id).await? else {
+            let Some(found) = stores.of::<A>().get(&self.tenant, id).await? else {
                 let recorded = self.recorded_result(stores, &target).await?;
                 return recorded.ok_or_else(|| Error::not_found(target.kind(), &target));
             };
@@ -250,7 +272,7 @@ impl ChangeRequest {
         revise: A::Change,
     ) -> Result<A::Id> {
         for _ in 0..ATTEMPTS {
-            if let Some(found) = stores.of::<A>().by_name(&self.principal.org, name).await? {
+            if let Some(found) = stores.of::<A>().by_name(&self.tenant, name).await? {
                 let revised = self.update(stores, found.id(), None, |_: A| async { Ok(revise.clone()) }).await;
                 match revised {
                     Err(deleted) if deleted.code == Code::NotFound => continue,

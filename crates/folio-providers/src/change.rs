@@ -1,20 +1,23 @@
-//! Changes of model settings: conditional on the version that was read, with every key under the newest master key.
+//! Changes of model settings: the part that needs the platform's providers, the vault or an endpoint. The rules of the
+//! settings themselves are in [`ModelSettings`].
 
 use std::collections::BTreeMap;
 
 use folio_llm::{ModelOptions, ProviderOptions};
-use folio_types::models::{ModelSettings, OutputLimitField, Provider};
-use folio_types::{Code, Error, OrgId, Reason, Result, Secret};
-use futures::FutureExt as _;
+use folio_resources::{
+    ModelSettings, ModelSettingsChange, Organization, OrganizationFilter, Provider, check_provider_name,
+};
+use folio_types::models::OutputLimitField;
+use folio_types::op::{Decided, Expected, OpState, Write};
+use folio_types::page::{Order, PageRequest};
+use folio_types::{Error, Etag, OrgId, RequestId, Result, Secret, limits};
 use tokio_util::sync::CancellationToken;
 
 use crate::check;
 use crate::models::Providers;
 
-/// Maximum attempts of a change without an expected version.
+/// Maximum attempts of a change after version conflicts.
 const ATTEMPTS: u32 = 5;
-/// Organizations per page.
-const PAGE: usize = 100;
 
 /// Changes of a provider. None: unchanged, or the default for a new provider.
 #[derive(Debug, Clone, Default)]
@@ -44,25 +47,25 @@ pub struct Renewed {
 }
 
 impl Providers {
-    /// Creates or changes a provider. Returns the new settings.
+    /// Creates or updates a provider of the owner, which is the tenant of `write`. Returns the settings after the change.
     ///
     /// # Errors
     /// `INVALID_FIELD`, `NAME_TAKEN`, `QUOTA_EXCEEDED`; `SECRETS_UNAVAILABLE` for a key without a master key;
-    /// `VERSION_CONFLICT` if the settings have another version than `expected` (0: any).
+    /// `VERSION_CONFLICT` if the settings have another version than `etag` (None: any).
     pub async fn update(
         &self,
-        owner: &OrgId,
+        write: Write<()>,
         name: &str,
-        expected: u64,
+        etag: Option<Etag>,
         change: ProviderChange,
     ) -> Result<ModelSettings> {
-        check::name("name", name)?;
-        let below = self.below(owner, name).await?;
-        self.change(owner, expected, |settings| {
-            let there = settings.providers.remove(name).unwrap_or_default();
-            let new = self.changed(owner, name, there, below.as_ref(), &change)?;
-            settings.providers.insert(name.to_owned(), new);
-            Ok(())
+        check_provider_name("name", name)?;
+        let owner = write.org.clone();
+        let below = self.below(&owner, name).await?;
+        self.change(write, etag, |settings| {
+            let stored = settings.providers.get(name).cloned().unwrap_or_default();
+            let provider = self.changed(&owner, name, stored, below.as_ref(), &change)?;
+            Ok(ModelSettingsChange::SetProvider { name: name.to_owned(), provider: Box::new(provider) })
         })
         .await
     }
@@ -71,64 +74,42 @@ impl Providers {
     ///
     /// # Errors
     /// `NOT_FOUND`, `VERSION_CONFLICT`.
-    pub async fn delete(&self, owner: &OrgId, name: &str, expected: u64) -> Result<ModelSettings> {
-        self.change(owner, expected, |settings| {
-            let shown: String = name.chars().take(80).collect();
-            settings.providers.remove(name).map(drop).ok_or_else(|| Error::not_found("model provider", shown))
-        })
-        .await
+    pub async fn delete(&self, write: Write<()>, name: &str, etag: Option<Etag>) -> Result<ModelSettings> {
+        self.change(write, etag, |_| Ok(ModelSettingsChange::RemoveProvider { name: name.to_owned() })).await
     }
 
-    /// Sets the default model and the fallback models, best first.
+    /// Sets the default model and the fallback models, best first. None: unchanged.
     ///
     /// # Errors
     /// `MODEL_NOT_AVAILABLE` for a model that the owner does not have, `INVALID_FIELD`, `VERSION_CONFLICT`.
     pub async fn set_defaults(
         &self,
-        owner: &OrgId,
-        expected: u64,
+        write: Write<()>,
+        etag: Option<Etag>,
         default_model: Option<String>,
         fallbacks: Option<Vec<String>>,
     ) -> Result<ModelSettings> {
-        let catalogue = self.models_of(owner).await?.current();
-        let there = |name: &String| match catalogue.get(name) {
+        let catalogue = self.models_of(&write.org).await?.current();
+        let exists = |name: &String| match catalogue.get(name) {
             Some(_) => Ok(()),
             None => catalogue.for_chat(Some(name)).map(drop),
         };
-        default_model.iter().filter(|name| !name.is_empty()).try_for_each(there)?;
-        fallbacks.iter().flatten().try_for_each(there)?;
-        if fallbacks.as_ref().is_some_and(|list| list.len() > check::FALLBACKS_MAX) {
-            return Err(Error::invalid_field("fallbacks", format!("has more than {} models", check::FALLBACKS_MAX)));
-        }
-        self.change(owner, expected, |settings| {
-            settings.default_model = default_model.clone().unwrap_or(std::mem::take(&mut settings.default_model));
-            settings.fallbacks = fallbacks.clone().unwrap_or(std::mem::take(&mut settings.fallbacks));
-            Ok(())
-        })
-        .await
+        default_model.iter().filter(|name| !name.is_empty()).try_for_each(exists)?;
+        fallbacks.iter().flatten().try_for_each(exists)?;
+        let change = ModelSettingsChange::SetDefaults { default_model, fallbacks };
+        self.change(write, etag, |_| Ok(change.clone())).await
     }
 
-    /// Queries an own endpoint for its models and stores the list, cut to the space that the owner's other lists leave.
-    /// Returns the new settings.
+    /// Queries an own endpoint for its models and stores the list, cut to the bounds of the settings. Returns the new
+    /// settings.
     ///
     /// # Errors
     /// `NOT_FOUND` if the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, errors of the endpoint;
     /// `VERSION_CONFLICT` if its URL changed during the query.
-    pub async fn discover(&self, owner: &OrgId, name: &str) -> Result<ModelSettings> {
-        let (asked, available) = self.available(owner, name).await?;
-        let now = self.now();
-        self.change(owner, 0, |settings| {
-            let others = settings.providers.iter().filter(|(other, _)| *other != name).map(|(_, other)| other);
-            let available = check::listed(&available, others);
-            let there = settings.providers.get_mut(name);
-            let there = there.ok_or_else(|| Error::not_found("model provider", name))?;
-            if there.base_url != asked {
-                return Err(moved());
-            }
-            (there.available, there.discovered_at) = (available, Some(now));
-            Ok(())
-        })
-        .await
+    pub async fn discover(&self, write: Write<()>, name: &str) -> Result<ModelSettings> {
+        let (base_url, available) = self.available(&write.org, name).await?;
+        let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
+        self.change(write, None, |_| Ok(change.clone())).await
     }
 
     /// Encrypts every stored key with the newest master key. A failure affects only its owner. Returns None if it was
@@ -137,9 +118,10 @@ impl Providers {
     /// # Errors
     /// `STORE_UNAVAILABLE`: the organizations cannot be listed.
     pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<Option<Renewed>> {
-        let (mut renewed, mut after) = (Renewed::default(), None);
-        let mut owners = vec![ModelSettings::platform()];
-        while !owners.is_empty() {
+        let mut renewed = Renewed::default();
+        let (mut owners, mut is_last) = (vec![OrgId::platform()], false);
+        let mut page = PageRequest { size: limits::PAGE_SIZE_MAX, order: Order::Oldest, ..PageRequest::default() };
+        loop {
             for owner in &owners {
                 if ended.is_cancelled() {
                     return Ok(None);
@@ -152,19 +134,33 @@ impl Providers {
                     }
                 }
             }
-            let page = self.access().organizations(after.as_ref(), PAGE).await?;
-            owners = page.into_iter().map(|organization| organization.id).collect();
-            after = owners.last().cloned().or(after);
+            if is_last {
+                return Ok(Some(renewed));
+            }
+            let organizations = self.stores().of::<Organization>();
+            let found = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &page).await?;
+            owners = found.items.into_iter().map(|organization| organization.id).collect();
+            page.token = found.next;
+            is_last = page.token.is_none();
         }
-        Ok(Some(renewed))
     }
 
     async fn renew(&self, owner: &OrgId) -> Result<usize> {
         let settings = self.settings(owner).await?;
-        let keys = || settings.providers.iter().filter_map(|(name, set)| Some((name, set.key.as_ref()?)));
+        let keys = || settings.providers.iter().filter_map(|(name, provider)| Some((name, provider.key.as_ref()?)));
         let lost = keys().filter(|(name, key)| self.vault().open(owner, name, key).is_err()).count();
         if keys().any(|(name, key)| self.vault().renewed(owner, name, key).is_some()) {
-            self.change(owner, 0, |_| Ok(())).await?;
+            let environment = self.environment();
+            let key = RequestId::generate(environment);
+            let write = Write::by_platform(owner.clone(), key, environment.now(), Expected::Absent, ());
+            self.change(write, None, |settings| {
+                let renewed = settings.providers.iter().filter_map(|(name, provider)| {
+                    let key = self.vault().renewed(owner, name, provider.key.as_ref()?)?;
+                    Some((name.clone(), key))
+                });
+                Ok(ModelSettingsChange::ReplaceKeys(renewed.collect()))
+            })
+            .await?;
         }
         Ok(lost)
     }
@@ -172,10 +168,10 @@ impl Providers {
     /// Returns the platform's provider with a name, as seen by an organization. For the platform: the provider in the
     /// settings file.
     async fn below(&self, owner: &OrgId, name: &str) -> Result<Option<ProviderOptions>> {
-        if *owner == ModelSettings::platform() {
+        if *owner == OrgId::platform() {
             return Ok(self.table().providers.get(name).cloned());
         }
-        let platform = self.models_of(&ModelSettings::platform()).await?;
+        let platform = self.models_of(&OrgId::platform()).await?;
         Ok(platform.options().providers.get(name).cloned())
     }
 
@@ -183,12 +179,12 @@ impl Providers {
         &self,
         owner: &OrgId,
         name: &str,
-        there: Provider,
+        stored: Provider,
         below: Option<&ProviderOptions>,
         change: &ProviderChange,
     ) -> Result<Provider> {
-        let reach = (*owner != ModelSettings::platform()).then(|| self.reach());
-        let mut new = there;
+        let reach = (*owner != OrgId::platform()).then(|| self.reach());
+        let mut new = stored;
         if let Some(url) = &change.base_url {
             let url = url.trim();
             check::base_url("base_url", url, reach)?;
@@ -198,6 +194,8 @@ impl Providers {
                 url.clone_into(&mut new.base_url);
             }
         }
+        let renewed = new.key.as_ref().and_then(|key| self.vault().renewed(owner, name, key));
+        new.key = renewed.or(new.key);
         if let Some(key) = &change.api_key {
             check::api_key("api_key", key)?;
             new.key = if key.is_empty() { None } else { Some(self.vault().seal(owner, name, key)?) };
@@ -211,7 +209,7 @@ impl Providers {
         if new.base_url.is_empty() && below.is_none() {
             return Err(Error::invalid_field("base_url", "is missing: the platform has no provider of this name"));
         }
-        let foreign = *owner != ModelSettings::platform() && new.base_url.is_empty() && new.key.is_some();
+        let foreign = *owner != OrgId::platform() && new.base_url.is_empty() && new.key.is_some();
         if foreign && !below.is_some_and(ProviderOptions::takes_own_keys) {
             let what = "the platform's provider of this name takes no keys of organizations: give a base URL of your own, or no key";
             return Err(Error::invalid_field("api_key", what));
@@ -220,34 +218,32 @@ impl Providers {
         Ok(new)
     }
 
-    /// Reads, changes and stores, until no concurrent change interferes.
+    /// Writes the change that `change` computes from the stored settings. Computes it again after a version conflict,
+    /// unless the request is based on a version.
     async fn change(
         &self,
-        owner: &OrgId,
-        expected: u64,
-        change: impl Fn(&mut ModelSettings) -> Result<()>,
+        write: Write<()>,
+        etag: Option<Etag>,
+        change: impl Fn(&ModelSettings) -> Result<ModelSettingsChange>,
     ) -> Result<ModelSettings> {
+        let (owner, store) = (write.org.clone(), self.stores().of::<ModelSettings>());
         for _ in 0..ATTEMPTS {
-            let there = self.settings(owner).await?;
-            if expected > 0 && expected != there.version {
-                return Err(moved());
+            let stored = self.settings(&owner).await?;
+            if etag.is_some_and(|etag| etag.version() != stored.version) {
+                return Err(ModelSettings::version_conflict());
             }
-            let mut new = ModelSettings { version: there.version.saturating_add(1), ..there };
-            change(&mut new)?;
-            check::whole(&new)?;
-            for (name, provider) in &mut new.providers {
-                let renewed = provider.key.as_ref().and_then(|key| self.vault().renewed(owner, name, key));
-                provider.key = renewed.or(provider.key.take());
-            }
-            if self.store().change(owner, new.clone()).boxed().await? {
-                self.forget(owner).await;
-                return Ok(new);
+            let expected = if stored.version == 0 { Expected::Absent } else { Expected::Version(stored.version) };
+            let Write { org, op, digest, by, at, .. } = write.clone();
+            let write = Write { org, op, digest, by, at, expected, change: change(&stored)? };
+            match store.decide(ModelSettings::fixed_id(), write).await? {
+                Decided::Row(row) if matches!(row.state, OpState::Done(_)) => {
+                    self.forget(&owner).await;
+                    return self.settings(&owner).await;
+                }
+                Decided::Row(_) => return Err(ModelSettings::version_conflict()),
+                Decided::Moved => {}
             }
         }
-        Err(moved())
+        Err(ModelSettings::version_conflict())
     }
-}
-
-fn moved() -> Error {
-    Error::new(Code::Aborted, Reason::VersionConflict, "the model settings were changed concurrently; read them again")
 }

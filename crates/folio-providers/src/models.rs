@@ -8,10 +8,10 @@ use folio_llm::{
     Catalogue, EndpointStatus, Endpoints, ModelError, ModelReply, ModelRequest, ModelStream, Models, Network,
     OpenAiModels, Owned, Reach,
 };
-use folio_storage::{AccessStore, ProviderStore, Stores};
-use folio_types::models::{ModelSettings, SealedKey};
+use folio_resources::{ModelSettings, SealedKey};
+use folio_storage::{ResourceStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
-use folio_types::{Environment, Error, OrgId, Result, Secret, Timestamp};
+use folio_types::{Environment, Error, OrgId, Result, Secret};
 use moka::future::Cache;
 use serde::{Deserialize, Serialize};
 
@@ -66,8 +66,8 @@ pub struct Providers {
 }
 
 struct Inner {
-    store: Arc<dyn ProviderStore>,
-    access: Arc<dyn AccessStore>,
+    stores: Stores,
+    settings: ResourceStore<ModelSettings>,
     environment: Arc<dyn Environment>,
     vault: Vault,
     reach: Reach,
@@ -112,8 +112,8 @@ impl Providers {
         // An invalid table fails the start.
         let kept = OpenAiModels::built(table.clone(), &endpoints, |_| Owned::Platform)?;
         let inner = Inner {
-            store: Arc::clone(&stores.providers),
-            access: Arc::clone(&stores.access),
+            settings: stores.of(),
+            stores: stores.clone(),
             environment,
             vault,
             reach,
@@ -136,15 +136,15 @@ impl Providers {
         self.inner.endpoints.status()
     }
 
-    /// Returns the settings of an owner.
+    /// Returns the settings of an owner. Version 0: nothing was ever set.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`.
     pub async fn settings(&self, owner: &OrgId) -> Result<ModelSettings> {
-        Ok(self.inner.store.settings(owner).await?.unwrap_or_default())
+        Ok(self.inner.settings.get(owner, ModelSettings::fixed_id()).await?.unwrap_or_default())
     }
 
-    /// Returns the current models of an organization, or of the platform for [`ModelSettings::platform`].
+    /// Returns the current models of an organization, or of the platform for [`OrgId::platform`].
     pub async fn models_of(&self, owner: &OrgId) -> Result<OpenAiModels> {
         let known = self.inner.fresh.try_get_with_by_ref(owner, self.load(owner)).await;
         known.map(|known| known.models.clone()).map_err(|error: Arc<Error>| (*error).clone())
@@ -155,16 +155,16 @@ impl Providers {
     /// # Errors
     /// `STORE_UNAVAILABLE`.
     pub async fn platform_names(&self, owner: &OrgId) -> Result<Vec<String>> {
-        if *owner == ModelSettings::platform() {
+        if *owner == OrgId::platform() {
             return Ok(self.inner.table.providers.keys().cloned().collect());
         }
-        let platform = self.models_of(&ModelSettings::platform()).await?;
+        let platform = self.models_of(&OrgId::platform()).await?;
         Ok(platform.options().providers.keys().cloned().collect())
     }
 
     async fn load(&self, owner: &OrgId) -> Result<Arc<CachedCatalogue>> {
         let inner = &*self.inner;
-        let platform = ModelSettings::platform();
+        let platform = OrgId::platform();
         let set = async { if *owner == platform { Ok(ModelSettings::default()) } else { self.settings(owner).await } };
         let (below, mut set) = futures::try_join!(self.settings(&platform), set)?;
         let versions = (below.version, set.version);
@@ -216,7 +216,7 @@ impl Providers {
         let mut asked = settings.clone();
         asked.providers.retain(|there, _| there == name);
         asked.providers.values_mut().for_each(|set| set.enabled = true);
-        let platform = ModelSettings::platform();
+        let platform = OrgId::platform();
         let (below, tenant) = if *owner == platform {
             (asked, ModelSettings::default())
         } else {
@@ -235,7 +235,7 @@ impl Providers {
     }
 
     pub(crate) async fn forget(&self, owner: &OrgId) {
-        if *owner == ModelSettings::platform() {
+        if *owner == OrgId::platform() {
             self.inner.fresh.invalidate_all();
         } else {
             self.inner.fresh.invalidate(owner).await;
@@ -254,16 +254,12 @@ impl Providers {
         &self.inner.reach
     }
 
-    pub(crate) fn store(&self) -> &dyn ProviderStore {
-        self.inner.store.as_ref()
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.inner.stores
     }
 
-    pub(crate) fn access(&self) -> &dyn AccessStore {
-        self.inner.access.as_ref()
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        self.inner.environment.now()
+    pub(crate) fn environment(&self) -> &dyn Environment {
+        self.inner.environment.as_ref()
     }
 }
 

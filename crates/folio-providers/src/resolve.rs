@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_llm::{ModelOptions, Options, Owned, ProviderOptions};
-use folio_types::models::{ModelSettings, Provider, SealedKey};
+use folio_resources::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
 
 /// The effective table of an organization.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn resolved(platform: &ModelSettings, tenant: &ModelSettings) -> Resolved {
-        let (one, other) = (ModelSettings::platform(), OrgId::derive(&["tenant"]));
+        let (one, other) = (OrgId::platform(), OrgId::derive(&["tenant"]));
         let open = |org: &OrgId, name: &str, key: &SealedKey| {
             (key.sealed != "lost").then(|| Secret::new(&format!("{}:{name}:{}", key.sealed, *org == other)))
         };
@@ -267,7 +267,7 @@ mod tests {
         let models = [("small".to_owned(), model(0)), ("all".to_owned(), model(0))].into();
         let own = Provider { key: sealed("x"), models, ..Provider::default() };
         let resolved = |own_keys: Option<bool>, name: &str| {
-            let (platform, tenant) = (ModelSettings::platform(), OrgId::derive(&["tenant"]));
+            let (platform, tenant) = (OrgId::platform(), OrgId::derive(&["tenant"]));
             let (nothing, set) = (ModelSettings::default(), settings(&[(name, own.clone())]));
             let mut table = table();
             table.providers.values_mut().for_each(|provider| provider.own_keys = own_keys);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use folio_types::models::SealedKey;
+use folio_resources::SealedKey;
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, OrgId, Reason, Result, Secret};
 use serde::{Deserialize, Serialize};

@@ -8,13 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Progress, Tools};
 use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
-use folio_storage::{ProviderStore, Stores};
+use folio_resources::{
+    Kind, ListQuery, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider, ResourceWrite,
+};
+use folio_storage::{Holdings, ResourceExecutor, StoredResource, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
-use folio_types::access::Organization;
 use folio_types::message::Message;
-use folio_types::models::{ModelSettings, Provider};
-use folio_types::{Environment, Error, OrgId, Reason, Result, Secret, System};
+use folio_types::op::{Decided, Expected, Write};
+use folio_types::page::{Page, PageRequest};
+use folio_types::{Environment, Error, Etag, OrgId, Reason, RequestId, Result, Secret, System, Timestamp};
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
 use tracing::field::{Field, Visit};
@@ -54,6 +57,11 @@ fn over(mut table: folio_llm::Options, stores: &Stores, keys: &[&str], networks:
 
 fn org(name: &str) -> OrgId {
     OrgId::derive(&[name])
+}
+
+/// A write of a new request for an owner.
+fn write(owner: &OrgId) -> Write<()> {
+    Write::by_platform(owner.clone(), RequestId::generate(&System), System.now(), Expected::Absent, ())
 }
 
 fn own(url: &str, models: &[&str]) -> ProviderChange {
@@ -113,7 +121,7 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
     let (us, them) = (org("us"), org("them"));
     assert_eq!(names(&two, &them).await?, ["hub-model"]);
 
-    let settings = one.update(&them, "mine", 0, own(&theirs.url(), &["scripted"])).await?;
+    let settings = one.update(write(&them), "mine", None, own(&theirs.url(), &["scripted"])).await?;
     assert_eq!(settings.version, 1);
     assert_eq!(names(&one, &them).await?, ["hub-model", "scripted"], "at once where it was changed");
     wait_for("the other process sees it", Duration::from_secs(10), async || {
@@ -127,10 +135,10 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
     }
     assert_eq!(names(&one, &us).await?, ["hub-model"]);
 
-    let found = one.discover(&them, "mine").await?;
+    let found = one.discover(write(&them), "mine").await?;
     let found = found.providers.get("mine").map(|provider| provider.available.clone()).unwrap_or_default();
     assert!(!found.is_empty(), "the endpoint's own list");
-    let missing = one.discover(&us, "mine").await.map(drop).map_err(|error| error.reason);
+    let missing = one.discover(write(&us), "mine").await.map(drop).map_err(|error| error.reason);
     assert_eq!(missing, Err(Reason::NotFound), "another organization's is missing");
 
     let shown = format!("{:?} {:?}", one.settings(&them).await?, one.models_of(&them).await?.options());
@@ -152,16 +160,16 @@ async fn a_url_of_an_organization_cannot_lead_into_the_operators_network() -> an
     let them = org("them");
     assert_eq!(ask(&providers, &them, "hub-model").await?.text, "inside", "the platform's own table may");
 
-    let refused = providers.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await;
+    let refused = providers.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await;
     assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::InvalidField), "a literal address");
     let denied = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["192.0.2.0/23"])?;
     for (url, taken) in [("http://192.0.2.7/v1", Err(Reason::InvalidField)), ("http://192.0.3.7/v1", Ok(()))] {
-        let set = denied.update(&them, "denied", 0, own(url, &["denied"])).await;
+        let set = denied.update(write(&them), "denied", None, own(url, &["denied"])).await;
         assert_eq!(set.map(drop).map_err(|error| error.reason), taken, "{url}");
     }
     let port = sim.address().port();
     let named = own(&format!("http://localhost:{port}/v1"), &["scripted"]);
-    providers.update(&them, "mine", 0, named).await?;
+    providers.update(write(&them), "mine", None, named).await?;
     let refused = ask(&providers, &them, "scripted").await;
     assert!(
         matches!(&refused, Err(ModelError::NotReached(what)) if what.contains("the host has no permitted address")),
@@ -170,8 +178,8 @@ async fn a_url_of_an_organization_cannot_lead_into_the_operators_network() -> an
     let told = refused.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default();
     assert!(!told.contains("127.0.0.1") && !told.contains("::1"), "{told}");
 
-    let platform = ModelSettings::platform();
-    providers.update(&platform, "rack", 0, own(&sim.url(), &["rack-model"])).await?;
+    let platform = OrgId::platform();
+    providers.update(write(&platform), "rack", None, own(&sim.url(), &["rack-model"])).await?;
     assert_eq!(ask(&providers, &them, "rack-model").await?.text, "inside", "the platform's administrator may");
     let allowed = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
     assert_eq!(ask(&allowed, &them, "scripted").await?.text, "inside", "and whoever is allowed to");
@@ -222,7 +230,7 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
         let model = format!("model-of-{name}");
         let key = Some(Secret::new(&format!("{KEY}-{name}")));
         let set = ProviderChange { base_url: None, api_key: key, ..own("", &[&model]) };
-        process.update(&org(name), platform, 0, set).await?;
+        process.update(write(&org(name)), platform, None, set).await?;
         let asked = ask(&process, &org(name), &model).with_subscriber(said.clone()).await?;
         assert_eq!(asked.text, "from the hub", "the URL is the platform's");
     }
@@ -254,7 +262,7 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     let models = Some([("hub-model".to_owned(), free.clone()), ("hidden".to_owned(), free)].into());
     let invented =
         ProviderChange { base_url: None, api_key: Some(Secret::new("x")), models, ..ProviderChange::default() };
-    let refused = providers.update(&them, "openai", 0, invented.clone()).await;
+    let refused = providers.update(write(&them), "openai", None, invented.clone()).await;
     let refused = refused.map(drop).map_err(|error| (error.reason, error.to_string()));
     let told = matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("takes no keys of organizations"));
     assert!(told, "{refused:?}");
@@ -264,19 +272,19 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
         over(table, &stores, &MASTER_KEYS[..1], &[])
     };
     let allowing = allows(keyless())?;
-    allowing.update(&them, "openai", 0, invented).await?;
+    allowing.update(write(&them), "openai", None, invented).await?;
     assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator says that it may");
-    allowing.discover(&them, "openai").await?;
+    allowing.discover(write(&them), "openai").await?;
     // The key was stored before it was forbidden: the platform's account applies, with its model options and prices.
     let after = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model"]);
     let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
     assert_eq!(price, None, "the platform's price");
-    let asked = after.discover(&them, "openai").await.map(drop).map_err(|error| error.reason);
+    let asked = after.discover(write(&them), "openai").await.map(drop).map_err(|error| error.reason);
     assert_eq!(asked, Err(Reason::NotFound), "nor is its list asked for");
     let removed =
         ProviderChange { api_key: Some(Secret::default()), models: Some(BTreeMap::new()), ..ProviderChange::default() };
-    after.update(&them, "openai", 0, removed).await?;
+    after.update(write(&them), "openai", None, removed).await?;
     store.close().await;
     Ok(())
 }
@@ -289,15 +297,27 @@ async fn a_url_that_is_no_longer_permitted_affects_only_its_own_models() -> anyh
     let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
     let them = org("them");
     let before = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
-    before.update(&them, "inside", 0, own(&sim.url(), &["scripted"])).await?;
-    before.update(&them, "outside", 0, own("https://models.example/v1", &["far"])).await?;
-    before.set_defaults(&them, 0, Some("scripted".to_owned()), None).await?;
+    before.update(write(&them), "inside", None, own(&sim.url(), &["scripted"])).await?;
+    before.update(write(&them), "outside", None, own("https://models.example/v1", &["far"])).await?;
+    before.set_defaults(write(&them), None, Some("scripted".to_owned()), None).await?;
     assert_eq!(names(&before, &them).await?, ["scripted", "far", "hub-model"]);
 
     let after = process(&stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model", "far"]);
     assert_eq!(ask(&after, &them, "hub-model").await?.text, "inside");
     store.close().await;
+    Ok(())
+}
+
+/// Stores the model list of a provider.
+async fn list(stores: &Stores, owner: &OrgId, name: &str, available: Vec<String>) -> anyhow::Result<()> {
+    let settings = stores.of::<ModelSettings>().get(owner, ModelSettings::fixed_id()).await?;
+    let settings = settings.ok_or_else(|| anyhow::anyhow!("no settings"))?;
+    let base_url = settings.providers.get(name).map(|provider| provider.base_url.clone()).unwrap_or_default();
+    let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
+    let (key, expected) = (RequestId::generate(&System), Expected::Version(settings.version));
+    let write = Write::by_platform(owner.clone(), key, System.now(), expected, change);
+    anyhow::ensure!(stores.of::<ModelSettings>().decide(ModelSettings::fixed_id(), write).await? != Decided::Moved);
     Ok(())
 }
 
@@ -309,16 +329,12 @@ async fn the_lists_of_an_owners_endpoints_are_bounded_together() -> anyhow::Resu
     let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
     let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     let them = org("them");
-    providers.update(&them, "far", 0, own("https://models.example/v1", &["far"])).await?;
-    providers.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await?;
+    providers.update(write(&them), "far", None, own("https://models.example/v1", &["far"])).await?;
+    providers.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await?;
     for (names, room) in [(1_999, true), (2_000, false)] {
-        let mut full = providers.settings(&them).await?;
-        full.version += 1;
-        if let Some(far) = full.providers.get_mut("far") {
-            far.available = (0..names).map(|n| n.to_string()).collect();
-        }
-        assert!(stores.providers.change(&them, full).await?);
-        let kept = providers.discover(&them, "mine").await?.providers;
+        list(&stores, &them, "mine", Vec::new()).await?;
+        list(&stores, &them, "far", (0..names).map(|n| n.to_string()).collect()).await?;
+        let kept = providers.discover(write(&them), "mine").await?.providers;
         let kept = kept.get("mine").map(|mine| mine.available.len());
         assert_eq!(kept, Some(usize::from(room)), "beside {names}");
     }
@@ -334,28 +350,48 @@ async fn without_a_master_key_only_api_keys_are_refused() -> anyhow::Result<()> 
     let providers = process(&store.stores(), &sim.url(), &[], &["127.0.0.1"])?;
     let them = org("them");
     let change = own(&sim.url(), &["scripted"]);
-    let refused = providers.update(&them, "mine", 0, change.clone()).await;
+    let refused = providers.update(write(&them), "mine", None, change.clone()).await;
     assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::SecretsUnavailable));
-    providers.update(&them, "mine", 0, ProviderChange { api_key: None, ..change }).await?;
+    providers.update(write(&them), "mine", None, ProviderChange { api_key: None, ..change }).await?;
     assert_eq!(ask(&providers, &them, "scripted").await?.text, "hello");
     store.close().await;
     Ok(())
 }
 
-/// A store that cannot read the platform's settings.
-struct UnreadablePlatform(Arc<dyn ProviderStore>);
+/// Resources of which the platform's model settings cannot be read.
+struct UnreadablePlatform(Arc<dyn ResourceExecutor>);
 
 #[async_trait]
-impl ProviderStore for UnreadablePlatform {
-    async fn settings(&self, owner: &OrgId) -> Result<Option<ModelSettings>> {
-        if *owner == ModelSettings::platform() {
-            return Err(Error::internal("unreadable row"));
-        }
-        self.0.settings(owner).await
+impl ResourceExecutor for UnreadablePlatform {
+    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
+        self.0.decide(write).await
     }
-
-    async fn change(&self, owner: &OrgId, settings: ModelSettings) -> Result<bool> {
-        self.0.change(owner, settings).await
+    async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+        if *org == OrgId::platform() && kind == Kind::get::<ModelSettings>() {
+            return Err(Error::internal("a row that cannot be read"));
+        }
+        self.0.get(org, kind, ids).await
+    }
+    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
+        self.0.id_by_name(org, kind, name).await
+    }
+    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
+        self.0.list(org, query, page).await
+    }
+    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.0.revisions(org, id, numbers).await
+    }
+    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
+        self.0.holdings(org, kind).await
+    }
+    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
+        self.0.deleted(kind, limit).await
+    }
+    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
+        self.0.forget_deleted(org, kind, id).await
+    }
+    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
+        self.0.scrub_deleted(kind, before, limit).await
     }
 }
 
@@ -366,9 +402,11 @@ async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result
     let stores = store.stores();
     let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
     let them = org("them");
-    stores.access.create_organization(Organization::new(them.clone(), "them", System.now())).await?;
+    let (key, create) = ("them".parse()?, OrganizationChange::Create { name: "them".to_owned() });
+    let create = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
+    stores.of::<Organization>().decide(&them, create).await?;
     let old = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
-    old.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await?;
+    old.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await?;
     assert!(!old.rotates());
 
     let lost = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
@@ -382,7 +420,7 @@ async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result
     ended.cancel();
     assert_eq!(both.renew_keys(&ended).await?, None, "a cancelled pass returns no result");
     // An unreadable row does not block the others.
-    let holed = Stores { providers: Arc::new(UnreadablePlatform(Arc::clone(&stores.providers))), ..stores.clone() };
+    let holed = Stores { resources: Arc::new(UnreadablePlatform(Arc::clone(&stores.resources))), ..stores.clone() };
     let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert_eq!(passed.renew_keys(&CancellationToken::new()).await?, Some(Renewed { lost: 0, failed: 1 }));
     let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
@@ -400,37 +438,32 @@ async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Resul
     let them = org("them");
     let reason = |result: Result<ModelSettings>| result.map(drop).map_err(|error| error.reason);
     let url = "https://models.example/v1";
-    providers.update(&them, "mine", 0, own(url, &["a"])).await?;
-    let late = providers.update(&them, "mine", 7, ProviderChange::default()).await;
+    providers.update(write(&them), "mine", None, own(url, &["a"])).await?;
+    let late = providers.update(write(&them), "mine", Some(Etag::new(7)), ProviderChange::default()).await;
     assert_eq!(reason(late), Err(Reason::VersionConflict));
-    let twice = providers.update(&them, "more", 1, own(url, &["a"])).await;
+    let twice = providers.update(write(&them), "more", Some(Etag::new(1)), own(url, &["a"])).await;
     assert_eq!(reason(twice), Err(Reason::NameTaken));
     let cheap = ModelOptions { input_price: Some(0), ..ModelOptions::default() };
     let priced = ProviderChange { models: Some([("hub-model".to_owned(), cheap)].into()), ..ProviderChange::default() };
     assert_eq!(
-        reason(providers.update(&them, "openai", 1, priced).await),
+        reason(providers.update(write(&them), "openai", Some(Etag::new(1)), priced).await),
         Err(Reason::InvalidField),
         "the platform pays"
     );
     let elsewhere =
         ProviderChange { base_url: Some("https://other.example/v1".to_owned()), ..ProviderChange::default() };
-    let mut listed = providers.settings(&them).await?;
-    listed.version = 2;
-    for provider in listed.providers.values_mut() {
-        (provider.available, provider.discovered_at) = (vec!["a".to_owned()], Some(System.now()));
-    }
-    assert!(stores.providers.change(&them, listed).await?);
-    let moved = providers.update(&them, "mine", 2, elsewhere).await?;
+    list(&stores, &them, "mine", vec!["a".to_owned()]).await?;
+    let moved = providers.update(write(&them), "mine", Some(Etag::new(2)), elsewhere).await?;
     let forgotten = |provider: &Provider| {
         provider.key.is_none() && provider.available.is_empty() && provider.discovered_at.is_none()
     };
     assert!(moved.providers.values().all(forgotten), "a key and a list go with their URL");
-    let ghost = providers.set_defaults(&them, 0, Some("ghost".to_owned()), None).await;
+    let ghost = providers.set_defaults(write(&them), None, Some("ghost".to_owned()), None).await;
     assert_eq!(reason(ghost), Err(Reason::ModelNotAvailable));
-    providers.set_defaults(&them, 0, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
+    providers.set_defaults(write(&them), None, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
     assert_eq!(providers.catalogue(&them).await?.default_model(), "a");
-    providers.delete(&them, "mine", 0).await?;
-    assert_eq!(reason(providers.delete(&them, "mine", 0).await), Err(Reason::NotFound));
+    providers.delete(write(&them), "mine", None).await?;
+    assert_eq!(reason(providers.delete(write(&them), "mine", None).await), Err(Reason::NotFound));
     assert_eq!(providers.catalogue(&them).await?.default_model(), "hub-model");
     store.close().await;
     Ok(())

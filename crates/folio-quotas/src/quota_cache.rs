@@ -1,13 +1,13 @@
 //! What organizations may have, as the store says it, believed for a moment.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use folio_types::quota::Quotas;
 use folio_types::{OrgId, Result};
 use moka::future::Cache;
 
-use folio_storage::AccessStore;
+use folio_resources::Organization;
+use folio_storage::ResourceStore;
 
 /// Organizations that are kept in mind.
 const KEPT: u64 = 10_000;
@@ -17,7 +17,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// The quotas of organizations. Cheap to clone: all clones are one.
 #[derive(Clone)]
 pub struct KnownQuotas {
-    store: Arc<dyn AccessStore>,
+    organizations: ResourceStore<Organization>,
     all: Quotas,
     known: Cache<OrgId, Quotas>,
 }
@@ -29,9 +29,9 @@ impl std::fmt::Debug for KnownQuotas {
 }
 
 impl KnownQuotas {
-    /// Those of this store; `all` are those of organizations that have none of their own there.
-    pub fn new(store: Arc<dyn AccessStore>, all: Quotas) -> Self {
-        Self { store, all, known: Cache::builder().max_capacity(KEPT).time_to_live(BELIEVED).build() }
+    /// Reads the quotas from this store. `all` are the defaults.
+    pub fn new(organizations: ResourceStore<Organization>, all: Quotas) -> Self {
+        Self { organizations, all, known: Cache::builder().max_capacity(KEPT).time_to_live(BELIEVED).build() }
     }
 
     /// What counts for an organization.
@@ -42,7 +42,8 @@ impl KnownQuotas {
         if let Some(known) = self.known.get(org).await {
             return Ok(known);
         }
-        let own = self.store.organization(org).await?.map(|organization| organization.quotas).unwrap_or_default();
+        let found = self.organizations.get(&OrgId::platform(), org).await?;
+        let own = found.map(|organization| organization.quotas).unwrap_or_default();
         let counts = own.over(self.all);
         self.known.insert(org.clone(), counts).await;
         Ok(counts)

@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use folio_types::access::Role;
+use folio_types::models::{ModelOptions, OutputLimitField};
+use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::{
     Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
     Timestamp, UserId,
@@ -14,7 +17,8 @@ use serde_json::json;
 
 use crate::stored::encode_value;
 use crate::{
-    Document, Extraction, KINDS, Kind, Prompt, PromptRevision, Record, Resource, Schema, SchemaRevision, Tag, TextState,
+    Document, Extraction, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt, PromptRevision, Provider,
+    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState,
 };
 
 fn at() -> Timestamp {
@@ -115,6 +119,74 @@ fn extraction() -> Extraction {
     }
 }
 
+fn organization() -> Organization {
+    Organization {
+        id: org(),
+        name: "Äcme".into(),
+        created_at: at(),
+        version: 3,
+        policy: Policy::default(),
+        approval_ttl_seconds: None,
+        thread_retention_days: None,
+        quotas: OwnQuotas::default(),
+    }
+}
+
+fn policy() -> Policy {
+    let test = |test| Condition { path: "a.b[0]".into(), test };
+    let tests = [
+        Test::Equals(json!({"a": 1.5})),
+        Test::In(vec![json!("x"), json!(null)]),
+        Test::Matches("^a+$".into()),
+        Test::Less(5.into()),
+        Test::Greater(5.into()),
+        Test::Absent,
+    ];
+    let rule = |ruling| Rule {
+        name: "a rule".into(),
+        tools: vec!["create_tag".into()],
+        arguments: Vec::new(),
+        users: vec![user()],
+        roles: vec![Role::Viewer],
+        profiles: vec!["document".into()],
+        ruling,
+    };
+    let approver = Approver { roles: vec![Role::Member, Role::Admin], not_by_asker: true };
+    let denies = Rule { arguments: tests.map(test).into(), ..rule(Ruling::Deny) };
+    Policy {
+        rules: vec![denies, rule(Ruling::Ask(approver)), rule(Ruling::Ask(Approver::default())), rule(Ruling::Allow)],
+    }
+}
+
+fn model_settings() -> ModelSettings {
+    let model = ModelOptions {
+        upstream: "vendor/large-1".into(),
+        chat: false,
+        thinking: true,
+        input_price: Some(2_000_000),
+        cached_input_price: Some(500_000),
+        output_price: Some(8_000_000),
+        ..ModelOptions::default()
+    };
+    let provider = Provider {
+        base_url: "https://models.example/v1".into(),
+        key: Some(SealedKey { master: "0123456789abcdef".into(), sealed: "bm9uY2UsIHRleHQgYW5kIHRhZw==".into() }),
+        output_limit_field: OutputLimitField::MaxCompletionTokens,
+        stream_usage: false,
+        models: [("large".to_owned(), model)].into(),
+        available: vec!["vendor/large-1".into(), "vendor/small-1".into()],
+        discovered_at: Some(at()),
+        enabled: false,
+    };
+    ModelSettings {
+        version: 3,
+        created_at: at(),
+        default_model: "large".into(),
+        fallbacks: vec!["small".into()],
+        providers: [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into(),
+    }
+}
+
 fn samples() -> Vec<(String, Vec<u8>)> {
     let bare =
         Prompt { latest: PromptRevision { schema: None, model: None, tags: vec![], ..prompt().latest }, ..prompt() };
@@ -126,6 +198,19 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("live", document()),
         live("ready", Document { state: TextState::Ready, pages: 7, ..document() }),
         live("live", extraction()),
+        live("live", model_settings()),
+        live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),
+        live("live", organization()),
+        live(
+            "settings",
+            Organization {
+                policy: policy(),
+                approval_ttl_seconds: Some(86_400),
+                thread_retention_days: Some(30),
+                quotas: OwnQuotas { concurrent_turns: Some(0), storage_bytes: Some(7), ..OwnQuotas::default() },
+                ..organization()
+            },
+        ),
         revision("schema_revision.plain", schema().newest_revision().unwrap()),
         revision("prompt_revision.plain", prompt().newest_revision().unwrap()),
         revision("prompt_revision.bare", bare.newest_revision().unwrap()),

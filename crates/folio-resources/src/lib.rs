@@ -13,7 +13,11 @@ mod fields;
 #[cfg(test)]
 mod golden;
 mod kind;
+mod limits;
 mod listing;
+mod member;
+mod model_settings;
+mod organization;
 mod prompt;
 mod resource;
 mod schema;
@@ -30,7 +34,11 @@ pub use document::{
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
 pub use kind::{Facts, KINDS, Kind};
+pub use limits::OwnQuotas;
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
+pub use member::{Member, MemberChange, MemberWrite};
+pub use model_settings::{ModelSettings, ModelSettingsChange, Provider, SealedKey, check_provider_name};
+pub use organization::{Organization, OrganizationChange, OrganizationFilter};
 pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision};
 pub use resource::{Cleanup, Named, Plan, Resource, Revisioned};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};

@@ -1,12 +1,16 @@
-//! [`folio_storage::AccessStore`].
+//! [`folio_storage::AccessStore`], and organizations.
 
-use folio_types::access::{Member, Organization, Role};
+use std::collections::BTreeSet;
+
+use folio_resources::{Member, MemberWrite, Organization, OrganizationChange, OrganizationFilter};
+use folio_types::access::Role;
+use folio_types::op::{Decided, Expected, Write};
+use folio_types::page::PageRequest;
 use folio_types::token::{ListedToken, Token, TokenRecord};
-use folio_types::{Principal, UserId};
+use folio_types::{OrgId, Principal, UserId};
 
-use super::context::Context;
+use super::context::{Context, done};
 use super::{Failure, Outcome, check, refused, same};
-use folio_storage::MemberChange;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     organizations(context).await?;
@@ -14,42 +18,42 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     tokens(context).await
 }
 
+/// Organizations are resources of the platform: a tenant sees no other one, and the deletion index leads to each deleted one.
 async fn organizations(context: &Context) -> Outcome {
-    let store = &context.stores.access;
-    let organization = Organization::new(context.org.clone(), "one", context.now());
-    same!(store.organization(&context.org).await?, None, "an organization before it is made");
-    same!(store.create_organization(organization.clone()).await?, organization, "a new organization");
-    let again = Organization { name: "two".to_owned(), ..organization.clone() };
-    same!(store.create_organization(again).await?, organization, "an organization made again");
-    same!(store.organization(&context.org).await?, Some(organization), "an organization read back");
-    let first = store.first_organization().await?;
-    check!(first.is_some(), "there is an organization, and yet no first one");
-    let other = Organization::new(context.other(), "other", context.now());
-    store.create_organization(other).await?;
-    same!(store.first_organization().await?, first, "the first organization after a second was made");
-    let there = store.organization(&context.org).await?.ok_or_else(|| Failure("it is gone".to_owned()))?;
-    let renamed = Organization { name: "three".to_owned(), version: there.version + 1, ..there.clone() };
-    check!(store.change_organization(renamed.clone()).await?, "a change on the version that is there");
-    let late = Organization { name: "late".to_owned(), ..renamed.clone() };
-    check!(!store.change_organization(late).await?, "a change on a version that was");
-    same!(store.organization(&context.org).await?, Some(renamed), "an organization after it was changed");
-    let missing = Organization { id: folio_types::OrgId::derive(&["no", context.org.as_str()]), version: 1, ..there };
-    check!(!store.change_organization(missing).await?, "a change of an organization that is not there");
-    let (mut listed, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.organizations(after.as_ref(), 2).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.id.clone());
-        listed.extend(page.into_iter().map(|organization| organization.id));
-    }
-    check!(
-        listed.is_sorted() && listed.windows(2).all(|two| two.first() != two.last()),
-        "organizations in order, once each"
-    );
-    check!(
-        [context.org.clone(), context.other()].iter().all(|org| listed.contains(org)),
-        "an organization is not listed"
-    );
+    let (store, platform) = (context.stores.of::<Organization>(), OrgId::platform());
+    let write = |org: &OrgId, expected, change| {
+        let key = format!("{org}-{}", context.fresh()).parse()?;
+        Ok::<_, Failure>(Write::by_platform(platform.clone(), key, context.now(), expected, change))
+    };
+    let name = format!("Of {}", context.org);
+    let create = |name: &str| OrganizationChange::Create { name: name.to_owned() };
+    let created = write(&context.org, Expected::Absent, create(&name))?;
+    done(store.decide(&context.org, created.clone()).await?)?;
+    done(store.decide(&context.org, created).await?)?;
+    let again = write(&context.org, Expected::Absent, create("another"))?;
+    same!(store.decide(&context.org, again).await?, Decided::Moved, "an organization that exists was created");
+    let found = store.get(&platform, &context.org).await?.ok_or_else(|| Failure("it does not exist".to_owned()))?;
+    same!((found.name.as_str(), found.version), (name.as_str(), 1), "a new organization");
+    same!(store.get(&context.org, &context.org).await?, None, "an organization as its own tenant");
+    let filter = OrganizationFilter { name_search: Some(name) };
+    let listed = async || store.list(&platform, &filter, &PageRequest::default()).await;
+    same!(listed().await?.items, vec![found], "the list of organizations");
+
+    let delete = write(&context.org, Expected::Version(1), OrganizationChange::Delete)?;
+    let at = delete.at;
+    done(store.decide(&context.org, delete).await?)?;
+    same!(listed().await?.items, Vec::new(), "the list without a deleted organization");
+    let late = write(&context.org, Expected::Version(2), create("again"))?;
+    refused!(store.decide(&context.org, late).await, NotFound, "a deleted organization was created again");
+    let deleted = async || {
+        let found = store.deleted(10_000).await?;
+        Ok::<_, Failure>(found.into_iter().filter(|(_, id, _)| *id == context.org).collect::<Vec<_>>())
+    };
+    same!(deleted().await?, vec![(platform.clone(), context.org.clone(), at)], "the deletion");
+    context.stores.erasure.erase(&BTreeSet::from([context.org.clone()])).await?;
+    same!(deleted().await?.len(), 1, "the deletion of an erased organization");
+    store.forget_deleted(&platform, &context.org).await?;
+    same!(deleted().await?, Vec::new(), "the deletion of a forgotten organization");
     Ok(())
 }
 
@@ -64,29 +68,29 @@ async fn members(context: &Context) -> Outcome {
         created_at: context.now(),
         removed_at: None,
     };
-    check!(store.change_member(&context.org, MemberChange::added(member.clone())).await?, "a new member");
+    check!(store.write_member(&context.org, MemberWrite::unguarded(None, member.clone())).await?, "a new member");
     same!(store.member(&context.org, &user).await?, Some(member.clone()), "a member");
     same!(store.member(&context.other(), &user).await?, None, "a member of another organization");
-    let again = MemberChange::added(Member { name: "moritz".to_owned(), ..member.clone() });
-    check!(!store.change_member(&context.org, again).await?, "a new member in the place of another");
+    let again = MemberWrite::unguarded(None, Member { name: "moritz".to_owned(), ..member.clone() });
+    check!(!store.write_member(&context.org, again).await?, "a new member in the place of another");
     let gone = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member.clone() };
-    let removal = MemberChange { old: Some(member.clone()), new: gone.clone(), beside: None };
-    check!(store.change_member(&context.org, removal).await?, "the removal of a member");
+    let removal = MemberWrite::unguarded(Some(member.clone()), gone.clone());
+    check!(store.write_member(&context.org, removal).await?, "the removal of a member");
     let renamed = Member { name: "moritz".to_owned(), ..member.clone() };
-    let late = MemberChange { old: Some(member), new: renamed.clone(), beside: None };
-    check!(!store.change_member(&context.org, late).await?, "a change of what a member was before its removal");
+    let late = MemberWrite::unguarded(Some(member), renamed.clone());
+    check!(!store.write_member(&context.org, late).await?, "a change of what a member was before its removal");
     same!(store.members(&context.org).await?, vec![gone], "members after one was removed");
     let nobody = Member { user: UserId::derive(&["nobody", context.org.as_str()]), ..renamed.clone() };
-    let missing = MemberChange { old: Some(nobody.clone()), new: nobody, beside: None };
-    check!(!store.change_member(&context.org, missing).await?, "a change of a member who is not there");
-    let elsewhere = MemberChange { old: Some(renamed.clone()), new: renamed, beside: None };
-    check!(!store.change_member(&context.other(), elsewhere).await?, "a change of another organization's member");
+    let missing = MemberWrite::unguarded(Some(nobody.clone()), nobody);
+    check!(!store.write_member(&context.org, missing).await?, "a change of a member who is not there");
+    let elsewhere = MemberWrite::unguarded(Some(renamed.clone()), renamed);
+    check!(!store.write_member(&context.other(), elsewhere).await?, "a change of another organization's member");
     same!(store.members(&context.other()).await?, Vec::new(), "members of another organization");
-    beside(context).await
+    guard(context).await
 }
 
 /// A change that rests on another member. Two admins who lower each other, one after the other and at once.
-async fn beside(context: &Context) -> Outcome {
+async fn guard(context: &Context) -> Outcome {
     let (store, org) = (&context.stores.access, context.org.as_str());
     let admin = |name: &str| Member {
         user: UserId::derive(&[name, org]),
@@ -95,21 +99,21 @@ async fn beside(context: &Context) -> Outcome {
         created_at: context.now(),
         removed_at: None,
     };
-    let lowers = |by: &Member, whom: &Member| MemberChange {
-        old: Some(whom.clone()),
-        new: Member { role: Role::Viewer, ..whom.clone() },
-        beside: Some(by.clone()),
+    let lowers = |by: &Member, whom: &Member| MemberWrite {
+        before: Some(whom.clone()),
+        after: Member { role: Role::Viewer, ..whom.clone() },
+        guard: Some(by.clone()),
     };
     let all @ [one, two, three, four] = &["one", "two", "three", "four"].map(admin);
     for admin in all {
-        check!(store.change_member(&context.org, MemberChange::added(admin.clone())).await?, "a new admin");
+        check!(store.write_member(&context.org, MemberWrite::unguarded(None, admin.clone())).await?, "a new admin");
     }
-    check!(store.change_member(&context.org, lowers(one, two)).await?, "a change beside an admin who stays");
-    check!(!store.change_member(&context.org, lowers(two, one)).await?, "a change beside an admin who is none by now");
+    check!(store.write_member(&context.org, lowers(one, two)).await?, "a write with a guard");
+    check!(!store.write_member(&context.org, lowers(two, one)).await?, "a write whose guard is no admin now");
     same!(store.member(&context.org, &one.user).await?, Some(one.clone()), "the admin who stayed");
     let (first, second) = futures::try_join!(
-        store.change_member(&context.org, lowers(three, four)),
-        store.change_member(&context.org, lowers(four, three))
+        store.write_member(&context.org, lowers(three, four)),
+        store.write_member(&context.org, lowers(four, three))
     )?;
     check!(!(first && second), "two admins lowered each other at once");
     let left = futures::try_join!(store.member(&context.org, &three.user), store.member(&context.org, &four.user))?;
@@ -133,11 +137,7 @@ async fn tokens(context: &Context) -> Outcome {
     let theirs = TokenRecord { org: context.other(), ..record.clone() };
     check!(store.create_token(theirs).await.is_err(), "a token of an id that is taken was stored");
     same!(store.token(&record.id).await?, Some(record.clone()), "a token after another one of its id was refused");
-    let nobody = folio_types::OrgId::derive(&["nobody", context.org.as_str()]);
     let other: Token = format!("folio_{}_{}", id.chars().rev().collect::<String>(), seed.as_str()).parse()?;
-    let orphan = TokenRecord { id: other.id().clone(), org: nobody, ..record.clone() };
-    refused!(store.create_token(orphan).await, NotFound, "a token of an organization that is not there");
-    same!(store.token(other.id()).await?, None, "a token that was refused");
     let second = TokenRecord::new(&other, holder, "second", context.now());
     store.create_token(second.clone()).await?;
     revocation(context, record, second).await

@@ -44,7 +44,6 @@ pub fn with_crash_points(stores: &Stores) -> Stores {
         credit: Layered::over(CrashPoints, &stores.credit),
         open_turns: Layered::over(CrashPoints, &stores.open_turns),
         ops: Layered::over(CrashPoints, &stores.ops),
-        providers: Layered::over(CrashPoints, &stores.providers),
         resources: Layered::over(CrashPoints, &stores.resources),
         texts: Layered::over(CrashPoints, &stores.texts),
         threads: Layered::over(CrashPoints, &stores.threads),

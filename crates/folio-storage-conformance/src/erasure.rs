@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use folio_credit::{Grant, GrantKind, LedgerRow};
 use folio_history::thread::{Fence, OpenTurnRow};
-use folio_resources::{Document, DocumentFilter, Extraction, Resource as _, Schema, SchemaChange, TextState};
-use folio_types::access::{Member, Organization, Role};
+use folio_resources::{
+    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, Organization,
+    OrganizationChange, Provider, Resource as _, Schema, SchemaChange, SealedKey, TextState,
+};
+use folio_types::access::Role;
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use folio_types::message::Usage;
-use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};
-use folio_types::op::{Expected, IdempotencyRecord};
+use folio_types::models::ModelOptions;
+use folio_types::op::{Expected, IdempotencyRecord, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{BlockId, Digest, GrantId, OrgId, Principal, Timestamp, TurnId};
@@ -18,33 +21,21 @@ use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
-use super::{Failure, Outcome, check, refused, same};
-use folio_storage::{
-    AccountChange, AccountChanged, IngestUpdate, MemberChange, NewPage, Stores, ThreadFilter, UsageRecord,
-};
+use super::{Failure, Outcome, check, same};
+use folio_storage::{AccountChange, AccountChanged, IngestUpdate, NewPage, Stores, ThreadFilter, UsageRecord};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
     let (store, nonce) = (&stores.erasure, context.org.to_string());
-    check!(!store.delete(&context.other(), at).await?, "an organization that is not there was deleted");
     let gone = fill(stores, &format!("{nonce} gone"), "word").await?;
     let stays = fill(stores, &format!("{nonce} stays"), "word").await?;
     let (before, theirs) = (holds(context, &gone).await?, holds(context, &stays).await?);
     check!(before.iter().all(|kind| *kind > 0) && before == theirs, "an organization lacks something: {before:?}");
 
-    check!(store.delete(&gone, at).await?, "an organization that is there was not deleted");
-    check!(store.delete(&gone, context.now()).await?, "it was not deleted again");
-    same!(stores.access.organization(&gone).await?, None, "a deleted organization");
-    let again = Organization::new(gone.clone(), "again", context.now());
-    refused!(stores.access.create_organization(again.clone()).await, NotFound, "it was made again");
-    let changed = Organization { version: 2, ..again };
-    check!(!stores.access.change_organization(changed).await?, "a deleted organization was changed");
-    refused!(stores.access.create_token(token(&gone, "late")?).await, NotFound, "a token of a deleted organization");
-    let listed = stores.access.organizations(None, 10_000).await?;
-    check!(!listed.iter().any(|listed| listed.id == gone), "a deleted organization is listed");
-    let deleted = store.deleted(10_000).await?;
-    let of_gone = deleted.iter().filter(|(org, _)| *org == gone).map(|(_, at)| *at).collect::<Vec<_>>();
-    same!(of_gone, vec![at], "when an organization was deleted");
+    let organizations = stores.of::<Organization>();
+    let (key, delete) = (format!("delete-{gone}").parse()?, OrganizationChange::Delete);
+    let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), delete);
+    done(organizations.decide(&gone, delete).await?)?;
 
     for _ in 0..2 {
         store.erase(&BTreeSet::from([gone.clone()])).await?;
@@ -52,22 +43,20 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         check!(holds(context, &gone).await?.iter().all(|kind| *kind == 0), "something of it is left");
         same!(holds(context, &stays).await?, theirs, "what another organization has after it");
     }
-    store.forget(&gone).await?;
-    let deleted = store.deleted(10_000).await?;
-    check!(!deleted.iter().any(|(org, _)| *org == gone), "it is listed after it was forgotten");
-    same!(stores.access.organization(&gone).await?, None, "a forgotten organization");
+    organizations.forget_deleted(&OrgId::platform(), &gone).await?;
     Ok(())
 }
 
 /// How many things of each kind an organization has.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
-    let Stores { access, audit, blobs, credit, providers, threads, usage, .. } = &context.stores;
+    let Stores { access, audit, blobs, credit, threads, usage, .. } = &context.stores;
     let documents = context.stores.of::<Document>();
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
     // What a document has is asked for by its id, which outlives its lists.
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
     let asked = ThreadFilter::default();
+    let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut held = vec![
         found.len(),
@@ -78,7 +67,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         access.tokens(org).await?.len(),
         access.members(org).await?.len(),
         audit.list(org, &low, &high, false, 10).await?.len(),
-        usize::from(providers.settings(org).await?.is_some()),
+        usize::from(settings.is_some()),
     ];
     held.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(held)
@@ -101,11 +90,13 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     // Ids follow from the organization, so that they can be asked for when no list has them any more.
     let mut context = Context::new(stores.clone(), "filled", org.as_str());
     context.org = org.clone();
-    stores.access.create_organization(Organization::new(org.clone(), word, context.now())).await?;
+    let (create, at) = (OrganizationChange::Create { name: word.to_owned() }, context.now());
+    let write = Write::by_platform(OrgId::platform(), format!("create-{org}").parse()?, at, Expected::Absent, create);
+    done(stores.of::<Organization>().decide(&org, write).await?)?;
     let name = format!("the {word}");
     let user = context.user.clone();
     let member = Member { user, name: name.clone(), role: Role::Admin, created_at: context.now(), removed_at: None };
-    stores.access.change_member(&org, MemberChange::added(member)).await?;
+    stores.access.write_member(&org, MemberWrite::unguarded(None, member)).await?;
     let revoked = token(&org, "revoked")?;
     stores.access.create_token(TokenRecord { name: name.clone(), ..token(&org, "good")? }).await?;
     stores.access.create_token(TokenRecord { name: name.clone(), ..revoked.clone() }).await?;
@@ -128,10 +119,9 @@ async fn filled_settings(context: &Context, name: &str) -> Outcome {
         available: vec![name.to_owned()],
         ..Provider::default()
     };
-    let settings =
-        ModelSettings { version: 1, providers: [("own".to_owned(), provider)].into(), ..ModelSettings::default() };
-    check!(context.stores.providers.change(&context.org, settings).await?, "the first settings of models");
-    Ok(())
+    let change = ModelSettingsChange::SetProvider { name: "own".to_owned(), provider: Box::new(provider) };
+    let write = context.write(Expected::Absent, change)?;
+    done(context.stores.of::<ModelSettings>().decide(ModelSettings::fixed_id(), write).await?).map(drop)
 }
 
 async fn filled_document(context: &Context, name: &str) -> Outcome {

@@ -8,11 +8,9 @@ use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::event::Event;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, RequestRow, ThreadHeader};
-use folio_resources::{Kind, ListQuery, ResourceWrite};
+use folio_resources::{Kind, ListQuery, Member as OrganizationMember, MemberWrite, ResourceWrite};
 use folio_storage::*;
-use folio_types::access::{Member as OrganizationMember, Organization};
 use folio_types::audit::{AuditEntry, AuditPosition};
-use folio_types::models::ModelSettings;
 use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
@@ -75,14 +73,9 @@ macro_rules! layers {
 
 layers! {
     AccessLayer of AccessStore {
-        create_organization(organization: Organization) -> Organization;
-        organization(id: &OrgId) -> Option<Organization>;
-        first_organization() -> Option<Organization>;
-        organizations(after: Option<&OrgId>, limit: usize) -> Vec<Organization>;
-        change_organization(new: Organization) -> bool;
         member(org: &OrgId, user: &UserId) -> Option<OrganizationMember>;
         members(org: &OrgId) -> Vec<OrganizationMember>;
-        change_member(org: &OrgId, change: MemberChange) -> bool;
+        write_member(org: &OrgId, write: MemberWrite) -> bool;
         create_token(token: TokenRecord) -> ();
         token(id: &TokenId) -> Option<TokenRecord>;
         tokens(org: &OrgId) -> Vec<ListedToken>;
@@ -112,10 +105,6 @@ layers! {
         request(org: &OrgId, op: &OpKey) -> Option<IdempotencyRecord>;
         record_request(org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> IdempotencyRecord;
         forget_requests(before: Timestamp, limit: usize) -> usize;
-    }
-    ProviderLayer of ProviderStore {
-        settings(org: &OrgId) -> Option<ModelSettings>;
-        change(org: &OrgId, new: ModelSettings) -> bool;
     }
     ResourceLayer of ResourceExecutor {
         decide(write: ResourceWrite) -> Decided;

@@ -22,7 +22,6 @@ mod open_turns;
 mod ops;
 mod paging;
 mod prompts;
-mod providers;
 mod scenario;
 mod schemas;
 pub mod shared;
@@ -81,7 +80,6 @@ const SUITES: &[(&str, Suite)] = &[
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
     ("ops", |context| Box::pin(async move { ops::suite(&context).await })),
     ("prompts", |context| Box::pin(async move { prompts::suite(&context).await })),
-    ("providers", |context| Box::pin(async move { providers::suite(&context).await })),
     ("schemas", |context| Box::pin(async move { schemas::suite(&context).await })),
     ("tags", |context| Box::pin(async move { tags::suite(&context).await })),
     ("threads", |context| Box::pin(async move { threads::suite(&context).await })),

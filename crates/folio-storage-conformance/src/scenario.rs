@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use folio_history::thread::{Append, Fence, OpenTurnRow, RequestRow};
 use folio_resources::{
-    Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, Prompt, PromptChange,
-    PromptFilter, Resource as _, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TextState,
+    Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, Organization,
+    OrganizationChange, Prompt, PromptChange, PromptFilter, Resource as _, Schema, SchemaChange, SchemaFilter, Tag,
+    TagChange, TagFilter, TextState,
 };
-use folio_types::access::Organization;
 use folio_types::message::Usage;
 use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpKey, Target, Write};
 use folio_types::page::{Order, PageRequest};
@@ -146,8 +146,9 @@ pub async fn step(stores: &Stores, step: usize) -> Result<()> {
 async fn first_steps(stores: &Stores, step: usize) -> Result<()> {
     match step {
         0 => {
-            let organization = Organization::new(org(), "scenario", at(step));
-            stores.access.create_organization(organization).await?;
+            let create = OrganizationChange::Create { name: "scenario".to_owned() };
+            let write = Write::by_platform(OrgId::platform(), "scenario".parse()?, at(step), Expected::Absent, create);
+            drop(stores.of::<Organization>().decide(&org(), write).await?);
         }
         1 => drop(stores.of::<Tag>().decide(&tag(), write(step, 0, create_tag("Tag"))?).await?),
         2 => {
@@ -282,8 +283,7 @@ fn all() -> PageRequest {
 
 async fn things(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
     let org = org();
-    seen.push(format!("{:?}", stores.access.organization(&org).await?));
-    seen.push(format!("{:?}", stores.access.first_organization().await?));
+    seen.push(format!("{:?}", stores.of::<Organization>().get(&OrgId::platform(), &org).await?));
     seen.push(format!("{:?}", stores.of::<Tag>().list(&org, &TagFilter::default(), &all()).await?));
     seen.push(format!("{:?}", stores.of::<Tag>().by_name(&org, "tag").await?));
     seen.push(format!("{:?}", stores.of::<Schema>().list(&org, &SchemaFilter::default(), &all()).await?));

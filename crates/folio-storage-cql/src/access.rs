@@ -1,4 +1,4 @@
-//! Organizations, members and tokens.
+//! Members and tokens.
 //!
 //! A token's row in its organization's list is written before the token and removed after its revocation: whoever lists reads
 //! the tokens themselves, and leaves out what is not there or is revoked.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::access::{Member, Organization};
+use folio_resources::{Member, MemberWrite};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, UserId};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -14,11 +14,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use super::keyspace::Keyspace;
 use super::session::{Sent, Strength};
 use super::table::AccessPart as Part;
-use folio_storage::value::{First, TokenUse, decode, encode};
-use folio_storage::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
-
-/// Below what the organizations are listed.
-pub(crate) const INSTALLATION: &str = "installation";
+use folio_storage::value::{TokenUse, decode, encode};
+use folio_storage::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
 
 /// Tokens that are read at once.
 const READ_AT_ONCE: usize = 16;
@@ -26,74 +23,10 @@ const READ_AT_ONCE: usize = 16;
 /// How often a change is tried again on what is there then.
 const ATTEMPTS: u32 = 5;
 
-/// The row of the organization that was made first.
-const FIRST: &str = "first_organization";
-
 pub(crate) struct Access(pub(crate) Arc<Keyspace>);
 
 #[async_trait]
 impl AccessStore for Access {
-    async fn create_organization(&self, new: Organization) -> Result<Organization> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let stands = tables.access.organizations.insert(cql, new.id.as_str(), encode(&new)?).await?;
-        let stands = decode::<Organization>(&stands)?.live();
-        let stands = stands.ok_or_else(|| Error::not_found("organization", &new.id))?;
-        // After the organization: who finds the first one finds it made. Whoever comes back after a crash comes by here.
-        let first = encode(&First { org: new.id.clone() })?;
-        tables.access.installation.insert(cql, FIRST, first).await?;
-        let listed = encode(&First { org: new.id.clone() })?;
-        tables.access.rows.put(cql, INSTALLATION, Part::Organization, new.id.as_str(), listed).await?;
-        Ok(stands)
-    }
-
-    async fn organization(&self, id: &OrgId) -> Result<Option<Organization>> {
-        let found = self.0.tables.access.organization(&self.0.cql, id).await?;
-        let found: Option<Organization> = found.map(|bytes| decode(&bytes)).transpose()?;
-        Ok(found.and_then(Organization::live))
-    }
-
-    async fn first_organization(&self) -> Result<Option<Organization>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        match tables.access.installation.get(cql, FIRST, Strength::Quorum).await? {
-            Some(bytes) => self.organization(&decode::<First>(&bytes)?.org).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn organizations(&self, after: Option<&OrgId>, limit: usize) -> Result<Vec<Organization>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let (mut found, mut after) = (Vec::new(), after.map_or_else(String::new, OrgId::to_string));
-        // A row may be of one that is deleted, and makes no page shorter.
-        while found.len() < limit {
-            let wanted = limit - found.len();
-            let listed = tables.access.rows.list(cql, INSTALLATION, Part::Organization, &after, wanted).await?;
-            let all = listed.len() < wanted;
-            if let Some((last, _)) = listed.last() {
-                after.clone_from(last);
-            }
-            let ids = listed.into_iter().map(|(_, bytes)| Ok(decode::<First>(&bytes)?.org));
-            let read = futures::stream::iter(ids).map(|id| async move { self.organization(&id?).await });
-            let live = read.buffered(READ_AT_ONCE).try_filter_map(async |organization| Ok(organization));
-            found.extend(live.try_collect::<Vec<_>>().await?);
-            if all {
-                break;
-            }
-        }
-        Ok(found)
-    }
-
-    async fn change_organization(&self, new: Organization) -> Result<bool> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let Some(old) = tables.access.organizations.get(cql, new.id.as_str(), Strength::Serial).await? else {
-            return Ok(false);
-        };
-        match decode::<Organization>(&old)?.live() {
-            Some(there) if there.version + 1 == new.version => {}
-            _ => return Ok(false),
-        }
-        tables.access.organizations.replace(cql, new.id.as_str(), old, encode(&new)?).await
-    }
-
     async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let found = tables.access.rows.get(cql, org.as_str(), Part::Member, user.as_str(), Strength::Quorum).await?;
@@ -106,12 +39,12 @@ impl AccessStore for Access {
         rows.iter().map(|(_, bytes)| decode(bytes)).collect()
     }
 
-    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool> {
+    async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let (rows, org_text, new) = (&tables.access.rows, org.as_str(), encode(&change.new)?);
-        let key = change.new.user.as_str();
+        let (rows, org_text, new) = (&tables.access.rows, org.as_str(), encode(&write.after)?);
+        let key = write.after.user.as_str();
         let mut replaced = Vec::new();
-        for there in [&change.old, &change.beside].into_iter().flatten() {
+        for there in [&write.before, &write.guard].into_iter().flatten() {
             let Some(stored) = rows.get(cql, org_text, Part::Member, there.user.as_str(), Strength::Serial).await?
             else {
                 return Ok(false);
@@ -119,11 +52,11 @@ impl AccessStore for Access {
             if decode::<Member>(&stored)? != *there {
                 return Ok(false);
             }
-            let changes = there.user == change.new.user;
+            let changes = there.user == write.after.user;
             let after = if changes { new.clone() } else { stored.clone() };
             replaced.push(rows.replace(org_text, Part::Member, there.user.as_str(), stored, after));
         }
-        if change.old.is_none() {
+        if write.before.is_none() {
             // Near enough: some that are added at the same moment may come on top.
             if self.members(org).await?.len() >= MEMBERS_MAX {
                 return Err(full("members", MEMBERS_MAX));
@@ -139,9 +72,6 @@ impl AccessStore for Access {
 
     async fn create_token(&self, token: TokenRecord) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        if self.organization(&token.org).await?.is_none() {
-            return Err(Error::not_found("organization", &token.org));
-        }
         let as_it_is = |there: &[u8]| match decode::<TokenRecord>(there)? == token {
             true => Ok(()),
             false => Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "there is a token of this id already")),

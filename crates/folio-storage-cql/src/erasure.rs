@@ -5,26 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::access::Organization;
 use folio_types::token::TokenRecord;
-use folio_types::{OrgId, Result, Timestamp};
+use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use scylla::response::PagingState;
 use scylla::value::{CqlValue, Row};
 
-use super::access::INSTALLATION;
 use super::keyspace::Keyspace;
-use super::retry;
 use super::session::{Cql, Select, Strength, Use};
-use super::table::{AccessPart, SystemRow};
 use super::values::{Values, values};
 use folio_storage::ErasureStore;
-use folio_storage::value::{First, decode, encode};
+use folio_storage::value::decode;
 
-/// The system index of what was deleted. A row is entered before the tombstone: one without it says nothing.
-const DELETED: &str = "deleted_organization";
-/// The table of organizations: the tombstones stay.
-const ORGANIZATIONS: &str = "organizations";
 /// The column by which a table belongs to organizations.
 const ORG: &str = "org";
 /// Partitions that are deleted at once.
@@ -34,49 +26,10 @@ pub(crate) struct Erasures(pub(crate) Arc<Keyspace>);
 
 #[async_trait]
 impl ErasureStore for Erasures {
-    async fn delete(&self, org: &OrgId, at: Timestamp) -> Result<bool> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        for attempt in 0..retry::ATTEMPTS {
-            let Some(old) = tables.access.organizations.get(cql, org.as_str(), Strength::Serial).await? else {
-                return Ok(false);
-            };
-            let there: Organization = decode(&old)?;
-            let row = SystemRow { at: 0, key: org.to_string(), value: encode(&First { org: org.clone() })? };
-            if there.deleted_at.is_none() {
-                tables.system_rows.put(cql, DELETED, row).await?;
-                let tombstone = encode(&there.tombstone(at))?;
-                if !tables.access.organizations.replace(cql, org.as_str(), old, tombstone).await? {
-                    retry::pause(attempt, self.0.random()).await;
-                    continue;
-                }
-            }
-            // Also where it was deleted before: whoever did it may have ended here.
-            tables.access.rows.remove(cql, INSTALLATION, AccessPart::Organization, org.as_str()).await?;
-            return Ok(true);
-        }
-        Err(retry::contended("an organization"))
-    }
-
-    async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, Timestamp)>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let mut found = Vec::new();
-        for row in tables.system_rows.first(cql, DELETED, None, limit).await? {
-            let First { org } = decode(&row.value)?;
-            let there = tables.access.organizations.get(cql, org.as_str(), Strength::Quorum).await?;
-            let there = there.map(|bytes| decode::<Organization>(&bytes)).transpose()?;
-            found.extend(there.and_then(|there| there.deleted_at).map(|at| (org, at)));
-        }
-        Ok(found)
-    }
-
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()> {
         let cql = &self.0.cql;
-        for org in orgs {
-            // Its deletion may have ended before that, or its making may have come after.
-            self.0.tables.access.rows.remove(cql, INSTALLATION, AccessPart::Organization, org.as_str()).await?;
-        }
         for (table, key) in tables(cql).await? {
-            if table != ORGANIZATIONS && key.iter().any(|column| column == ORG) {
+            if key.iter().any(|column| column == ORG) {
                 let columns = key.join(", ");
                 let owned = |row: &Row| names_one_of(orgs, &key, row);
                 delete_where(cql, &format!("SELECT DISTINCT {columns} FROM {table}"), (&table, &key), owned).await?;
@@ -91,17 +44,12 @@ impl ErasureStore for Erasures {
         delete_where(cql, "SELECT id, value FROM tokens", ("tokens", &["id".to_owned()]), owner).await?;
         let key = ["name", "bucket", "at", "key"].map(str::to_owned);
         let listed = |row: &Row| match row.columns.as_slice() {
-            [Some(CqlValue::Text(index)), .., Some(CqlValue::Text(key))] if index != DELETED => {
+            [.., Some(CqlValue::Text(key))] => {
                 key.split('/').next().is_some_and(|org| org.parse().is_ok_and(|org: OrgId| orgs.contains(&org)))
             }
             _ => false,
         };
         delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), listed).await
-    }
-
-    async fn forget(&self, org: &OrgId) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        tables.system_rows.remove(cql, DELETED, 0, org.as_str()).await
     }
 }
 

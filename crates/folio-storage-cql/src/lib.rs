@@ -16,10 +16,9 @@
 //! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
 //! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` says which generation counts |
 //! | `catalogue` | organization, list, term, shard | what lists and searches read | plain, with the version as timestamp |
-//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, what was deleted, organizations among it, expiring threads, requests | plain: a row says where to look |
-//! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
+//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row says where to look |
+//! | `tokens` | the id | the token | `IF NOT EXISTS`, then under conditions |
 //! | `access` | organization, kind | members; its tokens, and when they were last used | members under conditions only; the rest plain |
-//! | `model_settings` | organization | what it set of model providers | under conditions only |
 //! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: a record that is written again is the same |
 //! | `credit_accounts` | organization | static: the account of credit and its version. By key: what changed it | under conditions only |
 //! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
@@ -65,7 +64,6 @@ mod names;
 mod open_turns;
 mod ops;
 mod options;
-mod providers;
 mod record;
 mod references;
 mod resources;
@@ -87,7 +85,7 @@ pub use migrate::Migrated;
 pub use options::Options;
 
 use self::keyspace::Keyspace;
-use folio_storage::{AccessStore, AuditStore, BlobStore, Stores};
+use folio_storage::{AccessStore, AuditStore, BlobStore, ResourceExecutor, Stores};
 
 /// A keyspace as [`look`] finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,9 +130,14 @@ impl CqlStore {
         self.keyspace.migrated
     }
 
-    /// Organizations and tokens alone, for who has no place for blobs.
+    /// Members and tokens alone, for a process without blobs.
     pub fn access(&self) -> Arc<dyn AccessStore> {
         Arc::new(access::Access(Arc::clone(&self.keyspace)))
+    }
+
+    /// Resources of every kind alone.
+    pub fn resources(&self) -> Arc<dyn ResourceExecutor> {
+        Arc::new(resources::Resources(Arc::clone(&self.keyspace)))
     }
 
     /// The audit logs alone.
@@ -154,8 +157,7 @@ impl CqlStore {
             health: Arc::new(health::Health(keyspace())),
             open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
             ops: Arc::new(ops::Ops(keyspace())),
-            providers: Arc::new(providers::Providers(keyspace())),
-            resources: Arc::new(resources::Resources(keyspace())),
+            resources: self.resources(),
             texts: Arc::new(texts::Texts(keyspace())),
             threads: Arc::new(threads::Threads(keyspace())),
             usage: Arc::new(usage::UsageRecords::new(keyspace())),

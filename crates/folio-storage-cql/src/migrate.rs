@@ -17,7 +17,6 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002.cql"),
     include_str!("migrations/0003.cql"),
     include_str!("migrations/0004.cql"),
-    include_str!("migrations/0005.cql"),
 ];
 
 /// What opening a keyspace did to it.

@@ -1,9 +1,9 @@
-//! Organizations and tokens.
+//! Members and tokens.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::access::{Member, Organization};
+use folio_resources::{Member, MemberWrite};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, UserId};
 
@@ -11,13 +11,8 @@ use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{First, TokenUse};
-use folio_storage::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
-
-fn organization(reads: &impl Reads, id: &OrgId) -> Result<Option<Organization>> {
-    let found: Option<Organization> = reads.read(Space::Records, &keys::organization(id))?;
-    Ok(found.and_then(Organization::live))
-}
+use super::value::TokenUse;
+use folio_storage::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
 
 /// Enters a token into its organization's list.
 fn list(transaction: &mut Transaction<'_>, token: &TokenRecord) -> Result<()> {
@@ -34,61 +29,6 @@ pub(crate) struct Access(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl AccessStore for Access {
-    async fn create_organization(&self, new: Organization) -> Result<Organization> {
-        self.0
-            .write(move |transaction| {
-                let there: Option<Organization> = transaction.read(Space::Records, &keys::organization(&new.id))?;
-                if let Some(there) = there {
-                    return there.live().ok_or_else(|| Error::not_found("organization", &new.id));
-                }
-                let first = keys::first_organization();
-                if !transaction.contains(Space::System, &first)? {
-                    transaction.put(Space::System, first, &First { org: new.id.clone() })?;
-                }
-                transaction.put(Space::System, keys::listed_organization(&new.id), &First { org: new.id.clone() })?;
-                transaction.put(Space::Records, keys::organization(&new.id), &new)?;
-                Ok(new)
-            })
-            .await
-    }
-
-    async fn organization(&self, id: &OrgId) -> Result<Option<Organization>> {
-        self.0.read(|view| organization(view, id))
-    }
-
-    async fn first_organization(&self) -> Result<Option<Organization>> {
-        self.0.read(|view| match view.read::<First>(Space::System, &keys::first_organization())? {
-            Some(first) => organization(view, &first.org),
-            None => Ok(None),
-        })
-    }
-
-    async fn organizations(&self, after: Option<&OrgId>, limit: usize) -> Result<Vec<Organization>> {
-        let mut range = Range::prefix(Space::System, keys::organizations());
-        if let Some(after) = after {
-            range = range.from(keys::after(&keys::listed_organization(after)));
-        }
-        self.0
-            .scan(move |view| {
-                let listed: Vec<First> = view.values(range, limit)?;
-                let found = listed.iter().map(|listed| organization(view, &listed.org));
-                found.filter_map(Result::transpose).collect()
-            })
-            .await
-    }
-
-    async fn change_organization(&self, new: Organization) -> Result<bool> {
-        self.0
-            .write(move |transaction| match organization(transaction, &new.id)? {
-                Some(there) if there.version + 1 == new.version => {
-                    transaction.put(Space::Records, keys::organization(&new.id), &new)?;
-                    Ok(true)
-                }
-                _ => Ok(false),
-            })
-            .await
-    }
-
     async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
         self.0.read(|view| view.read(Space::Records, &keys::member(org, user)))
     }
@@ -98,24 +38,24 @@ impl AccessStore for Access {
         self.0.scan(move |view| view.values(range, usize::MAX)).await
     }
 
-    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool> {
-        let MemberChange { old, new, beside } = change;
-        let (key, all) = (keys::member(org, &new.user), keys::members(org));
-        let beside = beside.map(|beside| (keys::member(org, &beside.user), beside));
+    async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
+        let MemberWrite { before, after, guard } = write;
+        let (key, all) = (keys::member(org, &after.user), keys::members(org));
+        let guard = guard.map(|guard| (keys::member(org, &guard.user), guard));
         self.0
             .write(move |transaction| {
-                let there: Option<Member> = transaction.read(Space::Records, &key)?;
-                let stays = match beside {
-                    Some((key, beside)) => transaction.read::<Member>(Space::Records, &key)? == Some(beside),
+                let stored: Option<Member> = transaction.read(Space::Records, &key)?;
+                let is_guarded = match guard {
+                    Some((key, guard)) => transaction.read::<Member>(Space::Records, &key)? == Some(guard),
                     None => true,
                 };
-                if there != old || !stays {
+                if stored != before || !is_guarded {
                     return Ok(false);
                 }
-                if there.is_none() && transaction.keys(Range::prefix(Space::Records, all))?.len() >= MEMBERS_MAX {
+                if stored.is_none() && transaction.keys(Range::prefix(Space::Records, all))?.len() >= MEMBERS_MAX {
                     return Err(full("members", MEMBERS_MAX));
                 }
-                transaction.put(Space::Records, key, &new)?;
+                transaction.put(Space::Records, key, &after)?;
                 Ok(true)
             })
             .await
@@ -124,9 +64,6 @@ impl AccessStore for Access {
     async fn create_token(&self, token: TokenRecord) -> Result<()> {
         self.0
             .write(move |transaction| {
-                if organization(transaction, &token.org)?.is_none() {
-                    return Err(Error::not_found("organization", &token.org));
-                }
                 let key = keys::token(&token.id);
                 match transaction.read::<TokenRecord>(Space::System, &key)? {
                     Some(there) if there == token => Ok(()),

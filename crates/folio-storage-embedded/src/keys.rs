@@ -61,14 +61,6 @@ pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
 
 // Records
 
-pub(crate) fn organization(org: &OrgId) -> Vec<u8> {
-    key(&[org.as_str(), "organization"])
-}
-
-pub(crate) fn model_settings(org: &OrgId) -> Vec<u8> {
-    key(&[org.as_str(), "model_settings"])
-}
-
 pub(crate) fn members(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str(), "member"])
 }
@@ -245,26 +237,6 @@ pub(crate) fn thread_of(org: &OrgId, document: &DocumentId, id: &ThreadId) -> Ve
 }
 
 // System
-
-pub(crate) fn first_organization() -> Vec<u8> {
-    key(&["first_organization"])
-}
-
-pub(crate) fn organizations() -> Vec<u8> {
-    prefix(&["organization"])
-}
-
-pub(crate) fn listed_organization(org: &OrgId) -> Vec<u8> {
-    key(&["organization", org.as_str()])
-}
-
-pub(crate) fn deleted_organizations() -> Vec<u8> {
-    prefix(&["deleted_organization"])
-}
-
-pub(crate) fn deleted_organization(org: &OrgId) -> Vec<u8> {
-    key(&["deleted_organization", org.as_str()])
-}
 
 pub(crate) fn token(id: &TokenId) -> Vec<u8> {
     key(&["token", id.as_str()])

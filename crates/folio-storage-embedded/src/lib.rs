@@ -15,8 +15,7 @@
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
-//! | `records` | `ORG/organization` | the organization, or its tombstone |
-//! | | `ORG/member/USER` | a member |
+//! | `records` | `ORG/member/USER` | a member |
 //! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; when it was last used |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
@@ -38,9 +37,7 @@
 //! | | `ORG/THREAD/batch/BATCH` | a mark: this append stands |
 //! | | `ORG/THREAD/request/REQUEST` | the turn that a request became |
 //! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
-//! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
-//! | | `organization/ORG` | its id, for who lists organizations |
-//! | | `deleted_organization/ORG` | the same, deleted and not erased for good |
+//! | `system` | `token/TOKEN` | a token, which is read before the organization is known |
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
 //! | | `probe` | written to see whether the store works |
@@ -49,7 +46,8 @@
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
-//! The rows of `system` are read by background jobs only, except for the first three.
+//! The rows of `system` are read by background jobs only, except for tokens. `ORG` is [`folio_types::OrgId::platform`] for the
+//! resources of the platform, such as the organizations themselves.
 
 mod access;
 mod append;
@@ -63,7 +61,6 @@ mod listing;
 mod names;
 mod open_turns;
 mod ops;
-mod providers;
 mod reads;
 mod references;
 mod resources;
@@ -148,7 +145,6 @@ impl EmbeddedStore {
             ops: Arc::new(ops::Ops(Arc::clone(&engine))),
             resources: Arc::new(resources::Resources(Arc::clone(&engine))),
             texts: Arc::new(texts::Texts(Arc::clone(&engine))),
-            providers: Arc::new(providers::Providers(Arc::clone(&engine))),
             threads: Arc::new(threads::Threads(Arc::clone(&engine))),
             usage: Arc::new(usage::UsageRecords(Arc::clone(&engine))),
         };
@@ -223,19 +219,8 @@ mod tests {
                 assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
             }
         }
-        let known = [
-            "deleted",
-            "deleted_organization",
-            "first_organization",
-            "lacking_program",
-            "open_turn",
-            "organization",
-            "pending_text",
-            "probe",
-            "request",
-            "thread_expiry",
-            "token",
-        ];
+        let known =
+            ["deleted", "lacking_program", "open_turn", "pending_text", "probe", "request", "thread_expiry", "token"];
         let system = beginnings(&store.engine, Space::System);
         assert!(system.iter().all(|beginning| known.contains(&beginning.as_str())), "{system:?}");
         store.close().await;

@@ -12,14 +12,12 @@ use std::path::{Path, PathBuf};
 use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
-use folio_resources::{ListRow, Resource as _, Tag, TextRecord, TextState, term};
-use folio_types::access::{Member, Organization, Role, Scope};
+use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
+use folio_types::access::{Role, Scope};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
-use folio_types::models::{ModelOptions, ModelSettings, OutputLimitField, Provider, SealedKey};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
-use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test, Waits};
-use folio_types::quota::OwnQuotas;
+use folio_types::policy::{Approver, Policy, Waits};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::*;
 use serde_json::{Value, json};
@@ -153,7 +151,6 @@ fn working() -> WorkingState {
 
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
-    samples.extend(access::model_settings());
     samples.push(sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }));
     samples.push(sample("plain", PendingMark { org: org(), document: document_id(), attempts: 2 }));
     samples.push(sample("plain", DeletedMark { org: org(), id: document_id().to_string(), at: at() }));

@@ -3,10 +3,8 @@
 use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
-use folio_resources::{ListRow, TextRecord, decode_value, encode_value};
-use folio_types::access::{Member, Organization};
+use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
 use folio_types::audit::AuditEntry;
-use folio_types::models::ModelSettings;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::token::{TokenId, TokenRecord};
 use folio_types::{DocumentId, OrgId, Result, ThreadId, Timestamp};
@@ -80,13 +78,6 @@ pub struct NameRow {
     pub id: String,
 }
 
-/// The organization that was made first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct First {
-    /// It.
-    pub org: OrgId,
-}
-
 /// A document whose text is not settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingMark {
@@ -156,9 +147,7 @@ macro_rules! stored {
 }
 
 stored! {
-    "organization" => Organization,
     "audit_entry" => AuditEntry,
-    "first_organization" => First,
     "token" => TokenRecord,
     "token_id" => TokenId,
     "token_use" => TokenUse,
@@ -184,5 +173,4 @@ stored! {
     "text_record" => TextRecord,
     "count" => Count,
     "mark" => Mark,
-    "model_settings" => ModelSettings,
 }

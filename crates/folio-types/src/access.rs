@@ -1,10 +1,8 @@
-//! Principals, roles, scopes, organizations and members.
+//! Principals, roles and scopes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{OrgId, UserId};
-use crate::policy::Policy;
-use crate::quota::OwnQuotas;
 
 use crate::error::{Error, Result};
 
@@ -87,83 +85,4 @@ pub struct Principal {
     pub user: UserId,
     /// Role of the user in the organization.
     pub role: Role,
-}
-
-/// A stored organization.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Organization {
-    /// Id of the organization.
-    pub id: OrgId,
-    /// Display name.
-    pub name: String,
-    /// Time of creation.
-    pub created_at: jiff::Timestamp,
-    /// Version, incremented by each change. 0: never changed.
-    #[serde(default, skip_serializing_if = "crate::access::is_zero")]
-    pub version: u64,
-    /// Approval policy.
-    #[serde(default, skip_serializing_if = "Policy::is_empty")]
-    pub policy: Policy,
-    /// Seconds that a pause waits for approvals. None: the default of the installation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval_ttl_seconds: Option<u32>,
-    /// Days without activity after which a thread is deleted. None: threads are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_retention_days: Option<u32>,
-    /// Limits that differ from the defaults.
-    #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
-    pub quotas: OwnQuotas,
-    /// Time of deletion. A deleted organization keeps only this and its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deleted_at: Option<jiff::Timestamp>,
-}
-
-impl Organization {
-    /// Creates an organization with default settings.
-    pub fn new(id: OrgId, name: &str, created_at: jiff::Timestamp) -> Self {
-        Self {
-            id,
-            name: name.to_owned(),
-            created_at,
-            version: 0,
-            policy: Policy::default(),
-            approval_ttl_seconds: None,
-            thread_retention_days: None,
-            quotas: OwnQuotas::default(),
-            deleted_at: None,
-        }
-    }
-
-    /// Returns the tombstone of the organization.
-    #[must_use]
-    pub fn tombstone(&self, at: jiff::Timestamp) -> Self {
-        let version = self.version.saturating_add(1);
-        Self { version, deleted_at: Some(at), ..Self::new(self.id.clone(), "", self.created_at) }
-    }
-
-    /// Returns the organization unless it is deleted.
-    pub fn live(self) -> Option<Self> {
-        self.deleted_at.is_none().then_some(self)
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
-fn is_zero(version: &u64) -> bool {
-    *version == 0
-}
-
-/// A member of an organization. Its tokens never permit more than its role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    /// Id of the user.
-    pub user: UserId,
-    /// Display name, such as an e-mail address.
-    pub name: String,
-    /// Role of the user, which bounds the roles of its tokens.
-    pub role: Role,
-    /// Time at which the member was added.
-    pub created_at: jiff::Timestamp,
-    /// Time of removal. Tokens of a removed member are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed_at: Option<jiff::Timestamp>,
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -119,6 +119,21 @@ plain_id!(
     /// An organization: the tenant, and the first part of every key.
     OrgId, "org", "organization"
 );
+
+impl OrgId {
+    /// Returns the id of the pseudo organization that owns the resources of the platform: the organizations, and the model settings
+    /// for all of them. No stored organization has it.
+    pub fn platform() -> Self {
+        static ID: LazyLock<OrgId> = LazyLock::new(|| OrgId::derive(&["platform"]));
+        ID.clone()
+    }
+
+    /// Returns the id of the organization that the first start of an installation creates.
+    pub fn first() -> Self {
+        Self::derive(&["first organization"])
+    }
+}
+
 plain_id!(
     /// A user of an organization.
     UserId, "usr", "user"
@@ -142,6 +157,10 @@ plain_id!(
 plain_id!(
     /// A tag.
     TagId, "tag", "tag"
+);
+plain_id!(
+    /// The model settings of an owner.
+    ModelSettingsId, "mdl", "model settings"
 );
 plain_id!(
     /// An extraction.

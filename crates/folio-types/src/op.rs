@@ -154,6 +154,16 @@ pub struct Write<C> {
     pub change: C,
 }
 
+impl<C: fmt::Debug> Write<C> {
+    /// A write that the platform itself makes, outside of turns and of requests of users. A repetition under the same key with the
+    /// same change finds the op row of the first one.
+    pub fn by_platform(org: OrgId, key: RequestId, at: Timestamp, expected: Expected, change: C) -> Self {
+        let by = UserId::derive(&["platform"]);
+        let digest = Digest::of(format!("{change:?}").as_bytes());
+        Self { org, op: OpKey::Request { user: by.clone(), request: key }, digest, by, at, expected, change }
+    }
+}
+
 /// The record of an op. It is inserted once and final.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpRow {

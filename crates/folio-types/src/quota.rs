@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, Reason};
 use crate::settings::{InvalidSettings, Problems};
 
-/// Maximum of a quota.
-const MOST: u64 = 1_000_000;
+/// Maximum of a quota of requests, turns or model calls.
+pub const QUOTA_MAX: u64 = 1_000_000;
 /// Maximum quota of documents.
-const MOST_DOCUMENTS: u64 = 1_000_000_000;
+pub const DOCUMENTS_MAX: u64 = 1_000_000_000;
 /// Maximum quota of bytes: one petabyte.
-const MOST_BYTES: u64 = 1_000_000_000_000_000;
+pub const STORAGE_BYTES_MAX: u64 = 1_000_000_000_000_000;
 
 /// Quotas of an organization. 0: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,73 +39,15 @@ impl Quotas {
         let mut problems = Problems::of("limits");
         let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
         for (path, value, most) in [
-            ("requests_per_second", requests_per_second.into(), MOST),
-            ("concurrent_turns", concurrent_turns.into(), MOST),
-            ("concurrent_model_calls", concurrent_model_calls.into(), MOST),
-            ("documents", documents.into(), MOST_DOCUMENTS),
-            ("storage_bytes", storage_bytes, MOST_BYTES),
+            ("requests_per_second", requests_per_second.into(), QUOTA_MAX),
+            ("concurrent_turns", concurrent_turns.into(), QUOTA_MAX),
+            ("concurrent_model_calls", concurrent_model_calls.into(), QUOTA_MAX),
+            ("documents", documents.into(), DOCUMENTS_MAX),
+            ("storage_bytes", storage_bytes, STORAGE_BYTES_MAX),
         ] {
             problems.number(path, value, 0, most);
         }
         problems.verdict()
-    }
-}
-
-/// Quotas that the platform administrator set for one organization. None: the default of the installation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct OwnQuotas {
-    /// See [`Quotas::requests_per_second`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests_per_second: Option<u32>,
-    /// See [`Quotas::concurrent_turns`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrent_turns: Option<u32>,
-    /// See [`Quotas::concurrent_model_calls`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub concurrent_model_calls: Option<u32>,
-    /// See [`Quotas::documents`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub documents: Option<u32>,
-    /// See [`Quotas::storage_bytes`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub storage_bytes: Option<u64>,
-}
-
-impl OwnQuotas {
-    /// Returns true if no quota is set.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Returns the effective quotas, with `all` as defaults.
-    pub fn over(&self, all: Quotas) -> Quotas {
-        Quotas {
-            requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
-            concurrent_turns: self.concurrent_turns.unwrap_or(all.concurrent_turns),
-            concurrent_model_calls: self.concurrent_model_calls.unwrap_or(all.concurrent_model_calls),
-            documents: self.documents.unwrap_or(all.documents),
-            storage_bytes: self.storage_bytes.unwrap_or(all.storage_bytes),
-        }
-    }
-
-    /// Validates the quotas.
-    ///
-    /// # Errors
-    /// `INVALID_FIELD`.
-    pub fn check(&self, field: &str) -> Result<()> {
-        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
-        for (name, value, most) in [
-            ("requests_per_second", requests_per_second.map(u64::from), MOST),
-            ("concurrent_turns", concurrent_turns.map(u64::from), MOST),
-            ("concurrent_model_calls", concurrent_model_calls.map(u64::from), MOST),
-            ("documents", documents.map(u64::from), MOST_DOCUMENTS),
-            ("storage_bytes", storage_bytes, MOST_BYTES),
-        ] {
-            if value.is_some_and(|value| value > most) {
-                return Err(Error::invalid_field(format!("{field}.{name}"), format!("is more than {most}")));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -123,18 +65,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_of_an_organization_override_the_defaults() {
-        let all = Quotas { requests_per_second: 10, concurrent_turns: 5, documents: 8, ..Quotas::default() };
-        let own = OwnQuotas { requests_per_second: Some(0), concurrent_model_calls: Some(3), ..OwnQuotas::default() };
-        let counts = Quotas { requests_per_second: 0, concurrent_model_calls: 3, ..all };
-        assert_eq!((own.over(all), OwnQuotas::default().over(all)), (counts, all));
-        assert_eq!(serde_json::to_string(&own).unwrap(), r#"{"requests_per_second":0,"concurrent_model_calls":3}"#);
-        let bad = OwnQuotas { concurrent_turns: Some(1_000_001), ..own };
-        assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.concurrent_turns");
-        let bad = OwnQuotas { storage_bytes: Some(MOST_BYTES + 1), ..own };
-        assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.storage_bytes");
-        let bad = Quotas { concurrent_turns: 1_000_001, ..all };
+    fn a_quota_out_of_bounds_is_refused_with_its_name() {
+        let bad = Quotas { concurrent_turns: 1_000_001, ..Quotas::default() };
         assert!(bad.check().unwrap_err().to_string().contains("limits.concurrent_turns"));
-        assert!(Quotas { storage_bytes: MOST_BYTES, ..all }.check().is_ok());
+        assert!(Quotas { storage_bytes: STORAGE_BYTES_MAX, ..Quotas::default() }.check().is_ok());
     }
 }

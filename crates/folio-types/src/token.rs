@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::access::{Member, Principal, Role, Scope};
+use crate::access::{Principal, Role, Scope};
 use crate::environment::Environment;
 use crate::error::{Code, Error, Reason, Result};
 use crate::ids::{OrgId, UserId};
@@ -203,17 +203,17 @@ impl TokenRecord {
         }
     }
 
-    /// Returns the principal of a presented token. If its user is a member, the role is at most the member's; a removed
-    /// member is refused.
-    pub fn admit(&self, shown: &Token, member: Option<&Member>, now: Timestamp) -> Result<Principal> {
-        let good = self.hash == shown.hash()
-            && self.revoked_at.is_none()
-            && self.expires_at.is_none_or(|end| now < end)
-            && member.is_none_or(|member| member.removed_at.is_none());
+    /// Returns the principal of a presented token. `most` bounds the role. None: the role of the token applies.
+    ///
+    /// # Errors
+    /// `INVALID_TOKEN`.
+    pub fn admit(&self, shown: &Token, most: Option<Role>, now: Timestamp) -> Result<Principal> {
+        let good =
+            self.hash == shown.hash() && self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end);
         if !good {
             return Err(Token::refused());
         }
-        let role = member.map_or(self.role, |member| member.role.min(self.role));
+        let role = most.map_or(self.role, |most| most.min(self.role));
         Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
     }
 

@@ -6,11 +6,12 @@
 use std::io::Write as _;
 
 use anyhow::{Result, ensure};
+use folio_storage::ResourceStore;
 use folio_storage_cql::{CqlStore, Migrated};
 use folio_types::System;
 
 use crate::arguments::{Flags, StoreArguments};
-use crate::server::{another, at, ensure_shared};
+use crate::server::{AccessStores, another, at, ensure_shared};
 use crate::settings::Settings;
 
 /// Arguments of `folio migrate`.
@@ -39,12 +40,13 @@ pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()>
     let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", describe(&cql.keyspace, store.migrated()))?;
-    let (access, audit) = (store.access(), store.audit());
-    if let Some(first) = ensure_shared(access.as_ref(), audit.as_ref(), &System).await? {
+    let organizations = ResourceStore::new(store.resources());
+    let stores = AccessStores { access: store.access(), organizations, audit: store.audit() };
+    if let Some(first) = ensure_shared(&stores, &System).await? {
         first.print(&mut out)?;
     }
     if arguments.admin_token {
-        another(access.as_ref(), audit.as_ref(), &System).await?.print(&mut out)?;
+        another(&stores, &System).await?.print(&mut out)?;
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_storage::AccessStore;
-use folio_types::access::{Member, Organization};
+use folio_resources::{Member, Organization};
+use folio_storage::{AccessStore, ResourceStore};
 use folio_types::token::{TokenId, TokenRecord};
 use folio_types::{OrgId, Result, UserId};
 use moka::future::Cache;
@@ -22,7 +22,8 @@ const TIME_TO_LIVE_MAX: Duration = Duration::from_secs(2);
 /// The cache. Clones share the entries.
 #[derive(Clone)]
 pub(crate) struct AccessCache {
-    store: Arc<dyn AccessStore>,
+    access: Arc<dyn AccessStore>,
+    organization_store: ResourceStore<Organization>,
     /// Holds only tokens that exist, so that made-up tokens use no memory.
     tokens: Cache<TokenId, Arc<TokenRecord>>,
     members: Cache<(OrgId, UserId), Option<Arc<Member>>>,
@@ -34,9 +35,14 @@ fn cache<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>
 }
 
 impl AccessCache {
-    /// An empty cache in front of `store`, whose entries live for `time_to_live` (at most 2 s).
-    pub(crate) fn new(store: Arc<dyn AccessStore>, time_to_live: Duration) -> Self {
-        Self { store, tokens: cache(time_to_live), members: cache(time_to_live), organizations: cache(time_to_live) }
+    /// An empty cache in front of these stores, whose entries live for `time_to_live` (at most 2 s).
+    pub(crate) fn new(
+        access: Arc<dyn AccessStore>,
+        organization_store: ResourceStore<Organization>,
+        time_to_live: Duration,
+    ) -> Self {
+        let (tokens, members, organizations) = (cache(time_to_live), cache(time_to_live), cache(time_to_live));
+        Self { access, organization_store, tokens, members, organizations }
     }
 
     /// Returns the record of a token, or none if no such token exists.
@@ -44,7 +50,7 @@ impl AccessCache {
         if let Some(cached) = self.tokens.get(id).await {
             return Ok(Some(cached));
         }
-        let Some(record) = self.store.token(id).await?.map(Arc::new) else { return Ok(None) };
+        let Some(record) = self.access.token(id).await?.map(Arc::new) else { return Ok(None) };
         self.tokens.insert(id.clone(), Arc::clone(&record)).await;
         Ok(Some(record))
     }
@@ -55,7 +61,7 @@ impl AccessCache {
         if let Some(cached) = self.members.get(&key).await {
             return Ok(cached);
         }
-        let member = self.store.member(org, user).await?.map(Arc::new);
+        let member = self.access.member(org, user).await?.map(Arc::new);
         self.members.insert(key, member.clone()).await;
         Ok(member)
     }
@@ -65,7 +71,7 @@ impl AccessCache {
         if let Some(cached) = self.organizations.get(org).await {
             return Ok(cached);
         }
-        let organization = self.store.organization(org).await?.map(Arc::new);
+        let organization = self.organization_store.get(&OrgId::platform(), org).await?.map(Arc::new);
         self.organizations.insert(org.clone(), organization.clone()).await;
         Ok(organization)
     }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use folio_operations::Caller;
-use folio_storage::AccessStore;
+use folio_resources::Organization;
+use folio_storage::{AccessStore, ResourceStore};
 use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenId};
-use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Timestamp};
+use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
@@ -74,14 +75,15 @@ const RECORD_INTERVAL: Duration = Duration::from_secs(60);
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Authenticator {
-    /// Reads tokens from this store, and JWTs of these issuers.
+    /// Reads tokens from these stores, and JWTs of these issuers.
     pub(crate) fn new(
         store: Arc<dyn AccessStore>,
+        organizations: ResourceStore<Organization>,
         environment: Arc<dyn Environment>,
         issuers: Issuers,
         options: &Options,
     ) -> Self {
-        let cache = AccessCache::new(Arc::clone(&store), options.token_cache);
+        let cache = AccessCache::new(Arc::clone(&store), organizations, options.token_cache);
         let recorded = Cache::builder().max_capacity(RECORDED_MAX).time_to_live(RECORD_INTERVAL).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
         let (quotas, rates) = (Quotas::default(), None);
@@ -143,8 +145,8 @@ impl Authenticator {
     async fn admit(&self, token: &Token) -> Result<Caller> {
         let record = self.cache.token(token.id()).await?.ok_or_else(Token::refused)?;
         self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
-        let member = self.cache.member(&record.org, &record.user).await?;
-        let principal = record.admit(token, member.as_deref(), self.environment.now())?;
+        let most = self.role_bound(&record.org, &record.user).await?;
+        let principal = record.admit(token, most, self.environment.now())?;
         let (scopes, platform, end) = (record.scopes.clone(), record.platform, record.expires_at);
         Ok(Caller { principal, token: record.id.clone(), scopes, platform, end, jwt: false })
     }
@@ -153,14 +155,21 @@ impl Authenticator {
     async fn admit_jwt(&self, token: &str) -> Result<Caller> {
         let VerifiedClaims { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
-        let role = match self.cache.member(&org, &user).await? {
-            Some(member) if member.removed_at.is_some() => return Err(Token::refused()),
-            Some(member) => member.role.min(role),
-            None => role,
-        };
+        let role = self.role_bound(&org, &user).await?.map_or(role, |most| most.min(role));
         let principal = Principal { org, user, role };
         let token = TokenId::derive(token);
         Ok(Caller { principal, token, scopes, platform: false, end: Some(end), jwt: true })
+    }
+
+    /// Returns the role of a member, which bounds the roles of its tokens. None: the user never was a member.
+    ///
+    /// # Errors
+    /// `INVALID_TOKEN` if the member was removed.
+    async fn role_bound(&self, org: &OrgId, user: &UserId) -> Result<Option<Role>> {
+        match self.cache.member(org, user).await? {
+            Some(member) if member.removed_at.is_some() => Err(Token::refused()),
+            member => Ok(member.map(|member| member.role)),
+        }
     }
 
     /// Records the use of a token without delaying the call.

@@ -1,42 +1,43 @@
 //! A store of tokens for tests.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use folio_storage::{AccessStore, MemberChange};
-use folio_types::access::{Member, Organization};
+use folio_resources::{Kind, ListQuery, Member, MemberWrite, ResourceWrite};
+use folio_storage::{AccessStore, Holdings, ResourceExecutor, ResourceStore, StoredResource};
+use folio_types::op::Decided;
+use folio_types::page::{Page, PageRequest};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
-use folio_types::{OrgId, Result, Timestamp, UserId};
+use folio_types::{OrgId, Result, System, Timestamp, UserId};
+
+use crate::caller::Authenticator;
+use crate::jwt::Issuers;
+use crate::options::Options;
 
 /// An empty store.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Empty {
     /// The token whose read never returns. None: every read finds nothing.
     pub(crate) silent: Option<TokenId>,
 }
 
+impl Empty {
+    /// An authenticator that reads from this store.
+    pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
+        let organizations = ResourceStore::new(Arc::new(self.clone()));
+        Authenticator::new(Arc::new(self), organizations, Arc::new(System), Issuers::default(), options)
+    }
+}
+
 #[async_trait]
 impl AccessStore for Empty {
-    async fn create_organization(&self, organization: Organization) -> Result<Organization> {
-        Ok(organization)
-    }
-    async fn organization(&self, _: &OrgId) -> Result<Option<Organization>> {
-        Ok(None)
-    }
-    async fn first_organization(&self) -> Result<Option<Organization>> {
-        Ok(None)
-    }
-    async fn organizations(&self, _: Option<&OrgId>, _: usize) -> Result<Vec<Organization>> {
-        Ok(Vec::new())
-    }
-    async fn change_organization(&self, _: Organization) -> Result<bool> {
-        Ok(false)
-    }
     async fn member(&self, _: &OrgId, _: &UserId) -> Result<Option<Member>> {
         Ok(None)
     }
     async fn members(&self, _: &OrgId) -> Result<Vec<Member>> {
         Ok(Vec::new())
     }
-    async fn change_member(&self, _: &OrgId, _: MemberChange) -> Result<bool> {
+    async fn write_member(&self, _: &OrgId, _: MemberWrite) -> Result<bool> {
         Ok(false)
     }
     async fn tokens(&self, _: &OrgId) -> Result<Vec<ListedToken>> {
@@ -56,5 +57,36 @@ impl AccessStore for Empty {
             std::future::pending::<()>().await;
         }
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl ResourceExecutor for Empty {
+    async fn decide(&self, _: ResourceWrite) -> Result<Decided> {
+        Ok(Decided::Moved)
+    }
+    async fn get(&self, _: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+        Ok(vec![None; ids.len()])
+    }
+    async fn id_by_name(&self, _: &OrgId, _: &'static Kind, _: &str) -> Result<Option<String>> {
+        Ok(None)
+    }
+    async fn list(&self, _: &OrgId, _: ListQuery, _: &PageRequest) -> Result<Page<StoredResource>> {
+        Ok(Page { items: Vec::new(), next: None, total: 0 })
+    }
+    async fn revisions(&self, _: &OrgId, _: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
+        Ok(vec![None; numbers.len()])
+    }
+    async fn holdings(&self, _: &OrgId, _: &'static Kind) -> Result<Holdings> {
+        Ok(Holdings::default())
+    }
+    async fn deleted(&self, _: &'static Kind, _: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
+        Ok(Vec::new())
+    }
+    async fn forget_deleted(&self, _: &OrgId, _: &'static Kind, _: &str) -> Result<()> {
+        Ok(())
+    }
+    async fn scrub_deleted(&self, _: &'static Kind, _: Timestamp, _: usize) -> Result<usize> {
+        Ok(0)
     }
 }

@@ -270,12 +270,9 @@ mod tests {
     use std::convert::Infallible;
 
     use crate::empty::Empty;
-    use crate::jwt::Issuers;
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
-        let authenticator =
-            Authenticator::new(Arc::new(Empty::default()), Arc::new(System), Issuers::default(), options);
-        layers(options, authenticator, cut, Following::default(), Counters::default())
+        layers(options, Empty::default().authenticator(options), cut, Following::default(), Counters::default())
     }
 
     async fn ask<S>(service: &mut S, path: &str) -> Response<Body>

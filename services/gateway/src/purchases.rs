@@ -17,7 +17,8 @@ use folio_credit::{AMOUNT_MAX, Grant, GrantKind};
 use folio_metering::CreditMeter;
 use folio_operations::credits::grant_once;
 use folio_proto::fields;
-use folio_storage::{AccessStore, AuditStore, Stores};
+use folio_resources::Organization;
+use folio_storage::{AuditStore, ResourceStore, Stores};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Secret, Timestamp, limits};
@@ -83,7 +84,7 @@ pub enum Taken {
 /// Receives the messages of a payment system.
 pub struct Purchases {
     webhooks: Vec<Webhook>,
-    access: Arc<dyn AccessStore>,
+    organizations: ResourceStore<Organization>,
     audit: Arc<dyn AuditStore>,
     credit: CreditMeter,
     environment: Arc<dyn Environment>,
@@ -129,8 +130,8 @@ impl Purchases {
         let webhooks = secrets.iter().map(|secret| Webhook::new(secret.reveal()));
         let webhooks = webhooks.collect::<Result<Vec<_>, _>>();
         let webhooks = webhooks.map_err(|_| Error::internal("a secret of purchases is malformed"))?;
-        let (access, audit) = (Arc::clone(&stores.access), Arc::clone(&stores.audit));
-        Ok(Self { webhooks, access, audit, credit, environment })
+        let (organizations, audit) = (stores.of(), Arc::clone(&stores.audit));
+        Ok(Self { webhooks, organizations, audit, credit, environment })
     }
 
     /// Processes a message.
@@ -184,7 +185,7 @@ impl Purchases {
             "" => String::new(),
             note => fields::line("data.note", note, limits::NAME_CHARS)?,
         };
-        if self.access.organization(&org).await?.is_none() {
+        if self.organizations.get(&OrgId::platform(), &org).await?.is_none() {
             return Err(Error::not_found("organization", &org));
         }
         let id = GrantId::derive(&["purchase", &purchase_id]);

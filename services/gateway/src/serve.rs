@@ -73,10 +73,11 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let components = &gateway.components;
-    let (access, environment) = (Arc::clone(&components.stores.access), Arc::clone(&components.environment));
+    let (access, organizations) = (Arc::clone(&components.stores.access), components.stores.of());
+    let environment = Arc::clone(&components.environment);
     let rates = Rates::new(Arc::clone(&gateway.rates));
-    let authenticator =
-        Authenticator::new(access, environment, issuers, &options).with_quotas(components.quotas, rates);
+    let authenticator = Authenticator::new(access, organizations, environment, issuers, &options);
+    let authenticator = authenticator.with_quotas(components.quotas, rates);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&components.stores.health);
     let mut routes = routes(gateway, &shutdown);

@@ -110,7 +110,6 @@ mod tests {
     use folio_types::{OrgId, Principal, Role, System, UserId};
 
     use crate::empty::Empty;
-    use crate::jwt::Issuers;
     use crate::options::Options;
 
     fn caller() -> Caller {
@@ -124,8 +123,7 @@ mod tests {
     async fn a_token_of_which_the_store_says_nothing_keeps_no_other_one_open() {
         let silent = caller();
         let store = Empty { silent: Some(silent.token.clone()) };
-        let authenticator =
-            Authenticator::new(Arc::new(store), Arc::new(System), Issuers::default(), &Options::default());
+        let authenticator = store.authenticator(&Options::default());
         let sessions = Arc::new(Sessions::default());
         let held = sessions.begin(&silent);
         let others: Vec<_> = (1..CHECKS_MAX).map(|_| sessions.begin(&caller())).collect();

@@ -85,7 +85,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         ..folio_cluster::Options::default()
     };
     let parts = NodeParts {
-        turn_slots: Slots::of_turns(KnownQuotas::new(stores.access.clone(), Quotas::default()), shared.slots.clone()),
+        turn_slots: Slots::of_turns(KnownQuotas::new(stores.of(), Quotas::default()), shared.slots.clone()),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
         stores: stores.clone(),
         models: Arc::new(NoModels),

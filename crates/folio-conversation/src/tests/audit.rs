@@ -2,10 +2,11 @@
 
 use folio_history::event::EventKind;
 use folio_history::journal::Decision;
-use folio_types::access::Organization;
+use folio_resources::{Organization, OrganizationChange};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
+use folio_types::op::{Expected, Write};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
-use folio_types::{Digest, Environment as _, Timestamp, TurnId};
+use folio_types::{Digest, Environment as _, OrgId, Timestamp, TurnId};
 use serde_json::json;
 
 use super::crash::settled;
@@ -22,9 +23,12 @@ impl Sandbox {
 
     pub(super) async fn with_policy(&self, rules: Vec<Rule>) {
         let now = self.environment.now();
-        let organization = Organization::new(self.principal.org.clone(), "tested", now);
-        let organization = Organization { policy: Policy { rules }, ..organization };
-        self.stores.access.create_organization(organization).await.unwrap();
+        let policy = OrganizationChange::SetPolicy { policy: Policy { rules }, approval_ttl_seconds: None };
+        let create = OrganizationChange::Create { name: "tested".into() };
+        for (key, expected, change) in [("create", Expected::Absent, create), ("rule", Expected::Version(1), policy)] {
+            let write = Write::by_platform(OrgId::platform(), key.parse().unwrap(), now, expected, change);
+            self.stores.of::<Organization>().decide(&self.principal.org, write).await.unwrap();
+        }
     }
 }
 

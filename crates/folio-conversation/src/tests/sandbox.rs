@@ -271,7 +271,7 @@ async fn node(
 
 /// Slots without a quota.
 pub(super) fn slots(stores: &Stores, store: Arc<dyn SlotStore>) -> Slots {
-    Slots::of_turns(KnownQuotas::new(stores.access.clone(), Quotas::default()), store)
+    Slots::of_turns(KnownQuotas::new(stores.of(), Quotas::default()), store)
 }
 
 /// A meter without credit for some models.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use folio_resources::Organization;
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{OrgId, Result, Timestamp, limits};
 
@@ -37,7 +38,8 @@ impl Organizations {
     /// Scans all rows once for all due organizations. A failure affects only its organization, which is retried without
     /// another scan.
     pub(super) async fn sweep(&mut self, now: Timestamp) -> Result<()> {
-        let deleted: BTreeMap<_, _> = self.stores.erasure.deleted(AT_ONCE).await?.into_iter().collect();
+        let deleted = self.stores.of::<Organization>().deleted(AT_ONCE).await?;
+        let deleted: BTreeMap<_, _> = deleted.into_iter().map(|(_, org, at)| (org, at)).collect();
         self.erased.retain(|org, _| deleted.contains_key(org));
         let last = |at: &Timestamp| at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
         let due = |org: &OrgId, at| self.erased.get(org).is_none_or(|erased| last(at) && !erased.is_final);
@@ -73,5 +75,5 @@ async fn erase_blobs_and_turns(
 ) -> Result<()> {
     stores.blobs.delete_all(org).await?;
     turns.erase(org).await?;
-    if is_final { stores.erasure.forget(org).await } else { Ok(()) }
+    if is_final { stores.of::<Organization>().forget_deleted(&OrgId::platform(), org).await } else { Ok(()) }
 }

@@ -4,8 +4,8 @@
 //! so concurrent use keeps it. The sweep of the conversations removes marked threads.
 
 use folio_history::thread::{Fence, ThreadHeader};
+use folio_resources::{Organization, OrganizationFilter};
 use folio_storage::{Stores, ThreadFilter};
-use folio_types::access::Organization;
 use folio_types::page::{Order, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;
@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 use super::Due;
 
 /// Organizations per page.
-const ORGANIZATIONS: usize = 1_000;
+const ORGANIZATIONS: u32 = 1_000;
 /// Threads per page.
 const THREADS: u32 = 100;
 
@@ -37,10 +37,11 @@ impl Retention {
 
     /// Returns the number of marked threads.
     async fn sweep(&self, now: Timestamp) -> Result<u64> {
-        let (mut marked, mut after): (u64, Option<OrgId>) = (0, None);
+        let (mut marked, organizations) = (0, self.stores.of::<Organization>());
+        let mut page = PageRequest { size: ORGANIZATIONS, order: Order::Oldest, ..PageRequest::default() };
         loop {
-            let organizations = self.stores.access.organizations(after.as_ref(), ORGANIZATIONS).await?;
-            for organization in &organizations {
+            let found = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &page).await?;
+            for organization in &found.items {
                 // Unreadable rows of one organization do not block the others.
                 match self.of(organization, now).await {
                     Ok(threads) => marked += threads,
@@ -49,10 +50,8 @@ impl Retention {
                     }
                 }
             }
-            if organizations.len() < ORGANIZATIONS {
-                return Ok(marked);
-            }
-            after = organizations.last().map(|last| last.id.clone());
+            let Some(next) = found.next else { return Ok(marked) };
+            page.token = Some(next);
         }
     }
 
@@ -92,15 +91,27 @@ fn is_over(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use folio_resources::OwnQuotas;
     use folio_types::limits;
+    use folio_types::policy::Policy;
+
+    use super::*;
 
     #[test]
     fn threads_are_kept_for_the_retention_of_their_organization() {
         let now = Timestamp::constant(1_800_000_000, 0);
         let since = |thread_retention_days| {
-            let organization = Organization::new(OrgId::derive(&["o"]), "o", now);
-            kept_since(&Organization { thread_retention_days, ..organization }, now)
+            let organization = Organization {
+                id: OrgId::derive(&["o"]),
+                name: "o".to_owned(),
+                created_at: now,
+                version: 1,
+                policy: Policy::default(),
+                approval_ttl_seconds: None,
+                thread_retention_days,
+                quotas: OwnQuotas::default(),
+            };
+            kept_since(&organization, now)
         };
         assert_eq!((since(None), since(Some(0))), (None, None));
         assert_eq!(since(Some(1)), Some(Timestamp::constant(1_800_000_000 - 86_400, 0)));

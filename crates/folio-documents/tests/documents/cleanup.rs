@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use folio_documents::CleanupOptions;
 use folio_history::thread::{Append, Fence, HeaderChange};
-use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, NewExtraction, Resource as _};
+use folio_resources::{
+    Document, DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange,
+    Resource as _,
+};
 use folio_storage::NewThread;
 use folio_testkit::wait_for;
-use folio_types::access::Organization;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{
-    Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
+    Digest, DocumentId, Environment as _, ExtractionId, OrgId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
 };
 use futures::StreamExt as _;
 use serde_json::json;
@@ -188,26 +190,31 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let (stores, org) = (bench.stores(), bench.principal.org.clone());
-    stores.access.create_organization(Organization::new(org.clone(), "gone", bench.environment.now())).await.unwrap();
+    let changed = async |key: &str, expected, change| {
+        let (key, at) = (key.parse().unwrap(), bench.environment.now());
+        let write = Write::by_platform(OrgId::platform(), key, at, expected, change);
+        stores.of::<Organization>().decide(&org, write).await.unwrap();
+    };
+    changed("create", Expected::Absent, OrganizationChange::Create { name: "gone".into() }).await;
     let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
     let about = thread(&bench, vec![document.clone()]).await;
     let header = async || stores.threads.header(&org, &about).await.unwrap();
     assert!(header().await.is_some());
-    stores.erasure.delete(&org, bench.environment.now()).await.unwrap();
+    changed("delete", Expected::Version(1), OrganizationChange::Delete).await;
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
     let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
     let erased = async || (bench.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
     wait_for("everything is erased", Duration::from_secs(10), erased).await;
-    assert_eq!(stores.erasure.deleted(10).await.unwrap().len(), 1, "it is erased again");
+    assert_eq!(stores.of::<Organization>().deleted(10).await.unwrap().len(), 1, "it is erased again");
 
     // A turn in progress writes again.
     let late = thread(&bench, vec![]).await;
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
-    let forgotten = async || stores.erasure.deleted(10).await.unwrap().is_empty().then_some(());
+    let forgotten = async || stores.of::<Organization>().deleted(10).await.unwrap().is_empty().then_some(());
     wait_for("it is erased finally", Duration::from_secs(10), forgotten).await;
     assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
-    assert!(stores.access.organization(&org).await.unwrap().is_none());
+    assert!(stores.of::<Organization>().get(&OrgId::platform(), &org).await.unwrap().is_none());
     cleaner.stop().await;
 }
 
@@ -216,11 +223,13 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let bench = Bench::new();
     let (stores, org) = (bench.stores(), bench.principal.org.clone());
     let days = |days: i64| jiff::SignedDuration::from_hours(24 * days);
-    let organization = Organization {
-        thread_retention_days: Some(7),
-        ..Organization::new(org.clone(), "keeps", bench.environment.now())
-    };
-    stores.access.create_organization(organization).await.unwrap();
+    let create = OrganizationChange::Create { name: "keeps".into() };
+    let keep = OrganizationChange::Update { name: None, thread_retention_days: Some(Some(7)) };
+    for (key, expected, change) in [("create", Expected::Absent, create), ("keep", Expected::Version(1), keep)] {
+        let (key, at) = (key.parse().unwrap(), bench.environment.now());
+        let write = Write::by_platform(OrgId::platform(), key, at, expected, change);
+        stores.of::<Organization>().decide(&org, write).await.unwrap();
+    }
     let unused = thread(&bench, vec![]).await;
     let used = thread(&bench, vec![]).await;
     bench.environment.advance(days(8).try_into().unwrap());

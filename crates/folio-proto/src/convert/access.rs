@@ -1,7 +1,8 @@
 //! Messages of organizations, members and tokens.
 
+use folio_resources::{Member, Organization};
 use folio_types::Etag;
-use folio_types::access::{Member, Organization, Role, Scope};
+use folio_types::access::{Role, Scope};
 use folio_types::token::{ListedToken, TokenRecord};
 
 use super::time;

@@ -1,6 +1,7 @@
 //! Messages of policies.
 
-use folio_types::access::{Organization, Role};
+use folio_resources::Organization;
+use folio_types::access::Role;
 use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test, Waits};
 use folio_types::{Error, Result};
 use serde_json::{Number, Value};

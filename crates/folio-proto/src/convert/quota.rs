@@ -1,6 +1,7 @@
 //! Messages of limits.
 
-use folio_types::quota::{OwnQuotas, Quotas};
+use folio_resources::OwnQuotas;
+use folio_types::quota::Quotas;
 
 use crate::v1;
 

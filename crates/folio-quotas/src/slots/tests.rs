@@ -57,8 +57,8 @@ impl Processes {
     /// An organization may have `turns` at once.
     fn new(turns: u32, slot_lease: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let access = EmbeddedStore::open(Options::at(folder.path())).unwrap().stores().access;
-        let quotas = KnownQuotas::new(access, Quotas { concurrent_turns: turns, ..Quotas::default() });
+        let stores = EmbeddedStore::open(Options::at(folder.path())).unwrap().stores();
+        let quotas = KnownQuotas::new(stores.of(), Quotas { concurrent_turns: turns, ..Quotas::default() });
         let clock = Arc::new(Simulated::new(folio_testkit::seed()));
         let options = SharedOptions { slot_lease, ..SharedOptions::default() };
         let inner = folio_storage_memory::shared_stores(clock.clone(), options).slots;

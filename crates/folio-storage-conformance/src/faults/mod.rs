@@ -86,7 +86,7 @@ faults! {
     OpRowNoCondition = "op-row-no-condition", resources, resources, ["ops"];
     /// A write is executed at any version.
     ExpectedIgnored = "expected-ignored", resources, resources,
-        ["ops", "tags", "schemas", "prompts", "documents", "extractions"];
+        ["access", "ops", "tags", "schemas", "prompts", "documents", "extractions"];
     /// A request outside turns changes a second target.
     RequestOnManyTargets = "request-on-many-targets", resources, resources, ["ops"];
     /// A write with a name that is taken is answered as done.
@@ -107,10 +107,6 @@ faults! {
     AuditTwice = "audit-twice", audit, records, ["audit"];
     /// The audit log of an erased organization stays readable.
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
-    /// The settings of model providers are replaced at any version.
-    ProviderVersionIgnored = "provider-version-ignored", providers, records, ["providers"];
-    /// The newest organization is returned as the first one.
-    FirstOrganizationReplaced = "first-organization-replaced", access, access, ["access"];
     /// A member is changed although another change came first.
     MemberOverwritten = "member-overwritten", access, access, ["access"];
     /// An account changes at any version.

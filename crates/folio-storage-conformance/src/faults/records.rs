@@ -1,17 +1,16 @@
-//! Faults of the smaller stores: ops, open turns, usage, audit logs and settings of models.
+//! Faults of the smaller stores: ops, open turns, usage and audit logs.
 
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use folio_history::thread::OpenTurnRow;
-use folio_storage::{AuditStore, OpStore, OpenTurnStore, ProviderStore, UsageRecord, UsageStore};
+use folio_storage::{AuditStore, OpStore, OpenTurnStore, UsageRecord, UsageStore};
 use folio_types::audit::{AuditEntry, AuditPosition};
-use folio_types::models::ModelSettings;
 use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
 use super::Seen;
-use crate::layer::{AuditLayer, OpLayer, OpenTurnLayer, ProviderLayer, UsageLayer};
+use crate::layer::{AuditLayer, OpLayer, OpenTurnLayer, UsageLayer};
 
 /// Rows of the index of open turns that a fault reads.
 const ALL: usize = 100_000;
@@ -125,19 +124,5 @@ impl AuditLayer for AuditLogKept {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_org = kept.iter().filter(|(of, entry)| of == org && *low < entry.position() && entry.position() < *high);
         Ok(of_org.map(|(_, entry)| entry.clone()).take(limit).collect())
-    }
-}
-
-#[derive(Default)]
-pub(super) struct ProviderVersionIgnored;
-
-#[async_trait]
-impl ProviderLayer for ProviderVersionIgnored {
-    async fn change(&self, below: &dyn ProviderStore, org: &OrgId, new: ModelSettings) -> Result<bool> {
-        if below.change(org, new.clone()).await? {
-            return Ok(true);
-        }
-        let version = below.settings(org).await?.map_or(0, |settings| settings.version);
-        below.change(org, ModelSettings { version: version + 1, ..new }).await
     }
 }

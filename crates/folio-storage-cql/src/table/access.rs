@@ -1,7 +1,7 @@
-//! `organizations`, `installation`, `tokens`: read before anything else is known of a request. `access`: what hangs on an
-//! organization, by kind.
+//! `tokens`: the only table that is read before the organization of a request is known. `access`: members and the list of tokens of an
+//! organization.
 
-use folio_types::{OrgId, Result};
+use folio_types::Result;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::keyed::Keyed;
@@ -17,8 +17,6 @@ pub(crate) enum Part {
     Token,
     /// When a token was used, by its id.
     TokenUse,
-    /// Below no organization: that there is one, by its id.
-    Organization,
 }
 
 impl Part {
@@ -27,7 +25,6 @@ impl Part {
             Self::Member => "member",
             Self::Token => "token",
             Self::TokenUse => "token_use",
-            Self::Organization => "organization",
         }
     }
 }
@@ -109,22 +106,11 @@ impl Rows {
 /// The statements.
 pub(crate) struct Access {
     pub(crate) rows: Rows,
-    pub(crate) organizations: Keyed,
-    pub(crate) installation: Keyed,
     pub(crate) tokens: Keyed,
 }
 
 impl Access {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        Ok(Self {
-            rows: Rows::prepare(cql).await?,
-            organizations: Keyed::prepare(cql, "organizations", "org").await?,
-            installation: Keyed::prepare(cql, "installation", "name").await?,
-            tokens: Keyed::prepare(cql, "tokens", "id").await?,
-        })
-    }
-
-    pub(crate) async fn organization(&self, cql: &Cql, org: &OrgId) -> Result<Option<Vec<u8>>> {
-        self.organizations.get(cql, org.as_str(), Strength::Quorum).await
+        Ok(Self { rows: Rows::prepare(cql).await?, tokens: Keyed::prepare(cql, "tokens", "id").await? })
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of one value for each key: `organizations`, `installation`, `tokens`, `model_settings`.
+//! Tables of one value for each key: `tokens`.
 
 use folio_types::Result;
 use scylla::statement::prepared::PreparedStatement;

@@ -21,7 +21,6 @@ pub(crate) use audit::Audit;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};
 pub(crate) use credit::{Credit, ENDED};
 pub(crate) use idempotency::Idempotency;
-pub(crate) use keyed::Keyed;
 pub(crate) use names::{NameRow, Names};
 pub(crate) use system_rows::{SystemRow, SystemRows};
 pub(crate) use text_pages::TextPages;
@@ -38,7 +37,6 @@ pub(crate) struct Tables {
     pub(crate) audit: Audit,
     pub(crate) catalogue: Catalogue,
     pub(crate) credit: Credit,
-    pub(crate) model_settings: Keyed,
     pub(crate) names: Names,
     pub(crate) system_rows: SystemRows,
     pub(crate) text_pages: TextPages,
@@ -49,33 +47,20 @@ pub(crate) struct Tables {
 impl Tables {
     /// Prepares all statements, those of the tables at once: a start waits for the slowest table, not for their sum.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let (
-            access,
-            aggregates,
-            idempotency,
-            audit,
-            catalogue,
-            credit,
-            model_settings,
-            names,
-            system_rows,
-            text_pages,
-            threads,
-            usage,
-        ) = tokio::try_join!(
-            Access::prepare(cql),
-            Aggregates::prepare(cql),
-            Idempotency::prepare(cql),
-            Audit::prepare(cql),
-            Catalogue::prepare(cql),
-            Credit::prepare(cql),
-            Keyed::prepare(cql, "model_settings", "org"),
-            Names::prepare(cql),
-            SystemRows::prepare(cql),
-            TextPages::prepare(cql),
-            Threads::prepare(cql),
-            Usages::prepare(cql),
-        )?;
+        let (access, aggregates, idempotency, audit, catalogue, credit, names, system_rows, text_pages, threads, usage) =
+            tokio::try_join!(
+                Access::prepare(cql),
+                Aggregates::prepare(cql),
+                Idempotency::prepare(cql),
+                Audit::prepare(cql),
+                Catalogue::prepare(cql),
+                Credit::prepare(cql),
+                Names::prepare(cql),
+                SystemRows::prepare(cql),
+                TextPages::prepare(cql),
+                Threads::prepare(cql),
+                Usages::prepare(cql),
+            )?;
         Ok(Self {
             access,
             aggregates,
@@ -83,7 +68,6 @@ impl Tables {
             audit,
             catalogue,
             credit,
-            model_settings,
             names,
             system_rows,
             text_pages,

@@ -3,25 +3,15 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use folio_types::{OrgId, Result, Timestamp};
+use folio_types::{OrgId, Result};
 
-/// Deleting an organization, and removing whatever is kept below it.
+/// Removes all data of deleted organizations.
 ///
-/// Who works for an organization when it is deleted may still write below it for a while: what was erased is erased again once
-/// that is over, and forgotten then.
+/// A turn or a request that was in progress when an organization was deleted may still write below it for a while. The caller
+/// therefore erases it again after that time, before it forgets the deletion.
 #[async_trait]
 pub trait ErasureStore: Send + Sync {
-    /// Deletes an organization, once: from then on it is not found, and no other one gets its id. Its rows are still there.
-    /// False: there never was one.
-    async fn delete(&self, org: &OrgId, at: Timestamp) -> Result<bool>;
-
-    /// Organizations that were deleted and are not forgotten, with when that was; at most `limit`.
-    async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, Timestamp)>>;
-
-    /// Removes every row of these organizations but their tombstones, also what nothing leads to any more: reads all keys that
-    /// there are, of every organization. It may be broken off and done again.
+    /// Removes every row of these organizations, also rows that no index leads to: reads the keys of all organizations. The records
+    /// of the organizations themselves belong to the platform and stay. Idempotent; may be interrupted and repeated.
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()>;
-
-    /// An organization that was erased for good is not listed any more; its tombstone stays.
-    async fn forget(&self, org: &OrgId) -> Result<()>;
 }

@@ -15,7 +15,6 @@ mod erasure;
 mod health;
 mod open_turns;
 mod ops;
-mod providers;
 mod resources;
 mod shared;
 mod texts;
@@ -27,7 +26,7 @@ use std::sync::Arc;
 use folio_resources::Resource;
 
 pub use access::full;
-pub use access::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX};
+pub use access::{AccessStore, MEMBERS_MAX, TOKENS_MAX};
 pub use audit::AuditStore;
 pub use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
@@ -36,7 +35,6 @@ pub use erasure::ErasureStore;
 pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
-pub use providers::ProviderStore;
 pub use resources::{Holdings, ResourceExecutor, ResourceStore, StoredResource};
 pub use shared::{
     Beat, EventsAppended, EventsRead, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate, RateStore,
@@ -51,7 +49,7 @@ pub use usage::{Charged, UsageRecord, UsageStore};
 /// Every store of a node: what the services and tools are given. Cheap to clone.
 #[derive(Clone)]
 pub struct Stores {
-    /// Organizations, members and tokens.
+    /// Members and tokens.
     pub access: Arc<dyn AccessStore>,
     /// Audit logs.
     pub audit: Arc<dyn AuditStore>,
@@ -67,8 +65,6 @@ pub struct Stores {
     pub open_turns: Arc<dyn OpenTurnStore>,
     /// Op rows of every aggregate.
     pub ops: Arc<dyn OpStore>,
-    /// What organizations set of model providers.
-    pub providers: Arc<dyn ProviderStore>,
     /// Resources of every kind; [`Stores::of`] gives the typed store of one.
     pub resources: Arc<dyn ResourceExecutor>,
     /// The text of documents.

@@ -7,11 +7,13 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use folio_storage::{AccessStore, AuditStore, MemberChange, Stores};
-use folio_types::access::{Member, Organization};
+use folio_resources::{Member, MemberChange, MemberWrite, Organization, OrganizationChange};
+use folio_storage::{AccessStore, AuditStore, ResourceStore, Stores};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget};
+use folio_types::op::{self, Expected};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment, OrgId, Principal, Role, UserId};
 
@@ -45,25 +47,37 @@ impl FirstToken {
     }
 }
 
+/// The stores that the first start writes to.
+pub(crate) struct AccessStores {
+    pub(crate) access: Arc<dyn AccessStore>,
+    pub(crate) organizations: ResourceStore<Organization>,
+    pub(crate) audit: Arc<dyn AuditStore>,
+}
+
+impl AccessStores {
+    /// Selects them from all stores.
+    pub(crate) fn of(stores: &Stores) -> Self {
+        let (access, audit) = (Arc::clone(&stores.access), Arc::clone(&stores.audit));
+        Self { access, organizations: stores.of(), audit }
+    }
+}
+
 /// Creates the organization of a cluster and its admin token unless they exist or another process creates them.
 ///
 /// A process that dies after the token is stored and before it is printed leaves a token that is unknown to all: use
 /// [`another`].
-pub(crate) async fn ensure_shared(
-    access: &dyn AccessStore,
-    audit: &dyn AuditStore,
-    environment: &dyn Environment,
-) -> Result<Option<FirstToken>> {
+pub(crate) async fn ensure_shared(stores: &AccessStores, environment: &dyn Environment) -> Result<Option<FirstToken>> {
+    let AccessStores { access, audit, .. } = stores;
     let token = Token::generate_as("first admin token", environment);
     if access.token(token.id()).await?.is_some() {
         return Ok(None);
     }
-    make_organization(access, environment).await?;
+    make_organization(stores, environment).await?;
     let record = record(&token, environment);
     let written = access.create_token(record.clone()).await;
     match access.token(token.id()).await? {
         Some(stands) if stands.hash == record.hash => {
-            record_creation(audit, FIRST_START, &record).await?;
+            record_creation(audit.as_ref(), FIRST_START, &record).await?;
             Ok(Some(FirstToken { token, file: None }))
         }
         Some(_) => Ok(None),
@@ -72,18 +86,15 @@ pub(crate) async fn ensure_shared(
 }
 
 /// Creates another token of the first organization's administrator, in place of a lost one.
-pub(crate) async fn another(
-    access: &dyn AccessStore,
-    audit: &dyn AuditStore,
-    environment: &dyn Environment,
-) -> Result<FirstToken> {
+pub(crate) async fn another(stores: &AccessStores, environment: &dyn Environment) -> Result<FirstToken> {
+    let AccessStores { access, audit, .. } = stores;
     let token = Token::generate(environment);
-    make_organization(access, environment).await?;
-    restore_admin(access).await?;
+    make_organization(stores, environment).await?;
+    restore_admin(access.as_ref(), environment).await?;
     let record = record(&token, environment);
     access.create_token(record.clone()).await?;
     // A token that is not in the log was never printed.
-    record_creation(audit, MIGRATE, &record).await?;
+    record_creation(audit.as_ref(), MIGRATE, &record).await?;
     Ok(FirstToken { token, file: None })
 }
 
@@ -98,12 +109,13 @@ pub(crate) async fn ensure(
     environment: &dyn Environment,
     file: PathBuf,
 ) -> Result<Option<FirstToken>> {
-    let token = match stores.access.first_organization().await? {
+    let first = stores.of::<Organization>().get(&OrgId::platform(), &OrgId::first()).await?;
+    let token = match first {
         None => {
             let token = Token::generate(environment);
             let written = write(&file, &token.reveal());
             written.with_context(|| format!("the admin token cannot be written to {}", file.display()))?;
-            make_organization(stores.access.as_ref(), environment).await?;
+            make_organization(&AccessStores::of(stores), environment).await?;
             token
         }
         Some(_) => match unknown_token(stores, &file).await? {
@@ -128,24 +140,25 @@ async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
 }
 
 /// Creates the organization with its administrator as a member, unless they exist.
-async fn make_organization(access: &dyn AccessStore, environment: &dyn Environment) -> Result<()> {
-    let created_at = environment.now();
-    access.create_organization(Organization::new(organization_id(), ORGANIZATION, created_at)).await?;
-    if access.member(&organization_id(), &user_id()).await?.is_none() {
-        let name = "admin".to_owned();
-        let admin = Member { user: user_id(), name, role: Role::Admin, created_at, removed_at: None };
-        // Refused, another process was quicker.
-        access.change_member(&organization_id(), MemberChange::added(admin)).await?;
+async fn make_organization(stores: &AccessStores, environment: &dyn Environment) -> Result<()> {
+    let (access, created_at) = (&stores.access, environment.now());
+    let (key, create) = ("first-start".parse()?, OrganizationChange::Create { name: ORGANIZATION.to_owned() });
+    let write = op::Write::by_platform(OrgId::platform(), key, created_at, Expected::Absent, create);
+    stores.organizations.decide(&OrgId::first(), write).await?;
+    if access.member(&OrgId::first(), &user_id()).await?.is_none() {
+        let add = MemberChange::Add { name: "admin".to_owned(), role: Role::Admin };
+        let admin = Member::after(&user_id(), &add, None, created_at)?;
+        // If it is refused, another process was quicker.
+        access.write_member(&OrgId::first(), MemberWrite::unguarded(None, admin)).await?;
     }
     Ok(())
 }
 
-/// Makes the administrator an active member with the role admin again, because otherwise the token would be refused.
-async fn restore_admin(access: &dyn AccessStore) -> Result<()> {
-    while let Some(old) = access.member(&organization_id(), &user_id()).await? {
-        let new = Member { role: Role::Admin, removed_at: None, ..old.clone() };
-        let change = MemberChange { old: Some(old.clone()), new: new.clone(), beside: None };
-        if new == old || access.change_member(&organization_id(), change).await? {
+/// Makes the administrator an admin again, also after a removal: otherwise its token would be refused.
+async fn restore_admin(access: &dyn AccessStore, environment: &dyn Environment) -> Result<()> {
+    while let Some(before) = access.member(&OrgId::first(), &user_id()).await? {
+        let after = Member::after(&user_id(), &MemberChange::Restore, Some(&before), environment.now())?;
+        if after == before || access.write_member(&OrgId::first(), MemberWrite::unguarded(Some(before), after)).await? {
             break;
         }
     }
@@ -156,12 +169,8 @@ fn user_id() -> UserId {
     UserId::derive(&["first user"])
 }
 
-fn organization_id() -> OrgId {
-    OrgId::derive(&["first organization"])
-}
-
 fn record(token: &Token, environment: &dyn Environment) -> TokenRecord {
-    let holder = Principal { org: organization_id(), user: user_id(), role: Role::Admin };
+    let holder = Principal { org: OrgId::first(), user: user_id(), role: Role::Admin };
     TokenRecord { platform: true, ..TokenRecord::new(token, holder, "admin", environment.now()) }
 }
 

@@ -44,7 +44,7 @@ use node::{RunningNode, Uploads};
 use purchases::PurchasePort;
 use renewal::Renewal;
 
-pub(crate) use first_start::{FirstToken, another, ensure_shared};
+pub(crate) use first_start::{AccessStores, FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
 
 /// Timeout of returning credit: a few writes for each organization.
@@ -107,7 +107,7 @@ pub(crate) async fn start(
             settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
             first_start::ensure(&stores, environment.as_ref(), settings.storage.data.join(TOKEN_FILE)).await?
         }
-        None => ensure_shared(stores.access.as_ref(), stores.audit.as_ref(), environment.as_ref()).await?,
+        None => ensure_shared(&AccessStores::of(&stores), environment.as_ref()).await?,
     };
 
     let endpoint = models::choose(&settings.models, model).await?;
@@ -117,7 +117,7 @@ pub(crate) async fn start(
     let renewal = Renewal::start(models.clone());
     let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
-    let quotas = KnownQuotas::new(Arc::clone(&stores.access), settings.limits);
+    let quotas = KnownQuotas::new(stores.of(), settings.limits);
     let meter: SharedMeter = match settings.credit.unlimited {
         true => Arc::new(
             UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))

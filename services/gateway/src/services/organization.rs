@@ -6,8 +6,8 @@ use folio_operations::organizations::{
 };
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, v1};
+use folio_resources::{Member, Organization};
 use folio_types::Role;
-use folio_types::access::{Member, Organization};
 use tonic::Request;
 use v1::organization_service_server::OrganizationService;
 

@@ -3,8 +3,8 @@
 use folio_operations::Call;
 use folio_operations::policies::{GetPolicy, SetPolicy};
 use folio_proto::{fields, v1};
+use folio_resources::Organization;
 use folio_types::Etag;
-use folio_types::access::Organization;
 use tonic::Request;
 use v1::policy_service_server::PolicyService;
 

@@ -250,7 +250,7 @@ async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
     })
     .await;
     assert_eq!(told(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
-    let set = server.stores.access.organization(&theirs).await.unwrap().unwrap().quotas.requests_per_second;
+    let set = server.found(&theirs).await.unwrap().quotas.requests_per_second;
     assert_eq!(set, Some(9));
     server.stop().await;
 }
@@ -285,7 +285,7 @@ async fn a_change_is_recorded_in_the_log_of_the_concerned_organization_before_it
     log.refuse(&theirs, &[Kind::ChangeAsked]);
     assert_eq!(refused(limit(7).await, "their log is away").reason, Reason::StoreUnavailable);
     assert_eq!(refused(grant().await, "their log is away").reason, Reason::StoreUnavailable);
-    let there = server.stores.access.organization(&theirs).await.unwrap().unwrap();
+    let there = server.found(&theirs).await.unwrap();
     assert_eq!((there.quotas.requests_per_second, kinds(&them).await), (None, Vec::new()));
 
     log.refuse(&theirs, &[Kind::ChangeMade]);
@@ -317,7 +317,7 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     assert_eq!(log.iter().map(AuditEntry::kind).collect::<Vec<_>>(), [AuditKind::ChangeAsked]);
     let arguments: Value = serde_json::from_str(&log[0].arguments_json).unwrap();
     let id: OrgId = arguments["organization_id"].as_str().unwrap().parse().unwrap();
-    assert!(server.stores.access.organization(&id).await.unwrap().is_some(), "it stands, and the log names it");
+    assert!(server.found(&id).await.is_some(), "it stands, and the log names it");
     access.set_away(false);
     let made = admin.organizations().create_organization(create).await.unwrap().into_inner();
     assert_eq!(made.organization.unwrap().organization_id, id.as_str());
@@ -327,7 +327,7 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     let delete =
         DeleteOrganizationRequest { organization_id: id.to_string(), name: "Acme".into(), ..Default::default() };
     refused(admin.organizations().delete_organization(delete.clone()).await, "its tokens cannot be listed");
-    assert_eq!(server.stores.access.organization(&id).await.unwrap(), None, "it is deleted all the same");
+    assert_eq!(server.found(&id).await, None, "it is deleted all the same");
     assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeAsked]);
     folio_testkit::wait_for("what it had is swept soon", Duration::from_secs(30), async || {
         server.stores.access.members(&id).await.unwrap().is_empty().then_some(())

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_storage::{AccessStore, AuditStore, MemberChange};
-use folio_types::access::{Member, Organization};
+use folio_resources::{Member, MemberWrite};
+use folio_storage::{AccessStore, AuditStore};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{Error, OrgId, Reason, Result, Timestamp, UserId};
@@ -36,29 +36,14 @@ impl FaultyAccess {
 
 #[async_trait]
 impl AccessStore for FaultyAccess {
-    async fn create_organization(&self, organization: Organization) -> Result<Organization> {
-        self.store.create_organization(organization).await
-    }
-    async fn organization(&self, id: &OrgId) -> Result<Option<Organization>> {
-        self.store.organization(id).await
-    }
-    async fn first_organization(&self) -> Result<Option<Organization>> {
-        self.store.first_organization().await
-    }
-    async fn organizations(&self, after: Option<&OrgId>, limit: usize) -> Result<Vec<Organization>> {
-        self.store.organizations(after, limit).await
-    }
-    async fn change_organization(&self, new: Organization) -> Result<bool> {
-        self.store.change_organization(new).await
-    }
     async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
         self.store.member(org, user).await
     }
     async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
         self.store.members(org).await
     }
-    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool> {
-        self.store.change_member(org, change).await
+    async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
+        self.store.write_member(org, write).await
     }
     async fn create_token(&self, token: TokenRecord) -> Result<()> {
         self.there()?.create_token(token).await

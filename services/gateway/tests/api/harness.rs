@@ -16,10 +16,12 @@ use folio_operations::Components;
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_quotas::{KnownQuotas, Slots};
+use folio_resources::{Organization, OrganizationChange};
 use folio_storage::{SharedOptions, SharedTurnStore, Stores};
 use folio_storage_embedded::EmbeddedStore;
-use folio_types::access::{Organization, Scope};
+use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
+use folio_types::op::{Expected, Write};
 use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment, Error, OrgId, Principal, Role, Secret, System, UserId};
@@ -203,7 +205,7 @@ impl Server {
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
-        let known = KnownQuotas::new(Arc::clone(&stores.access), quotas);
+        let known = KnownQuotas::new(stores.of(), quotas);
         let slots = Slots::of_model_calls(known.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
         let ingest = IngestHandle::new(shared.jobs.clone());
@@ -273,8 +275,15 @@ impl Server {
 
     /// Creates an organization unless it exists.
     pub(crate) async fn organization(&self, org: &OrgId) {
-        let organization = Organization::new(org.clone(), "test", System.now());
-        self.stores.access.create_organization(organization).await.unwrap();
+        let (key, create) = (format!("test-{org}"), OrganizationChange::Create { name: "test".to_owned() });
+        let key = key.parse().unwrap();
+        let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
+        self.stores.of::<Organization>().decide(org, write).await.unwrap();
+    }
+
+    /// Returns a live organization.
+    pub(crate) async fn found(&self, org: &OrgId) -> Option<Organization> {
+        self.stores.of::<Organization>().get(&OrgId::platform(), org).await.unwrap()
     }
 
     /// Creates a user of an organization.

@@ -90,10 +90,10 @@ async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
         organization: Some(v1::Organization { name: name.into(), etag: etag.into(), ..Default::default() }),
         ..Default::default()
     };
-    let renamed = admin.organizations().update_organization(change("Acme Ltd", "v0")).await.unwrap().into_inner();
+    let renamed = admin.organizations().update_organization(change("Acme Ltd", "v1")).await.unwrap().into_inner();
     assert_eq!(
         renamed.organization.as_ref().map(|one| (one.name.as_str(), one.etag.as_str())),
-        Some(("Acme Ltd", "v1"))
+        Some(("Acme Ltd", "v2"))
     );
     let late = refused(admin.organizations().update_organization(change("late", "v7")).await, "an old version");
     assert_eq!(late.reason, Reason::VersionConflict);

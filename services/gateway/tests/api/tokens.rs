@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use folio_proto::v1;
+use folio_resources::{Organization, OrganizationChange};
 use folio_types::access::Scope;
+use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
 use folio_types::{Environment as _, OrgId, Reason, Role, System, UserId};
 use tonic::{Code, Streaming};
@@ -214,7 +216,9 @@ async fn a_token_ends_with_its_organization() {
     let member = server.member().await;
     let mut events = endless(&server, &member).await;
     // As if the token was created at the same moment: only the organization is deleted.
-    assert!(server.stores.erasure.delete(&member.org, System.now()).await.unwrap());
+    let (key, at) = ("delete".parse().unwrap(), System.now());
+    let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), OrganizationChange::Delete);
+    server.stores.of::<Organization>().decide(&member.org, delete).await.unwrap();
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
         let refusal = member.tags().list_tags(v1::ListTagsRequest::default()).await.err();

@@ -1,0 +1,216 @@
+//! Members of an organization: the users that its tokens authenticate.
+//!
+//! A member is no [`crate::Resource`]: the rule that one admin always remains makes a write depend on a second member. The functions of
+//! this file yield a [`MemberWrite`], which a store executes as one conditional write of two rows.
+
+use folio_types::fields::check_name;
+use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+
+/// A member of an organization. Its tokens never permit more than its role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Id of the user.
+    pub user: UserId,
+    /// Display name, such as an e-mail address.
+    pub name: String,
+    /// Role of the user, which bounds the roles of its tokens.
+    pub role: Role,
+    /// Time at which the member was added.
+    pub created_at: Timestamp,
+    /// Time of removal. Tokens of a removed member are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Timestamp>,
+}
+
+/// A change of one member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberChange {
+    /// Adds a user, also one that was removed. Without effect on a member with this name and role; refused with `NAME_TAKEN` for
+    /// another one.
+    Add {
+        /// The display name: 1 to 200 characters without surrounding blanks.
+        name: String,
+        /// The role.
+        role: Role,
+    },
+    /// Changes the fields that are given.
+    Update {
+        /// The new display name.
+        name: Option<String>,
+        /// The new role.
+        role: Option<Role>,
+    },
+    /// Removes the member. Without effect on a removed one.
+    Remove,
+    /// Makes a user that ever was a member an admin again.
+    Restore,
+}
+
+impl MemberChange {
+    /// Validates the values of the change.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Add { name, .. } | Self::Update { name: Some(name), .. } => check_name("member.name", name),
+            Self::Update { name: None, .. } | Self::Remove | Self::Restore => Ok(()),
+        }
+    }
+}
+
+impl Member {
+    /// Returns the member after a change; `before` is the stored member, also a removed one.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`, `NOT_FOUND`, `NAME_TAKEN`.
+    pub fn after(user: &UserId, change: &MemberChange, before: Option<&Self>, at: Timestamp) -> Result<Self> {
+        change.check()?;
+        let live = before.filter(|before| before.removed_at.is_none());
+        let not_found = || Error::not_found("member", user);
+        match change {
+            MemberChange::Add { name, role } => match live {
+                None => {
+                    Ok(Self { user: user.clone(), name: name.clone(), role: *role, created_at: at, removed_at: None })
+                }
+                Some(live) if (&live.name, live.role) == (name, *role) => Ok(live.clone()),
+                Some(_) => {
+                    let message = "the user is a member with another name or role; use UpdateMember";
+                    Err(Error::new(Code::AlreadyExists, Reason::NameTaken, message))
+                }
+            },
+            MemberChange::Update { name, role } => {
+                let live = live.ok_or_else(not_found)?.clone();
+                Ok(Self { name: name.clone().unwrap_or(live.name), role: role.unwrap_or(live.role), ..live })
+            }
+            MemberChange::Remove => {
+                let before = before.ok_or_else(not_found)?.clone();
+                Ok(Self { removed_at: before.removed_at.or(Some(at)), ..before })
+            }
+            MemberChange::Restore => {
+                Ok(Self { role: Role::Admin, removed_at: None, ..before.ok_or_else(not_found)?.clone() })
+            }
+        }
+    }
+
+    /// Returns true if the member is an admin and was not removed.
+    pub fn is_admin(&self) -> bool {
+        self.role == Role::Admin && self.removed_at.is_none()
+    }
+}
+
+/// The conditional write of one member. It is executed only if both rows are as they were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberWrite {
+    /// The member as it was read. None: the user never was a member.
+    pub before: Option<Member>,
+    /// The member after the write, of the same user.
+    pub after: Member,
+    /// Another admin as it was read, who remains if this write takes the role from an admin.
+    pub guard: Option<Member>,
+}
+
+impl MemberWrite {
+    /// Returns the write from one state of a member to another, which needs no guard.
+    pub fn unguarded(before: Option<Member>, after: Member) -> Self {
+        Self { before, after, guard: None }
+    }
+
+    /// Returns true if the write takes the role from an admin, and so needs a guard.
+    pub fn needs_guard(&self) -> bool {
+        self.before.as_ref().is_some_and(Member::is_admin) && !self.after.is_admin()
+    }
+
+    /// Returns the write with another admin among `members` as its guard.
+    ///
+    /// # Errors
+    /// `IN_USE` if there is no other admin.
+    pub fn guarded_by(self, members: Vec<Member>) -> Result<Self> {
+        let other = members.into_iter().find(|member| member.is_admin() && member.user != self.after.user);
+        let message = "an organization keeps at least one admin; make another member an admin first";
+        let other = other.ok_or_else(|| Error::precondition(Reason::InUse, message))?;
+        Ok(Self { guard: Some(other), ..self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn user(name: &str) -> UserId {
+        UserId::derive(&[name])
+    }
+
+    fn member(name: &str, role: Role) -> Member {
+        Member { user: user(name), name: name.to_owned(), role, created_at: at(1), removed_at: None }
+    }
+
+    fn after(change: &MemberChange, before: Option<&Member>) -> Result<Member> {
+        Member::after(&user("ann"), change, before, at(9))
+    }
+
+    #[test]
+    fn a_user_is_added_once_and_again_after_a_removal() {
+        let add = MemberChange::Add { name: "ann".into(), role: Role::Member };
+        let new = after(&add, None).unwrap();
+        assert_eq!(new, Member { created_at: at(9), ..member("ann", Role::Member) });
+        let ann = member("ann", Role::Member);
+        assert_eq!(after(&add, Some(&ann)).unwrap(), ann, "the same name and role");
+        for other in [member("ann", Role::Admin), Member { name: "anna".into(), ..ann.clone() }] {
+            assert_eq!(after(&add, Some(&other)).unwrap_err().reason, Reason::NameTaken);
+        }
+        let removed = after(&MemberChange::Remove, Some(&ann)).unwrap();
+        assert_eq!(removed, Member { removed_at: Some(at(9)), ..ann });
+        assert_eq!(after(&add, Some(&removed)).unwrap(), new);
+    }
+
+    #[test]
+    fn an_update_keeps_what_it_does_not_name() {
+        let ann = member("ann", Role::Member);
+        let update = |name: Option<&str>, role| MemberChange::Update { name: name.map(str::to_owned), role };
+        let renamed = after(&update(Some("anna"), None), Some(&ann)).unwrap();
+        assert_eq!(renamed, Member { name: "anna".into(), ..ann.clone() });
+        let lowered = after(&update(None, Some(Role::Viewer)), Some(&ann)).unwrap();
+        assert_eq!(lowered, Member { role: Role::Viewer, ..ann.clone() });
+        assert_eq!(after(&update(Some(" "), None), Some(&ann)).unwrap_err().violations[0].field, "member.name");
+        let removed = after(&MemberChange::Remove, Some(&ann)).unwrap();
+        for (change, before) in [
+            (update(None, None), None),
+            (update(None, None), Some(&removed)),
+            (MemberChange::Remove, None),
+            (MemberChange::Restore, None),
+        ] {
+            assert_eq!(after(&change, before).unwrap_err().reason, Reason::NotFound, "{change:?}");
+        }
+        assert_eq!(after(&MemberChange::Remove, Some(&removed)).unwrap(), removed, "removed before");
+        assert_eq!(after(&MemberChange::Restore, Some(&removed)).unwrap(), member("ann", Role::Admin));
+    }
+
+    #[test]
+    fn one_admin_remains() {
+        let (ann, bob) = (member("ann", Role::Admin), member("bob", Role::Admin));
+        let lowered = Member { role: Role::Viewer, ..ann.clone() };
+        let removed = Member { removed_at: Some(at(9)), ..ann.clone() };
+        for after in [lowered.clone(), removed.clone()] {
+            let write = MemberWrite::unguarded(Some(ann.clone()), after);
+            assert!(write.needs_guard());
+            let alone = [ann.clone(), member("cid", Role::Member), Member { removed_at: Some(at(2)), ..bob.clone() }];
+            assert_eq!(write.clone().guarded_by(alone.to_vec()).unwrap_err().reason, Reason::InUse);
+            let guarded = write.guarded_by(vec![ann.clone(), bob.clone()]).unwrap();
+            assert_eq!(guarded.guard, Some(bob.clone()));
+        }
+        for (before, after) in [
+            (None, ann.clone()),
+            (Some(lowered.clone()), ann.clone()),
+            (Some(removed.clone()), lowered),
+            (Some(ann.clone()), Member { name: "anna".into(), ..ann }),
+        ] {
+            assert!(!MemberWrite::unguarded(before, after).needs_guard());
+        }
+    }
+}

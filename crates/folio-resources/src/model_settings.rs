@@ -1,0 +1,425 @@
+//! Model settings: the model providers of one owner (an organization, or the platform for all organizations), with its default
+//! model and its fallback models. An owner has one value; it is created by the first change.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use folio_types::models::{ModelOptions, OutputLimitField};
+use folio_types::op::{OpResult, Write};
+use folio_types::{Code, Error, ModelSettingsId, Reason, Result, Timestamp};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Condition, ListRow, Plan, Resource};
+
+/// Providers of an owner, at most.
+const PROVIDERS_MAX: usize = 32;
+/// Models of an owner's providers together, at most: every refresh of a catalogue reads them.
+const MODELS_MAX: usize = 300;
+/// Fallback models, at most.
+const FALLBACKS_MAX: usize = 8;
+/// Names in the model lists of an owner's endpoints together, at most.
+const AVAILABLE_MAX: usize = 2_000;
+/// Bytes of these names together, at most.
+const AVAILABLE_BYTES_MAX: usize = 64 * 1024;
+/// Characters of the name of a provider, at most.
+const PROVIDER_NAME_CHARS: usize = 64;
+
+/// The model settings of one owner.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelSettings {
+    /// Grows with every change; a write expects it. 0: never set.
+    pub version: u64,
+    /// The time of the first change.
+    pub created_at: Timestamp,
+    /// Default model. Empty: the platform's default.
+    pub default_model: String,
+    /// Fallback models, best first, used if the endpoint of a model is unavailable or limits the rate. Empty: the
+    /// platform's.
+    pub fallbacks: Vec<String>,
+    /// Providers by name. An organization's provider replaces the platform's provider of the same name.
+    pub providers: BTreeMap<String, Provider>,
+}
+
+/// An endpoint with the OpenAI chat completions protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provider {
+    /// False disables the provider.
+    pub enabled: bool,
+    /// URL below which `chat/completions` and `models` are. Empty: the URL of the platform's provider of the same name.
+    pub base_url: String,
+    /// API key, encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<SealedKey>,
+    /// Name of the request field with the limit of output tokens.
+    pub output_limit_field: OutputLimitField,
+    /// Requests usage in streams.
+    pub stream_usage: bool,
+    /// Models, by the name that requests use.
+    #[serde(deserialize_with = "as_far_as_known")]
+    pub models: BTreeMap<String, ModelOptions>,
+    /// Names in the endpoint's model list at the last query, sorted.
+    pub available: Vec<String>,
+    /// Time of the last query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovered_at: Option<Timestamp>,
+}
+
+impl Default for Provider {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            base_url: String::new(),
+            key: None,
+            output_limit_field: OutputLimitField::default(),
+            stream_usage: true,
+            models: BTreeMap::new(),
+            available: Vec::new(),
+            discovered_at: None,
+        }
+    }
+}
+
+impl Provider {
+    /// Returns true if the provider is an account of its owner: its models, sizes and prices then apply if it has a URL
+    /// or the platform's endpoint accepts its key. Without URL and key, it only restricts the platform's provider.
+    pub fn is_own(&self) -> bool {
+        !self.base_url.is_empty() || self.key.is_some()
+    }
+}
+
+/// A stored API key, encrypted with AES-256-GCM for one organization and provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedKey {
+    /// Id of the master key.
+    pub master: String,
+    /// Nonce, ciphertext and tag, in Base64.
+    pub sealed: String,
+}
+
+/// Deserializes stored models. Unknown fields of a newer version are ignored, so that both versions can run at once. In
+/// settings an unknown field is an error.
+fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, ModelOptions>, D::Error> {
+    let known = serde_json::to_value(ModelOptions::default()).map_err(D::Error::custom)?;
+    let models = BTreeMap::<String, Map<String, Value>>::deserialize(stored)?;
+    let read = models.into_iter().map(|(name, mut options)| {
+        options.retain(|field, _| known.get(field).is_some());
+        Ok((name, serde_json::from_value(Value::Object(options)).map_err(D::Error::custom)?))
+    });
+    read.collect()
+}
+
+/// A change of the model settings of one owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelSettingsChange {
+    /// Creates or replaces a provider. The caller has checked its URL and its models.
+    SetProvider {
+        /// The name.
+        name: String,
+        /// The provider.
+        provider: Box<Provider>,
+    },
+    /// Removes a provider.
+    RemoveProvider {
+        /// The name.
+        name: String,
+    },
+    /// Changes the fields that are given. The caller has checked that the models exist.
+    SetDefaults {
+        /// The default model. Empty: the platform's.
+        default_model: Option<String>,
+        /// The fallback models, best first. Empty: the platform's.
+        fallbacks: Option<Vec<String>>,
+    },
+    /// Stores the model list of an endpoint, shortened to what the bounds of the owner leave. Refused with `VERSION_CONFLICT` if
+    /// the provider has another URL now.
+    SetAvailable {
+        /// The name of the provider.
+        name: String,
+        /// The URL of the endpoint.
+        base_url: String,
+        /// The names in its list, sorted.
+        available: Vec<String>,
+    },
+    /// Replaces stored API keys, by the name of the provider: the same keys, encrypted with another master key.
+    ReplaceKeys(BTreeMap<String, SealedKey>),
+    /// Refused: the settings of an organization are erased with it, and the platform keeps its own.
+    Delete,
+}
+
+/// Validates the name of a provider: 1 to 64 characters of a-z, 0-9, `-`, `_` and `.`.
+///
+/// # Errors
+/// `INVALID_FIELD`.
+pub fn check_provider_name(field: &str, name: &str) -> Result<()> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    if !name.is_empty() && name.len() <= PROVIDER_NAME_CHARS && name.chars().all(is_allowed) {
+        return Ok(());
+    }
+    Err(Error::invalid_field(field, format!("must be 1 to {PROVIDER_NAME_CHARS} characters of a-z, 0-9, -, _ and .")))
+}
+
+impl ModelSettings {
+    /// Returns the id of the settings, which is the same for all owners.
+    pub fn fixed_id() -> &'static ModelSettingsId {
+        static ID: LazyLock<ModelSettingsId> = LazyLock::new(|| ModelSettingsId::derive(&["models"]));
+        &ID
+    }
+
+    /// The error for a change that is based on an older version.
+    pub fn version_conflict() -> Error {
+        let message = "the model settings were changed meanwhile; read them again";
+        Error::new(Code::Aborted, Reason::VersionConflict, message)
+    }
+
+    fn no_provider(name: &str) -> Error {
+        let shown: String = name.chars().take(80).collect();
+        Error::not_found("model provider", shown)
+    }
+
+    fn changed(mut self, change: &ModelSettingsChange, at: Timestamp) -> Result<Self> {
+        match change {
+            ModelSettingsChange::SetProvider { name, provider } => {
+                check_provider_name("name", name)?;
+                self.providers.insert(name.clone(), (**provider).clone());
+            }
+            ModelSettingsChange::RemoveProvider { name } => {
+                self.providers.remove(name).ok_or_else(|| Self::no_provider(name))?;
+            }
+            ModelSettingsChange::SetDefaults { default_model, fallbacks } => {
+                self.default_model = default_model.clone().unwrap_or(self.default_model);
+                self.fallbacks = fallbacks.clone().unwrap_or(self.fallbacks);
+            }
+            ModelSettingsChange::SetAvailable { name, base_url, available } => {
+                let others = self.providers.iter().filter(|(other, _)| *other != name).map(|(_, provider)| provider);
+                let available = fitting(available, others);
+                let provider = self.providers.get_mut(name).ok_or_else(|| Self::no_provider(name))?;
+                if provider.base_url != *base_url {
+                    return Err(Self::version_conflict());
+                }
+                (provider.available, provider.discovered_at) = (available, Some(at));
+            }
+            ModelSettingsChange::ReplaceKeys(keys) => {
+                for (name, key) in keys {
+                    let stored = self.providers.get_mut(name).and_then(|provider| provider.key.as_mut());
+                    stored.ok_or_else(|| Self::no_provider(name))?.clone_from(key);
+                }
+            }
+            ModelSettingsChange::Delete => {
+                return Err(Error::precondition(Reason::InUse, "model settings are erased with their owner only"));
+            }
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Checks the bounds of all settings together.
+    fn check(&self) -> Result<()> {
+        let full = |kind: &str, most: usize| {
+            Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {most} {kind}"))
+        };
+        if self.fallbacks.len() > FALLBACKS_MAX {
+            return Err(Error::invalid_field("fallbacks", format!("has more than {FALLBACKS_MAX} models")));
+        }
+        if self.providers.len() > PROVIDERS_MAX {
+            return Err(full("model providers", PROVIDERS_MAX));
+        }
+        if self.providers.values().map(|provider| provider.models.len()).sum::<usize>() > MODELS_MAX {
+            return Err(full("models of its providers together", MODELS_MAX));
+        }
+        let (names, bytes) = available_size(self.providers.values());
+        if names > AVAILABLE_MAX || bytes > AVAILABLE_BYTES_MAX {
+            return Err(full("names in the lists of its endpoints together", AVAILABLE_MAX));
+        }
+        let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+        for (name, provider) in self.providers.iter().filter(|(_, provider)| provider.enabled && provider.is_own()) {
+            for model in provider.models.iter().filter(|(_, model)| model.enabled).map(|(model, _)| model) {
+                if let Some(other) = taken.insert(model, name) {
+                    let problem = format!(
+                        "providers {other} and {name} both have a model {model}; rename one and give its upstream name"
+                    );
+                    return Err(Error::invalid_field("models", problem).because(Reason::NameTaken));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the names of an endpoint's list that the bounds leave after the lists of the owner's other endpoints.
+fn fitting<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
+    let (mut count, mut bytes) = available_size(others);
+    let fits = |name: &&String| {
+        (count, bytes) = (count + 1, bytes + name.len());
+        count <= AVAILABLE_MAX && bytes <= AVAILABLE_BYTES_MAX
+    };
+    names.iter().take_while(fits).cloned().collect()
+}
+
+/// Returns how many names the lists of providers have, and how many bytes.
+fn available_size<'a>(providers: impl Iterator<Item = &'a Provider>) -> (usize, usize) {
+    let names = providers.flat_map(|provider| &provider.available);
+    names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len()))
+}
+
+impl Resource for ModelSettings {
+    type Id = ModelSettingsId;
+    type Change = ModelSettingsChange;
+    type Filter = ();
+    const KIND: &'static str = "model_settings";
+    const ID_PREFIX: &'static str = ModelSettingsId::PREFIX;
+    const DELETE: ModelSettingsChange = ModelSettingsChange::Delete;
+
+    fn derive_id(parts: &[&str]) -> ModelSettingsId {
+        ModelSettingsId::derive(parts)
+    }
+
+    fn id(&self) -> &ModelSettingsId {
+        Self::fixed_id()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn label(&self) -> &'static str {
+        ""
+    }
+
+    fn list_row(&self) -> ListRow {
+        ListRow { id: self.id().to_string(), ..ListRow::default() }
+    }
+
+    fn conditions((): &()) -> Vec<Condition> {
+        Vec::new()
+    }
+
+    fn apply(id: &ModelSettingsId, write: &Write<ModelSettingsChange>, before: Option<Self>) -> Result<Plan<Self>> {
+        let before = before.unwrap_or_else(|| Self { created_at: write.at, ..Self::default() });
+        let mut settings = before.clone().changed(&write.change, write.at)?;
+        if before.version == 0 || settings != before {
+            settings.version = before.version + 1;
+        }
+        let result = OpResult::Resource { id: id.to_string(), name: String::new() };
+        Ok(Plan { after: Some(settings), result })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::OrgId;
+    use folio_types::op::Expected;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at() -> Timestamp {
+        Timestamp::constant(1_790_000_000, 0)
+    }
+
+    fn applied(before: Option<ModelSettings>, change: ModelSettingsChange) -> Result<ModelSettings> {
+        let write = Write::by_platform(OrgId::platform(), "test".parse()?, at(), Expected::Absent, change);
+        let plan = ModelSettings::apply(ModelSettings::fixed_id(), &write, before)?;
+        Ok(plan.after.unwrap())
+    }
+
+    fn own(models: &[&str]) -> Provider {
+        let models = models.iter().map(|name| ((*name).to_owned(), ModelOptions::default())).collect();
+        Provider { base_url: "https://models.example/v1".into(), models, ..Provider::default() }
+    }
+
+    fn set(name: &str, provider: Provider) -> ModelSettingsChange {
+        ModelSettingsChange::SetProvider { name: name.into(), provider: Box::new(provider) }
+    }
+
+    #[test]
+    fn the_first_change_creates_the_settings_and_each_change_raises_the_version_once() {
+        let first = applied(None, set("mine", own(&["a"]))).unwrap();
+        assert_eq!((first.version, first.created_at, first.providers.len()), (1, at(), 1));
+        assert_eq!(applied(Some(first.clone()), set("mine", own(&["a"]))).unwrap(), first, "a change without effect");
+        let fallbacks = vec!["b".to_owned()];
+        let defaults = ModelSettingsChange::SetDefaults { default_model: None, fallbacks: Some(fallbacks.clone()) };
+        let second = applied(Some(first.clone()), defaults).unwrap();
+        assert_eq!(second, ModelSettings { version: 2, fallbacks, ..first.clone() });
+        let remove = |name: &str| ModelSettingsChange::RemoveProvider { name: name.into() };
+        assert!(applied(Some(second.clone()), remove("mine")).unwrap().providers.is_empty());
+        assert_eq!(applied(Some(second), remove("other")).unwrap_err().reason, Reason::NotFound);
+        assert_eq!(applied(Some(first), ModelSettingsChange::Delete).unwrap_err().reason, Reason::InUse);
+    }
+
+    #[test]
+    fn a_model_list_is_stored_for_the_url_that_it_was_read_from_and_within_the_bounds() {
+        let settings = applied(None, set("mine", own(&[]))).unwrap();
+        let list = |base_url: &str, names: usize| ModelSettingsChange::SetAvailable {
+            name: "mine".into(),
+            base_url: base_url.into(),
+            available: (0..names).map(|n| n.to_string()).collect(),
+        };
+        let url = "https://models.example/v1";
+        let stored = applied(Some(settings.clone()), list(url, AVAILABLE_MAX + 1)).unwrap();
+        let mine = &stored.providers["mine"];
+        assert_eq!((mine.available.len(), mine.discovered_at), (AVAILABLE_MAX, Some(at())));
+        let moved = applied(Some(settings), list("https://other.example/v1", 1)).unwrap_err();
+        assert_eq!(moved.reason, Reason::VersionConflict);
+        let full = applied(Some(stored), set("more", own(&[]))).unwrap();
+        let more = ModelSettingsChange::SetAvailable {
+            name: "more".into(),
+            base_url: url.into(),
+            available: vec!["one".into()],
+        };
+        assert_eq!(applied(Some(full), more).unwrap().providers["more"].available, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_settings_of_an_owner_are_bounded_together() {
+        let reason = |result: Result<ModelSettings>| result.unwrap_err().reason;
+        let settings = applied(None, set("mine", own(&["a"]))).unwrap();
+        assert_eq!(reason(applied(Some(settings.clone()), set("other", own(&["a"])))), Reason::NameTaken);
+        assert_eq!(reason(applied(None, set("A b", own(&[])))), Reason::InvalidField);
+        let many: Vec<String> = (0..=MODELS_MAX).map(|n| n.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(reason(applied(None, set("mine", own(&many)))), Reason::QuotaExceeded);
+        let mut full = settings;
+        for n in 1..PROVIDERS_MAX {
+            full = applied(Some(full), set(&n.to_string(), own(&[]))).unwrap();
+        }
+        assert_eq!(reason(applied(Some(full), set("more", own(&[])))), Reason::QuotaExceeded);
+        let fallbacks = Some(vec!["a".to_owned(); FALLBACKS_MAX + 1]);
+        let defaults = ModelSettingsChange::SetDefaults { default_model: None, fallbacks };
+        assert_eq!(reason(applied(None, defaults)), Reason::InvalidField);
+    }
+
+    #[test]
+    fn keys_are_replaced_by_provider() {
+        let key = |sealed: &str| SealedKey { master: "m".into(), sealed: sealed.into() };
+        let keyed = Provider { key: Some(key("old")), ..own(&[]) };
+        let settings = applied(None, set("mine", keyed)).unwrap();
+        let replace = |name: &str| ModelSettingsChange::ReplaceKeys([(name.to_owned(), key("new"))].into());
+        let replaced = applied(Some(settings.clone()), replace("mine")).unwrap();
+        assert_eq!(replaced.providers["mine"].key, Some(key("new")));
+        assert_eq!(applied(Some(settings), replace("other")).unwrap_err().reason, Reason::NotFound);
+    }
+
+    #[test]
+    fn unknown_fields_of_stored_models_are_ignored_and_those_of_settings_are_errors() {
+        let options = json!({ "upstream": "vendor/large", "input_price": 7, "price_of_images": 3 });
+        let settings = json!({
+            "version": 2,
+            "providers": { "mine": { "base_url": "https://models.example", "models": { "large": options } } },
+        });
+        let read: ModelSettings = serde_json::from_value(settings).unwrap();
+        let model = &read.providers["mine"].models["large"];
+        assert_eq!((model.upstream.as_str(), model.input_price, model.tools), ("vendor/large", Some(7), true));
+        let refused = serde_json::from_value::<ModelOptions>(options).unwrap_err().to_string();
+        assert!(refused.contains("unknown field `price_of_images`"), "{refused}");
+        let wrong = json!({ "providers": { "mine": { "models": { "large": { "upstream": 7 } } } } });
+        assert!(serde_json::from_value::<ModelSettings>(wrong).is_err(), "a known field of another type");
+    }
+}

@@ -1,0 +1,261 @@
+//! Organizations: the tenants. They belong to the pseudo organization of the platform ([`OrgId::platform`]).
+
+use std::time::Duration;
+
+use folio_types::fields::check_name;
+use folio_types::op::{OpResult, Write};
+use folio_types::policy::Policy;
+use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
+use serde::{Deserialize, Serialize};
+
+use crate::{Cleanup, Condition, ListRow, OwnQuotas, Plan, Resource};
+
+/// An organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Organization {
+    /// Its id.
+    pub id: OrgId,
+    /// Its display name.
+    pub name: String,
+    /// The time of its creation.
+    pub created_at: Timestamp,
+    /// Grows with every change; a write expects it.
+    pub version: u64,
+    /// The approval policy.
+    #[serde(default, skip_serializing_if = "Policy::is_empty")]
+    pub policy: Policy,
+    /// Seconds that a turn waits for approvals. None: the default of the installation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_ttl_seconds: Option<u32>,
+    /// Days without activity after which a thread is deleted. None: threads are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_retention_days: Option<u32>,
+    /// Limits that differ from the defaults.
+    #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
+    pub quotas: OwnQuotas,
+}
+
+/// A change of one organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OrganizationChange {
+    /// Creates an organization with default settings.
+    Create {
+        /// The display name: 1 to 200 characters without surrounding blanks.
+        name: String,
+    },
+    /// Changes the fields that are given; an inner none removes the value.
+    Update {
+        /// The new display name.
+        name: Option<String>,
+        /// The new number of days without activity after which a thread is deleted.
+        thread_retention_days: Option<Option<u32>>,
+    },
+    /// Replaces the approval policy. The caller has checked the names of tools and profiles in it.
+    SetPolicy {
+        /// The policy.
+        policy: Policy,
+        /// Seconds that a turn waits for approvals. None: the default of the installation.
+        approval_ttl_seconds: Option<u32>,
+    },
+    /// Replaces the limits.
+    SetLimits(OwnQuotas),
+    /// Deletes the organization. Refused with `IN_USE` for the first organization of the installation. The clean-up erases all
+    /// data of the organization.
+    Delete,
+}
+
+impl OrganizationChange {
+    /// Validates the values of the change. Errors name the fields of the API.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`.
+    pub fn check(&self) -> Result<()> {
+        let at_most = |field: &str, value: Option<u64>, most: u64| match value.is_some_and(|value| value > most) {
+            true => Err(Error::invalid_field(field, format!("must be at most {most}"))),
+            false => Ok(()),
+        };
+        match self {
+            Self::Create { name } => check_name("organization.name", name),
+            Self::Update { name, thread_retention_days } => {
+                if let Some(name) = name {
+                    check_name("organization.name", name)?;
+                }
+                let days = thread_retention_days.flatten().map(u64::from);
+                at_most("organization.thread_retention_days", days, limits::THREAD_RETENTION_DAYS_MAX.into())
+            }
+            Self::SetPolicy { approval_ttl_seconds, .. } => {
+                let most: Duration = limits::APPROVAL_TTL_MAX;
+                at_most("policy.approval_ttl_seconds", approval_ttl_seconds.map(u64::from), most.as_secs())
+            }
+            Self::SetLimits(own) => own.check("own"),
+            Self::Delete => Ok(()),
+        }
+    }
+}
+
+/// The filter of a list of organizations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OrganizationFilter {
+    /// A part of the name, without regard to case.
+    pub name_search: Option<String>,
+}
+
+impl Resource for Organization {
+    type Id = OrgId;
+    type Change = OrganizationChange;
+    type Filter = OrganizationFilter;
+    const KIND: &'static str = "organization";
+    const ID_PREFIX: &'static str = OrgId::PREFIX;
+    const DELETE: OrganizationChange = OrganizationChange::Delete;
+    const CLEANUP: Cleanup = Cleanup::Dependents;
+
+    fn derive_id(parts: &[&str]) -> OrgId {
+        OrgId::derive(parts)
+    }
+
+    fn id(&self) -> &OrgId {
+        &self.id
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn label(&self) -> &str {
+        &self.name
+    }
+
+    fn list_row(&self) -> ListRow {
+        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
+    }
+
+    fn conditions(filter: &OrganizationFilter) -> Vec<Condition> {
+        Condition::name_search(filter.name_search.as_ref()).into_iter().collect()
+    }
+
+    fn apply(id: &OrgId, write: &Write<OrganizationChange>, before: Option<Self>) -> Result<Plan<Self>> {
+        write.change.check()?;
+        // Without the name: the op row stays when the data of the organization is erased.
+        let result = OpResult::Resource { id: id.to_string(), name: String::new() };
+        let Some(before) = before else {
+            let OrganizationChange::Create { name } = &write.change else { return Err(Self::not_found(id)) };
+            let organization = Self {
+                id: id.clone(),
+                name: name.clone(),
+                created_at: write.at,
+                version: 1,
+                policy: Policy::default(),
+                approval_ttl_seconds: None,
+                thread_retention_days: None,
+                quotas: OwnQuotas::default(),
+            };
+            return Ok(Plan { after: Some(organization), result });
+        };
+        let mut organization = before.clone();
+        match &write.change {
+            OrganizationChange::Create { .. } => return Err(Self::not_found(id)),
+            OrganizationChange::Update { name, thread_retention_days } => {
+                organization.name.clone_from(name.as_ref().unwrap_or(&before.name));
+                organization.thread_retention_days = thread_retention_days.unwrap_or(before.thread_retention_days);
+            }
+            OrganizationChange::SetPolicy { policy, approval_ttl_seconds } => {
+                organization.policy.clone_from(policy);
+                organization.approval_ttl_seconds = *approval_ttl_seconds;
+            }
+            OrganizationChange::SetLimits(own) => organization.quotas = *own,
+            OrganizationChange::Delete if *id == OrgId::first() => {
+                let message = "the first organization of the installation cannot be deleted";
+                return Err(Error::precondition(Reason::InUse, message));
+            }
+            OrganizationChange::Delete => return Ok(Plan { after: None, result: OpResult::Deleted }),
+        }
+        if organization != before {
+            organization.version += 1;
+        }
+        Ok(Plan { after: Some(organization), result })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::op::Expected;
+
+    use super::*;
+
+    fn at() -> Timestamp {
+        Timestamp::constant(1_790_000_000, 0)
+    }
+
+    fn applied(id: &OrgId, change: OrganizationChange, before: Option<Organization>) -> Result<Plan<Organization>> {
+        let write = Write::by_platform(OrgId::platform(), "test".parse()?, at(), Expected::Absent, change);
+        Organization::apply(id, &write, before)
+    }
+
+    fn created(id: &OrgId) -> Organization {
+        applied(id, OrganizationChange::Create { name: "Äcme".into() }, None).unwrap().after.unwrap()
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name_and_raises_the_version_once() {
+        let id = OrgId::derive(&["acme"]);
+        let new = created(&id);
+        assert_eq!((new.version, new.name.as_str(), new.created_at), (1, "Äcme", at()));
+        let own = OwnQuotas { documents: Some(7), ..OwnQuotas::default() };
+        let limited = applied(&id, OrganizationChange::SetLimits(own), Some(new.clone())).unwrap().after.unwrap();
+        assert_eq!(limited, Organization { version: 2, quotas: own, ..new });
+        let days = |days| OrganizationChange::Update { name: None, thread_retention_days: Some(days) };
+        let kept = applied(&id, days(Some(30)), Some(limited.clone())).unwrap().after.unwrap();
+        assert_eq!(kept, Organization { version: 3, thread_retention_days: Some(30), ..limited.clone() });
+        let again = applied(&id, days(Some(30)), Some(kept.clone())).unwrap();
+        assert_eq!(again.after, Some(kept.clone()), "a change without effect keeps the version");
+        assert_eq!(again.result, OpResult::Resource { id: id.to_string(), name: String::new() });
+        let removed = applied(&id, days(None), Some(kept)).unwrap().after.unwrap();
+        assert_eq!(removed, Organization { version: 4, ..limited.clone() });
+        let policy = OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(60) };
+        let ruled = applied(&id, policy, Some(limited.clone())).unwrap().after.unwrap();
+        assert_eq!(ruled, Organization { version: 3, approval_ttl_seconds: Some(60), ..limited });
+    }
+
+    #[test]
+    fn the_first_organization_is_never_deleted() {
+        let first = OrgId::first();
+        let refused = applied(&first, OrganizationChange::Delete, Some(created(&first))).unwrap_err();
+        assert_eq!(refused.reason, Reason::InUse);
+        let id = OrgId::derive(&["acme"]);
+        assert_eq!(applied(&id, OrganizationChange::Delete, Some(created(&id))).unwrap().after, None);
+        for change in [OrganizationChange::Delete, OrganizationChange::SetLimits(OwnQuotas::default())] {
+            assert_eq!(applied(&id, change, None).unwrap_err().reason, Reason::NotFound);
+        }
+        let again = OrganizationChange::Create { name: "again".into() };
+        assert_eq!(applied(&id, again, Some(created(&id))).unwrap_err().reason, Reason::NotFound);
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_is_refused_with_its_field() {
+        let id = OrgId::derive(&["acme"]);
+        let days = Some(Some(limits::THREAD_RETENTION_DAYS_MAX + 1));
+        let ttl = u32::try_from(limits::APPROVAL_TTL_MAX.as_secs()).unwrap() + 1;
+        let own = OwnQuotas { storage_bytes: Some(u64::MAX), ..OwnQuotas::default() };
+        for (change, field) in [
+            (OrganizationChange::Update { name: Some(" a".into()), thread_retention_days: None }, "organization.name"),
+            (
+                OrganizationChange::Update { name: None, thread_retention_days: days },
+                "organization.thread_retention_days",
+            ),
+            (
+                OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(ttl) },
+                "policy.approval_ttl_seconds",
+            ),
+            (OrganizationChange::SetLimits(own), "own.storage_bytes"),
+        ] {
+            let refused = applied(&id, change, Some(created(&id))).unwrap_err();
+            assert_eq!(refused.violations[0].field, field);
+        }
+        let refused = applied(&id, OrganizationChange::Create { name: String::new() }, None).unwrap_err();
+        assert_eq!(refused.violations[0].field, "organization.name");
+    }
+}
