@@ -1,8 +1,8 @@
 //! Blobs: one file each, below a folder for each organization.
 //!
-//! A blob is written to a folder of its own, synced, and moved to its place; then the folder is synced. So it is there
-//! whole or not at all, whatever dies in between. What an earlier process left unfinished is removed at opening; where many
-//! processes share the folder, at opening and by each scan, once it is a day old.
+//! A blob is written to a temporary file, synced and renamed; then its folder is synced. So a crash leaves either the
+//! whole blob or none. Temporary files of earlier processes are removed at opening; if several processes share the
+//! folder, they are removed at opening and by each scan, once they are a day old.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
-/// Bytes of a piece that is read.
-const PIECE_BYTES: usize = 256 * 1024;
+/// Maximum size of a chunk that is read, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |error| {
@@ -27,19 +27,19 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
-/// From when what is unfinished in a shared folder is of a dead process.
+/// Age from which a temporary file in a shared folder belongs to a dead process.
 const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// Whose the folder is.
+/// The users of the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// This process's only.
+    /// Only this process.
     Alone,
-    /// Other processes, on other machines, use it too.
+    /// Several processes, also on other machines.
     Many,
 }
 
-/// The folder of the blobs.
+/// Blobs in a folder.
 pub struct Blobs {
     root: PathBuf,
     unfinished: PathBuf,
@@ -47,7 +47,7 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Opens the folder; makes it where it is not there.
+    /// Opens the folder; creates it if it does not exist.
     pub fn open(root: PathBuf, sharing: Sharing) -> Result<Self> {
         let unfinished = root.join("unfinished");
         let open = || -> io::Result<()> {
@@ -68,9 +68,9 @@ impl Blobs {
     }
 }
 
-/// Removes what nobody can be writing any more.
+/// Removes the temporary files of dead processes.
 fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
-    let gone = |result: io::Result<()>| match result {
+    let removed = |result: io::Result<()>| match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
@@ -82,7 +82,7 @@ fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
             age.is_some_and(|age| age > UNFINISHED_FOR)
         };
         if sharing == Sharing::Alone || is_old() {
-            gone(std::fs::remove_file(entry.path()))?;
+            removed(std::fs::remove_file(entry.path()))?;
         }
     }
     Ok(())
@@ -95,10 +95,10 @@ async fn sync_folder(path: &Path) -> io::Result<()> {
 #[async_trait]
 impl BlobStore for Blobs {
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let place = self.path(org, id);
+        let path = self.path(org, id);
         let temporary = self.unfinished.join(format!("{:032x}", System.random()));
-        let file = File::create(&temporary).await.map_err(failed("a blob cannot be begun"))?;
-        Ok(Box::new(Writer { file: Some(file), temporary, folder: self.folder(org), place, root: self.root.clone() }))
+        let file = File::create(&temporary).await.map_err(failed("a blob cannot be created"))?;
+        Ok(Box::new(Writer { file: Some(file), temporary, folder: self.folder(org), path, root: self.root.clone() }))
     }
 
     async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
@@ -142,8 +142,8 @@ impl BlobStore for Blobs {
         });
         let blobs = folders.flat_map(move |folder| match folder {
             Ok((org, path)) => {
-                let begun = Folder { org, path, open: None };
-                stream::unfold(Some(begun), |folder| async { folder?.next().await }).boxed()
+                let reading = Folder { org, path, open: None };
+                stream::unfold(Some(reading), |folder| async { folder?.next().await }).boxed()
             }
             Err(error) => stream::once(async { Err(error) }).boxed(),
         });
@@ -158,13 +158,13 @@ impl BlobStore for Blobs {
     }
 }
 
-/// The folders of the organizations: their number is bounded as that of the organizations is.
+/// Returns the folders of the organizations. Their number is bounded as the number of organizations is.
 async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
     let read = async || {
         let mut entries = tokio::fs::read_dir(root).await?;
         let mut found = Vec::new();
         while let Some(entry) = entries.next_entry().await? {
-            // Whatever else lies there is none: the folder of unfinished ones.
+            // Skips the folder of temporary files.
             if let Some(org) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
                 found.push((org, entry.path()));
             }
@@ -182,7 +182,7 @@ struct Folder {
 }
 
 impl Folder {
-    /// The next blob with what is left; none at the end. After an error nothing is left.
+    /// Returns the next blob and the rest of the folder; none at the end. An error ends the folder.
     async fn next(mut self) -> Option<(Result<StoredBlob>, Option<Self>)> {
         match self.read().await {
             Ok(found) => found.map(|blob| (Ok(blob), Some(self))),
@@ -198,7 +198,7 @@ impl Folder {
         while let Some(entry) = entries.next_entry().await? {
             let Some(document) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let modified = match entry.metadata().await.and_then(|data| data.modified()) {
-                // It was removed meanwhile.
+                // The blob was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 modified => modified?,
             };
@@ -214,7 +214,7 @@ struct Writer {
     file: Option<File>,
     temporary: PathBuf,
     folder: PathBuf,
-    place: PathBuf,
+    path: PathBuf,
     root: PathBuf,
 }
 
@@ -227,7 +227,7 @@ impl Writer {
             tokio::fs::create_dir_all(&self.folder).await?;
             sync_folder(&self.root).await?;
         }
-        tokio::fs::rename(&self.temporary, &self.place).await?;
+        tokio::fs::rename(&self.temporary, &self.path).await?;
         sync_folder(&self.folder).await
     }
 }
@@ -237,7 +237,7 @@ impl BlobWriter for Writer {
     async fn write(&mut self, chunk: Bytes) -> Result<()> {
         match &mut self.file {
             Some(file) => file.write_all(&chunk).await.map_err(failed("a blob cannot be written")),
-            None => Err(Error::internal("a blob was written after its end")),
+            None => Err(Error::internal("a blob was written after it was finished")),
         }
     }
 
@@ -256,7 +256,7 @@ impl BlobWriter for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // One call to the system; there is no async dropping.
+            // One blocking system call, because there is no asynchronous drop.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
@@ -269,14 +269,14 @@ struct Reader {
 #[async_trait]
 impl BlobReader for Reader {
     async fn read(&mut self) -> Result<Option<Bytes>> {
-        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
-        while piece.len() < PIECE_BYTES {
-            let room = (PIECE_BYTES - piece.len()) as u64;
-            let mut bounded = (&mut self.file).take(room);
-            if bounded.read_buf(&mut piece).await.map_err(failed("a blob cannot be read"))? == 0 {
+        let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
+        while chunk.len() < CHUNK_BYTES {
+            let missing = (CHUNK_BYTES - chunk.len()) as u64;
+            let mut bounded = (&mut self.file).take(missing);
+            if bounded.read_buf(&mut chunk).await.map_err(failed("a blob cannot be read"))? == 0 {
                 break;
             }
         }
-        Ok(if piece.is_empty() { None } else { Some(piece.freeze()) })
+        Ok(if chunk.is_empty() { None } else { Some(chunk.freeze()) })
     }
 }

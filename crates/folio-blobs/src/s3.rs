@@ -1,4 +1,4 @@
-//! A bucket.
+//! Blobs in an S3 bucket.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,27 +17,28 @@ use super::writer::Upload;
 use folio_storage::spans;
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
-/// Bytes of a piece that is read.
-const PIECE_BYTES: usize = 256 * 1024;
+/// Maximum size of a chunk that is read, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
 
-/// From when an upload that did not end is one of a dead process.
+/// Age from which an unfinished upload belongs to a dead process.
 const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// How to reach the bucket. What is not named here comes from the environment as every S3 client reads it
+/// Connection settings of a bucket. The standard environment variables of S3 clients supply missing values
 /// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, web identity and the like).
 #[derive(Clone)]
 pub struct S3Options {
-    /// The server, for others than Amazon's: `http://HOST:PORT` or `https://…`. Buckets are addressed by path.
+    /// The server, if it is not Amazon's: `http://HOST:PORT` or `https://…`. Requests use path-style addresses.
     pub endpoint: Option<String>,
     /// The region.
     pub region: Option<String>,
-    /// The key's id and its secret.
+    /// The access key's id and its secret.
     pub keys: Option<(String, String)>,
-    /// Bytes of a part of a large upload (8 MiB; S3 takes no less than 5 MiB). An upload holds one part in memory.
+    /// Size of a part of a large upload, in bytes (8 MiB; S3 requires at least 5 MiB). An upload holds one part in
+    /// memory.
     pub part_bytes: usize,
-    /// How long a connection may give nothing (15 s).
+    /// Time limit for a connection without data (15 s).
     pub idle_timeout: Duration,
-    /// How often a request is tried again (3), within `idle_timeout`.
+    /// Retries of a request (3), within `idle_timeout`.
     pub retries: usize,
 }
 
@@ -71,8 +72,8 @@ fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
     }
 }
 
-/// A request to the bucket, within its span.
-pub(super) async fn asked<T>(
+/// Makes a request to the bucket within its span.
+pub(super) async fn request<T>(
     name: &'static str,
     what: &'static str,
     request: impl Future<Output = object_store::Result<T>>,
@@ -99,7 +100,7 @@ impl Bucket {
             max_retries: options.retries,
             retry_timeout: options.idle_timeout,
         };
-        // Who names an endpoint without TLS wants that.
+        // An endpoint without TLS is an explicit choice.
         let plain = options.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
         let client = if plain { client.with_allow_http(true) } else { client };
         let mut builder =
@@ -113,9 +114,9 @@ impl Bucket {
         if let Some((id, secret)) = &options.keys {
             builder = builder.with_access_key_id(id).with_secret_access_key(secret);
         }
-        let store = builder.build().map_err(failed("the settings of the bucket are not complete"))?;
+        let store = builder.build().map_err(failed("the settings of the bucket are incomplete"))?;
         let prefix = Path::parse(prefix.trim_matches('/')).map_err(|error| {
-            Error::invalid(Reason::InvalidField, format!("{prefix:?} is no prefix within a bucket: {error}"))
+            Error::invalid(Reason::InvalidField, format!("invalid prefix of a bucket {prefix:?}: {error}"))
         })?;
         Ok(Self { store, prefix, part_bytes: options.part_bytes })
     }
@@ -124,39 +125,39 @@ impl Bucket {
         self.prefix.clone().join(name)
     }
 
-    fn place(&self, org: &OrgId, id: &DocumentId) -> Path {
+    fn blob_path(&self, org: &OrgId, id: &DocumentId) -> Path {
         self.folder("blobs").join(org.as_str()).join(id.as_str())
     }
 
-    /// Aborts the uploads that did not end within a day.
+    /// Aborts uploads that are unfinished after a day.
     async fn abort_unfinished(&self) -> Result<()> {
         let folder = self.folder("unfinished");
-        let mut notes = self.store.list(Some(&folder));
-        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
-            let age = Timestamp::now().as_millisecond() - note.last_modified.timestamp_millis();
+        let mut records = self.store.list(Some(&folder));
+        while let Some(record) = records.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
+            let age = Timestamp::now().as_millisecond() - record.last_modified.timestamp_millis();
             if u128::try_from(age).is_ok_and(|age| age > UNFINISHED_FOR.as_millis()) {
-                self.abort(&folder, &note.location).await?;
+                self.abort(&folder, &record.location).await?;
             }
         }
         Ok(())
     }
 
-    async fn abort(&self, folder: &Path, note: &Path) -> Result<()> {
-        let parts: Option<Vec<_>> = note.prefix_match(folder).map(Iterator::collect);
+    async fn abort(&self, folder: &Path, record: &Path) -> Result<()> {
+        let parts: Option<Vec<_>> = record.prefix_match(folder).map(Iterator::collect);
         if let Some([org, document, upload]) = parts.as_deref() {
-            let place = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
+            let path = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
             let upload = upload_of(upload.as_ref())?;
-            match self.store.abort_multipart(&place, &upload).await {
-                // It ended, and only its note was left.
+            match self.store.abort_multipart(&path, &upload).await {
+                // The upload has ended, and only its record was left.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(failed("an unfinished upload cannot be aborted")(error)),
             }
         }
-        self.store.delete(note).await.map_err(failed("the note of an upload cannot be removed"))
+        self.store.delete(record).await.map_err(failed("the record of an upload cannot be removed"))
     }
 
     async fn remove_all(&self, org: &OrgId) -> Result<()> {
-        let (blobs, notes) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
+        let (blobs, records) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
         let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
         let mut removed = self.store.delete_stream(listed);
         loop {
@@ -166,17 +167,17 @@ impl Bucket {
                 Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
             }
         }
-        // Nobody completes an upload for an organization that is deleted.
-        let mut notes = self.store.list(Some(&notes));
-        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
-            self.abort(&self.folder("unfinished"), &note.location).await?;
+        // No upload for a deleted organization is completed.
+        let mut records = self.store.list(Some(&records));
+        while let Some(record) = records.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
+            self.abort(&self.folder("unfinished"), &record.location).await?;
         }
         Ok(())
     }
 
-    /// The blob at a place; none where something else lies there.
-    fn blob(&self, place: &Path, modified_at: i64) -> Option<StoredBlob> {
-        let parts: Vec<_> = place.prefix_match(&self.folder("blobs"))?.collect();
+    /// Returns the blob at a path; none if the path is not that of a blob.
+    fn blob(&self, path: &Path, modified_at: i64) -> Option<StoredBlob> {
+        let parts: Vec<_> = path.prefix_match(&self.folder("blobs"))?.collect();
         let [org, document] = parts.as_slice() else { return None };
         Some(StoredBlob {
             org: org.as_ref().parse().ok()?,
@@ -189,25 +190,25 @@ impl Bucket {
 #[async_trait]
 impl BlobStore for Bucket {
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let notes = self.folder("unfinished").join(org.as_str()).join(id.as_str());
-        Ok(Box::new(Upload::new(self.store.clone(), self.place(org, id), notes, self.part_bytes)))
+        let records = self.folder("unfinished").join(org.as_str()).join(id.as_str());
+        Ok(Box::new(Upload::new(self.store.clone(), self.blob_path(org, id), records, self.part_bytes)))
     }
 
     async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
         let found = spans::within("s3", "get", async {
-            match self.store.get(&self.place(org, id)).await {
+            match self.store.get(&self.blob_path(org, id)).await {
                 Ok(found) => Ok(Some(found)),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(failed("a blob cannot be opened")(error)),
             }
         });
-        let reader = |found: GetResult| Reader { rest: found.into_stream(), pieces: VecDeque::new() };
+        let reader = |found: GetResult| Reader { rest: found.into_stream(), chunks: VecDeque::new() };
         Ok(found.await?.map(|found| Box::new(reader(found)) as Box<dyn BlobReader>))
     }
 
     async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
         spans::within("s3", "delete", async {
-            match self.store.delete(&self.place(org, id)).await {
+            match self.store.delete(&self.blob_path(org, id)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(failed("a blob cannot be removed")(error)),
             }
@@ -241,29 +242,30 @@ impl BlobStore for Bucket {
     }
 }
 
-/// The id of an upload from the name of its note: a name keeps some signs encoded.
-fn upload_of(note: &str) -> Result<String> {
-    let id = Path::from_url_path(note).map_err(|error| Error::internal(format!("the note of an upload: {error}")))?;
+/// Returns the id of an upload from the name of its record, which percent-encodes some characters.
+fn upload_of(record: &str) -> Result<String> {
+    let id = Path::from_url_path(record)
+        .map_err(|error| Error::internal(format!("the record of an upload has a malformed name: {error}")))?;
     Ok(id.to_string())
 }
 
 struct Reader {
     rest: BoxStream<'static, object_store::Result<Bytes>>,
-    pieces: VecDeque<Bytes>,
+    chunks: VecDeque<Bytes>,
 }
 
 #[async_trait]
 impl BlobReader for Reader {
     async fn read(&mut self) -> Result<Option<Bytes>> {
-        while self.pieces.is_empty() {
+        while self.chunks.is_empty() {
             let Some(mut chunk) = self.rest.try_next().await.map_err(failed("a blob cannot be read"))? else {
                 return Ok(None);
             };
             while !chunk.is_empty() {
-                self.pieces.push_back(chunk.split_to(chunk.len().min(PIECE_BYTES)));
+                self.chunks.push_back(chunk.split_to(chunk.len().min(CHUNK_BYTES)));
             }
         }
-        Ok(self.pieces.pop_front())
+        Ok(self.chunks.pop_front())
     }
 }
 
@@ -272,10 +274,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upload_is_aborted_under_the_id_that_its_server_gave() {
+    fn the_record_of_an_upload_yields_its_id() {
         for id in ["2~WDQ6e3wmnKvTDqzcQuaQnNbSYQ3J6Gq", "VXBsb2FkIElE.-_", "a#b%7Ec*[d]?e|f"] {
-            let note = Path::from("unfinished").join("org").join("document").join(id);
-            let name = note.parts().next_back().unwrap();
+            let record = Path::from("unfinished").join("org").join("document").join(id);
+            let name = record.parts().next_back().unwrap();
             assert_eq!(upload_of(name.as_ref()).unwrap(), id);
         }
     }

@@ -1,4 +1,4 @@
-//! One upload.
+//! Uploads of blobs to a bucket.
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -8,23 +8,23 @@ use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::{MultipartId, ObjectStoreExt as _, PutPayload};
 
-use super::s3::asked;
+use super::s3::request;
 use folio_storage::BlobWriter;
 
-/// A blob that is being written: the part that is filled now, and the upload once it is larger than one.
+/// A blob that is being written: the current part, and the multipart upload once the blob is larger than one part.
 pub(super) struct Upload {
     store: AmazonS3,
-    place: Path,
-    /// Where the upload is noted.
-    notes: Path,
+    path: Path,
+    /// The folder of the upload's record.
+    records: Path,
     part_bytes: usize,
     buffer: BytesMut,
     sent: Option<Sent>,
-    /// Nothing is to be aborted any more.
+    /// Whether the outcome is decided, so that dropping must not abort.
     settled: bool,
 }
 
-/// An upload in parts.
+/// A multipart upload.
 #[derive(Clone)]
 struct Sent {
     id: MultipartId,
@@ -32,30 +32,31 @@ struct Sent {
 }
 
 impl Upload {
-    pub(super) fn new(store: AmazonS3, place: Path, notes: Path, part_bytes: usize) -> Self {
-        Self { store, place, notes, part_bytes, buffer: BytesMut::new(), sent: None, settled: false }
+    pub(super) fn new(store: AmazonS3, path: Path, records: Path, part_bytes: usize) -> Self {
+        Self { store, path, records, part_bytes, buffer: BytesMut::new(), sent: None, settled: false }
     }
 
-    /// Begins the upload in parts, and notes it.
+    /// Starts the multipart upload and records it.
     async fn begin(&mut self) -> Result<()> {
         if self.sent.is_none() {
             let id =
-                asked("create_multipart", "an upload cannot begin", self.store.create_multipart(&self.place)).await?;
-            let note = self.notes.clone().join(id.as_str());
+                request("create_multipart", "an upload cannot be started", self.store.create_multipart(&self.path))
+                    .await?;
+            let record = self.records.clone().join(id.as_str());
             self.sent = Some(Sent { id, parts: Vec::new() });
-            asked("put", "an upload cannot be noted", self.store.put(&note, PutPayload::new())).await?;
+            request("put", "an upload cannot be recorded", self.store.put(&record, PutPayload::new())).await?;
         }
         Ok(())
     }
 
-    /// Sends what is in the buffer as a part.
+    /// Sends the buffer as a part.
     async fn send(&mut self) -> Result<()> {
         self.begin().await?;
         let part = self.buffer.split().freeze();
         if let Some(sent) = &mut self.sent {
             let number = sent.parts.len();
-            let put = self.store.put_part(&self.place, &sent.id, number, part.into());
-            sent.parts.push(asked("put_part", "a part of a blob cannot be stored", put).await?);
+            let put = self.store.put_part(&self.path, &sent.id, number, part.into());
+            sent.parts.push(request("put_part", "a part of a blob cannot be stored", put).await?);
         }
         Ok(())
     }
@@ -63,7 +64,7 @@ impl Upload {
     async fn complete(&mut self) -> Result<()> {
         if self.sent.is_none() {
             let whole = self.buffer.split().freeze();
-            asked("put", "a blob cannot be stored", self.store.put(&self.place, whole.into())).await?;
+            request("put", "a blob cannot be stored", self.store.put(&self.path, whole.into())).await?;
             self.settled = true;
             return Ok(());
         }
@@ -71,12 +72,12 @@ impl Upload {
             self.send().await?;
         }
         if let Some(sent) = self.sent.clone() {
-            // Its outcome may stay unknown: from here on only the note leads to it.
+            // The outcome may stay unknown: from here on only the record leads to the upload.
             self.settled = true;
-            let complete = self.store.complete_multipart(&self.place, &sent.id, sent.parts);
-            asked("complete_multipart", "a blob cannot be finished", complete).await?;
-            // A note that stays is found to lead nowhere.
-            let _ = self.store.delete(&self.notes.clone().join(sent.id.as_str())).await;
+            let complete = self.store.complete_multipart(&self.path, &sent.id, sent.parts);
+            request("complete_multipart", "a blob cannot be finished", complete).await?;
+            // The scan removes a record that stays behind.
+            let _ = self.store.delete(&self.records.clone().join(sent.id.as_str())).await;
         }
         Ok(())
     }
@@ -86,11 +87,11 @@ impl Upload {
 impl BlobWriter for Upload {
     async fn write(&mut self, mut chunk: Bytes) -> Result<()> {
         if self.settled {
-            return Err(Error::internal("a blob was written after its end"));
+            return Err(Error::internal("a blob was written after it was finished"));
         }
         while !chunk.is_empty() {
-            let room = self.part_bytes.saturating_sub(self.buffer.len());
-            self.buffer.extend_from_slice(&chunk.split_to(chunk.len().min(room)));
+            let missing = self.part_bytes.saturating_sub(self.buffer.len());
+            self.buffer.extend_from_slice(&chunk.split_to(chunk.len().min(missing)));
             if self.buffer.len() >= self.part_bytes {
                 self.send().await?;
             }
@@ -104,14 +105,15 @@ impl BlobWriter for Upload {
 }
 
 impl Drop for Upload {
-    /// Aborts in the background; should that fail, the note leads to it.
+    /// Aborts the upload in the background. If that fails, a scan finds its record.
     fn drop(&mut self) {
         let Some(sent) = self.sent.take().filter(|_| !self.settled) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (store, place, note) = (self.store.clone(), self.place.clone(), self.notes.clone().join(sent.id.as_str()));
+        let (store, path, record) =
+            (self.store.clone(), self.path.clone(), self.records.clone().join(sent.id.as_str()));
         runtime.spawn(async move {
-            if store.abort_multipart(&place, &sent.id).await.is_ok() {
-                let _ = store.delete(&note).await;
+            if store.abort_multipart(&path, &sent.id).await.is_ok() {
+                let _ = store.delete(&record).await;
             }
         });
     }

@@ -16,7 +16,7 @@ use futures::TryStreamExt as _;
 
 const MEBIBYTE: usize = 1024 * 1024;
 
-/// Options and bucket of `http://KEY:SECRET@HOST:PORT/BUCKET`.
+/// Returns the options and the bucket of `http://KEY:SECRET@HOST:PORT/BUCKET`.
 fn options(url: &str) -> (S3Options, String) {
     let (keys, rest) = url.strip_prefix("http://").unwrap().split_once('@').unwrap();
     let (key, secret) = keys.split_once(':').unwrap();
@@ -37,7 +37,7 @@ fn bucket(prefix: &str) -> Arc<dyn BlobStore> {
     blobs_at(&format!("s3://{bucket}/{prefix}"), &options).unwrap()
 }
 
-/// The suite on these blobs; everything else is embedded.
+/// Runs the suite on these blobs with an embedded store for the rest.
 async fn passes(blobs: Arc<dyn BlobStore>) {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
@@ -49,16 +49,16 @@ async fn passes(blobs: Arc<dyn BlobStore>) {
 }
 
 #[tokio::test]
-async fn bucket_holds_what_the_suite_says() {
+async fn bucket_passes_its_suite() {
     passes(bucket(&unique("suite"))).await;
     passes(bucket("")).await;
 }
 
 #[tokio::test]
-async fn shared_folder_holds_what_the_suite_says() {
+async fn shared_folder_passes_its_suite() {
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("blobs");
-    passes(blobs_at(place.to_str().unwrap(), &S3Options::default()).unwrap()).await;
+    let path = folder.path().join("blobs");
+    passes(blobs_at(path.to_str().unwrap(), &S3Options::default()).unwrap()).await;
 }
 
 fn unique(name: &str) -> String {
@@ -69,7 +69,7 @@ fn ids(name: &str) -> (OrgId, DocumentId) {
     (OrgId::derive(&[&unique(name)]), DocumentId::derive(&[&unique(name)]))
 }
 
-/// Bytes that say where they are.
+/// Returns bytes that depend on their position.
 fn content(length: usize) -> Bytes {
     (0..length).map(|at| u8::try_from((at / 7 + at / 65_521) % 251).unwrap()).collect()
 }
@@ -85,26 +85,26 @@ async fn write(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId, bytes: &Byte
 async fn read(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId) -> Option<Vec<u8>> {
     let mut reader = blobs.open(org, id).await.unwrap()?;
     let mut all = Vec::new();
-    while let Some(piece) = reader.read().await.unwrap() {
-        assert!(piece.len() <= 256 * 1024);
-        all.extend_from_slice(&piece);
+    while let Some(chunk) = reader.read().await.unwrap() {
+        assert!(chunk.len() <= 256 * 1024);
+        all.extend_from_slice(&chunk);
     }
     Some(all)
 }
 
 #[tokio::test]
-async fn large_blobs_are_sent_in_parts_and_come_back_whole() {
+async fn large_blobs_are_sent_in_parts_and_read_back_unchanged() {
     let blobs = bucket(&unique("large"));
     let (org, id) = ids("large");
     // Ends within a part, and exactly at the end of one.
     for length in [12 * MEBIBYTE + 17, 10 * MEBIBYTE] {
         let bytes = content(length);
         write(&*blobs, &org, &id, &bytes).await;
-        assert!(read(&*blobs, &org, &id).await.unwrap() == bytes, "{length} bytes came back as others");
+        assert!(read(&*blobs, &org, &id).await.unwrap() == bytes, "{length} bytes changed");
     }
 }
 
-/// Every file below a folder, the server's own left out.
+/// Returns every file below a folder except the server's own.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -124,18 +124,18 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn dropped_upload_leaves_neither_parts_nor_note() {
+async fn dropped_upload_leaves_neither_parts_nor_record() {
     let server = S3::start().unwrap();
     let (options, bucket) = options(&server.url());
     let blobs = blobs_at(&format!("s3://{bucket}"), &options).unwrap();
     let (org, id) = ids("dropped");
     let mut writer = blobs.create(&org, &id).await.unwrap();
     writer.write(content(11 * MEBIBYTE)).await.unwrap();
-    assert!(files(server.data()).len() >= 3, "two parts and a note: {:?}", files(server.data()));
+    assert!(files(server.data()).len() >= 3, "two parts and a record: {:?}", files(server.data()));
     assert_eq!(read(&*blobs, &org, &id).await, None);
     drop(writer);
     let nothing = async || files(server.data()).is_empty().then_some(());
-    folio_testkit::wait_for("the parts are gone", Duration::from_secs(10), nothing).await;
+    folio_testkit::wait_for("the parts to be removed", Duration::from_secs(10), nothing).await;
 }
 
 #[tokio::test]
@@ -150,10 +150,10 @@ async fn scan_aborts_the_uploads_of_dead_processes_a_day_later() {
     std::mem::forget(writer);
     assert!(blobs.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
     let left = files(server.data());
-    assert!(left.len() >= 2, "a part and a note: {left:?}");
-    let note = left.iter().find(|file| file.contains("/unfinished/")).unwrap();
+    assert!(left.len() >= 2, "a part and a record: {left:?}");
+    let record = left.iter().find(|file| file.contains("/unfinished/")).unwrap();
     let days_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
-    std::fs::File::options().write(true).open(note).unwrap().set_modified(days_ago).unwrap();
+    std::fs::File::options().write(true).open(record).unwrap().set_modified(days_ago).unwrap();
     assert!(blobs.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
     assert_eq!(files(server.data()), Vec::<String>::new());
 }
@@ -180,7 +180,7 @@ async fn scan_of_a_shared_folder_removes_only_what_is_a_day_old() {
 }
 
 #[tokio::test]
-async fn bucket_that_is_away_is_an_error_and_comes_back_by_itself() {
+async fn unavailable_bucket_is_an_error_and_recovers_without_a_restart() {
     let mut server = S3::start().unwrap();
     let (mut options, bucket) = options(&server.url());
     options.retries = 1;
@@ -199,9 +199,9 @@ async fn bucket_that_is_away_is_an_error_and_comes_back_by_itself() {
 }
 
 #[tokio::test]
-async fn place_that_is_none_is_refused() {
-    for place in ["", "gs://bucket", "s3://bucket/a//b"] {
-        let refused = blobs_at(place, &S3Options::default()).err().map(|error| error.reason);
-        assert_eq!(refused, Some(Reason::InvalidField), "{place:?}");
+async fn malformed_address_is_refused() {
+    for address in ["", "gs://bucket", "s3://bucket/a//b"] {
+        let refused = blobs_at(address, &S3Options::default()).err().map(|error| error.reason);
+        assert_eq!(refused, Some(Reason::InvalidField), "{address:?}");
     }
 }
