@@ -27,7 +27,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a ru
 static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
 
 /// Silence after which a node counts as dead.
-pub(crate) const DEAD_AFTER: Duration = Pace::QUICK.gone_after;
+pub(crate) const DEAD_AFTER: Duration = Pace::QUICK.dead_after;
 /// Time until another node has taken over the turns of a dead one.
 pub(crate) const TAKEN_OVER: Duration = DEAD_AFTER.saturating_add(Duration::from_secs(1));
 /// Time that a busy machine may add to a bound; `cargo xtask bench cluster` measures the bound itself.

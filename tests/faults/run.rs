@@ -156,7 +156,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         complaints.push(format!("{died} processes died unexpectedly"));
     }
     let patience =
-        Patience { stuck: cluster.setup.pace.gone_after + Duration::from_secs(5), total: Duration::from_secs(60) };
+        Patience { stuck: cluster.setup.pace.dead_after + Duration::from_secs(5), total: Duration::from_secs(60) };
     let evidence = gather(&tables, &cluster.tenants, &log, patience).await?;
     println!("{:6.1} s  idle; errors: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
     let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();

@@ -23,7 +23,7 @@ pub struct Pace {
     /// Timeout of a heartbeat.
     pub answer: Duration,
     /// Time without heartbeat after which a node counts as dead.
-    pub gone_after: Duration,
+    pub dead_after: Duration,
 }
 
 impl Pace {
@@ -31,13 +31,13 @@ impl Pace {
     pub const USUAL: Self = Self {
         heartbeat: Duration::from_millis(1_500),
         answer: Duration::from_secs(1),
-        gone_after: Duration::from_secs(5),
+        dead_after: Duration::from_secs(5),
     };
     /// Short times, for tests of other behaviour.
     pub const QUICK: Self = Self {
         heartbeat: Duration::from_millis(500),
         answer: Duration::from_secs(1),
-        gone_after: Duration::from_secs(3),
+        dead_after: Duration::from_secs(3),
     };
 }
 
@@ -119,16 +119,16 @@ impl Setup {
     }
 
     fn settings(&self, sim: &Sim, keyspace: &str) -> String {
-        let Pace { heartbeat, answer, gone_after } = self.pace;
+        let Pace { heartbeat, answer, dead_after } = self.pace;
         format!(
             "{}\n[cluster]\nsecrets = [\"a secret of the tests, long enough to sign with\"]\n\
-             heartbeat_seconds = {}\nheartbeat_answer_seconds = {}\ngone_after_seconds = {}\n\n\
+             heartbeat_seconds = {}\nheartbeat_answer_seconds = {}\ndead_after_seconds = {}\n\n\
              [storage.redis]\nprefix = \"{keyspace}\"\n\n\
              [storage.cql]\nkeyspace = \"{keyspace}\"\nreplication_factor = {}\n",
             settings::for_models_at(&sim.base_url()),
             heartbeat.as_secs_f64(),
             answer.as_secs_f64(),
-            gone_after.as_secs_f64(),
+            dead_after.as_secs_f64(),
             self.replication_factor,
         )
     }

@@ -11,7 +11,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Where tools that were installed are kept, for all checkouts of a user: `folio-tools` in the user's cache folder.
+/// Returns the folder of installed tools, shared by all checkouts of a user: `folio-tools` in the user's cache folder.
 pub(crate) fn tools_folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));

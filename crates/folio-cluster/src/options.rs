@@ -69,8 +69,8 @@ pub struct Options {
     pub heartbeat_answer: Duration,
     /// Time without a heartbeat after which a node counts as dead and others take over its threads. The same for every
     /// process.
-    #[serde(rename = "gone_after_seconds", with = "folio_types::seconds")]
-    pub gone_after: Duration,
+    #[serde(rename = "dead_after_seconds", with = "folio_types::seconds")]
+    pub dead_after: Duration,
     /// Time for which an unreachable node is called only if no other node is left.
     #[serde(rename = "avoid_seconds", with = "folio_types::seconds")]
     pub avoid: Duration,
@@ -146,7 +146,7 @@ impl Default for Options {
             stream_lifetime: Duration::from_secs(6 * 60 * 60),
             heartbeat: Duration::from_millis(1_500),
             heartbeat_answer: Duration::from_secs(1),
-            gone_after: Duration::from_secs(5),
+            dead_after: Duration::from_secs(5),
             avoid: Duration::from_secs(1),
             owners_remembered: 100_000,
             load_percent: bound.percent,
@@ -205,15 +205,15 @@ impl Options {
             ("avoid_seconds", self.avoid, HOUR),
             ("heartbeat_seconds", self.heartbeat, HOUR),
             ("heartbeat_answer_seconds", self.heartbeat_answer, HOUR),
-            ("gone_after_seconds", self.gone_after, HOUR),
+            ("dead_after_seconds", self.dead_after, HOUR),
             ("tls.reload_interval_seconds", self.tls.reload_interval, DAY),
         ] {
             problems.seconds(path, value, SHORTEST, most);
         }
         // The store treats a longer gap between two requests as its own outage, during which no node counts as silent.
-        let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.gone_after;
+        let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
         let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
-        problems.check(often, "gone_after_seconds", why);
+        problems.check(often, "dead_after_seconds", why);
         problems.verdict()
     }
 
@@ -333,7 +333,7 @@ mod tests {
     fn certificates_come_together() {
         assert!(problems(|o| o.tls.ca = Some("ca.pem".into())).contains("cluster.tls"));
         assert!(problems(|o| o.calls = 0).contains("cluster.calls"));
-        assert!(problems(|o| o.heartbeat = Duration::from_secs(2)).contains("cluster.gone_after_seconds"));
+        assert!(problems(|o| o.heartbeat = Duration::from_secs(2)).contains("cluster.dead_after_seconds"));
         assert!(problems(|o| o.keepalive_timeout = Duration::ZERO).contains("keepalive_timeout_seconds"));
     }
 }

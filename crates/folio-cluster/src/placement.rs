@@ -79,7 +79,7 @@ mod tests {
             started_at: Timestamp::UNIX_EPOCH,
             version: String::new(),
         };
-        Member { node, silent_for: std::time::Duration::ZERO, gone: false }
+        Member { node, silent_for: std::time::Duration::ZERO, is_dead: false }
     }
 
     fn nodes(loads: &[u64]) -> Vec<Member> {

@@ -289,7 +289,7 @@ impl Actor {
         added
     }
 
-    /// If a program was installed, requeues every document that lacked one.
+    /// Requeues every document that lacked a program if that program was installed.
     async fn check_programs(&mut self) {
         let installed = self.work.reader.installed();
         if installed.is_more_than(self.installed)

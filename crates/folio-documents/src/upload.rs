@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use folio_quotas::KnownQuotas;
+use folio_quotas::QuotaCache;
 use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
 use folio_storage::{BlobWriter, Stores};
 use folio_types::fields::{check_metadata, check_name, check_tags};
@@ -46,7 +46,7 @@ pub struct Uploader {
     ingest: Option<IngestHandle>,
     max_bytes: u64,
     active: ActiveUploads,
-    quotas: KnownQuotas,
+    quotas: QuotaCache,
     usage: UsageCache,
 }
 
@@ -74,14 +74,14 @@ impl Uploader {
         options: &Options,
     ) -> Self {
         let active = ActiveUploads::new(options);
-        let quotas = KnownQuotas::new(stores.of(), Quotas::default());
+        let quotas = QuotaCache::new(stores.of(), Quotas::default());
         let usage = UsageCache::new(stores.of::<Document>());
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
     }
 
     /// Sets the quotas of organizations. Without them, only quotas that an organization has of its own apply.
     #[must_use]
-    pub fn with_quotas(self, quotas: KnownQuotas) -> Self {
+    pub fn with_quotas(self, quotas: QuotaCache) -> Self {
         Self { quotas, ..self }
     }
 

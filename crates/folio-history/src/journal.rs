@@ -59,7 +59,7 @@ impl Entry {
         }
     }
 
-    /// Whether the entry starts a segment of the history: a turn, or imported messages. The entries up to the next such
+    /// Returns whether the entry starts a segment of the history: a turn, or imported messages. The entries up to the next such
     /// entry belong to it.
     pub fn begins(&self) -> bool {
         matches!(self, Self::Accepted(_) | Self::Imported(_))

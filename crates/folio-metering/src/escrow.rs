@@ -81,8 +81,8 @@ impl Escrow {
             let change = AccountChange { org: org.clone(), expected, account, entry };
             match self.store.change_account(change).await? {
                 AccountChanged::Done => return Ok(Some(made)),
-                AccountChanged::Stands(_) => return Ok(Some(made)),
-                AccountChanged::Moved => {}
+                AccountChanged::EntryExists(_) => return Ok(Some(made)),
+                AccountChanged::VersionMismatch => {}
             }
         }
         let message = "the account is wanted by too many at once; repeat it";

@@ -176,7 +176,7 @@ impl CreditMeter {
                 covered.sealed();
                 Ok(None)
             }
-            folio_storage::Reserved::Stands(_) => {
+            folio_storage::Reserved::Exists(_) => {
                 covered.unused();
                 let message = format!("a model call of the key {} was made before", call.key);
                 Err(Error::new(Code::Aborted, Reason::VersionConflict, message))

@@ -21,7 +21,7 @@ pub enum Effect {
     Change,
 }
 
-/// How a repeated request finds the result of the first one.
+/// The way in which a repeated request finds the result of the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idempotency {
     /// The operation only reads, or an op row is stored with the resource that it changes (see
@@ -91,8 +91,8 @@ pub struct Declaration {
     pub class: Class,
     /// The effect on stored data.
     pub effect: Effect,
-    /// How a repeated request finds the result of the first one. Default: by an op row; of a recorded operation: by its
-    /// outcome.
+    /// The way in which a repeated request finds the result of the first one. Default: by an op row; of a recorded
+    /// operation: by its outcome.
     pub idempotency: Idempotency,
     /// The audit entry. Default: unrecorded.
     pub audit: Audit,

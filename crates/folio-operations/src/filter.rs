@@ -13,7 +13,7 @@ pub const CONDITIONS_MAX: usize = 60;
 /// Characters of a text that is searched for.
 pub const SEARCH_CHARS: usize = 200;
 
-/// How a condition compares.
+/// The comparison of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `:`, the field contains the value.

@@ -156,7 +156,7 @@ fn call_ids(message: &Message) -> impl Iterator<Item = &str> {
     call.into_iter().chain(calls.into_iter().flatten().map(|call| call.id.as_str()))
 }
 
-/// Whether every provider accepts the id of a tool call.
+/// Returns whether every provider accepts the id of a tool call.
 fn is_call_id(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=limits::CALL_ID_BYTES).contains(&id.len()) && id.bytes().all(allowed)

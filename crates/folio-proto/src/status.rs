@@ -50,7 +50,7 @@ pub fn from_error(error: Error) -> Status {
     Status::with_error_details(grpc_code(error.code), message, details)
 }
 
-/// How a call was answered, in the fields of its span. What is the caller's own doing is no failure of the call.
+/// Records the status of a call in the fields of its span. An error that the caller caused is no failure of the call.
 pub fn record(span: &tracing::Span, code: tonic::Code) {
     use tonic::Code as C;
     let name = name(code);

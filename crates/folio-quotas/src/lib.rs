@@ -1,8 +1,7 @@
-//! Quotas of organizations: [`KnownQuotas`] caches them, and [`Slots`] enforces a bound on concurrent work in all processes
-//! together.
+//! Quotas of organizations: [`QuotaCache`] caches them, and [`Slots`] bounds concurrent work in all processes together.
 
 mod quota_cache;
 mod slots;
 
-pub use quota_cache::KnownQuotas;
+pub use quota_cache::QuotaCache;
 pub use slots::{Slot, Slots};

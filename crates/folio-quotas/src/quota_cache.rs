@@ -1,4 +1,4 @@
-//! What organizations may have, as the store says it, believed for a moment.
+//! A short-lived cache of the quotas of organizations.
 
 use std::time::Duration;
 
@@ -9,43 +9,44 @@ use moka::future::Cache;
 use folio_resources::Organization;
 use folio_storage::ResourceStore;
 
-/// Organizations that are kept in mind.
-const KEPT: u64 = 10_000;
-/// How long what the store says of one is believed.
-const BELIEVED: Duration = Duration::from_secs(2);
+/// Maximum number of cached organizations.
+const CACHE_CAPACITY: u64 = 10_000;
+/// Time to live of a cached quota.
+const CACHE_TTL: Duration = Duration::from_secs(2);
 
-/// The quotas of organizations. Cheap to clone: all clones are one.
+/// The quotas of organizations. Cheap to clone; all clones share the cache.
 #[derive(Clone)]
-pub struct KnownQuotas {
+pub struct QuotaCache {
     organizations: ResourceStore<Organization>,
-    all: Quotas,
-    known: Cache<OrgId, Quotas>,
+    defaults: Quotas,
+    cache: Cache<OrgId, Quotas>,
 }
 
-impl std::fmt::Debug for KnownQuotas {
+impl std::fmt::Debug for QuotaCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KnownQuotas").field("all", &self.all).finish_non_exhaustive()
+        f.debug_struct("QuotaCache").field("defaults", &self.defaults).finish_non_exhaustive()
     }
 }
 
-impl KnownQuotas {
-    /// Reads the quotas from this store. `all` are the defaults.
-    pub fn new(organizations: ResourceStore<Organization>, all: Quotas) -> Self {
-        Self { organizations, all, known: Cache::builder().max_capacity(KEPT).time_to_live(BELIEVED).build() }
+impl QuotaCache {
+    /// Returns a cache over this store. `defaults` apply to organizations without quotas of their own.
+    pub fn new(organizations: ResourceStore<Organization>, defaults: Quotas) -> Self {
+        let cache = Cache::builder().max_capacity(CACHE_CAPACITY).time_to_live(CACHE_TTL).build();
+        Self { organizations, defaults, cache }
     }
 
-    /// What counts for an organization.
+    /// Returns the quotas that apply to an organization.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`.
     pub async fn of(&self, org: &OrgId) -> Result<Quotas> {
-        if let Some(known) = self.known.get(org).await {
-            return Ok(known);
+        if let Some(cached) = self.cache.get(org).await {
+            return Ok(cached);
         }
         let found = self.organizations.get(&OrgId::platform(), org).await?;
         let own = found.map(|organization| organization.quotas).unwrap_or_default();
-        let counts = own.over(self.all);
-        self.known.insert(org.clone(), counts).await;
+        let counts = own.over(self.defaults);
+        self.cache.insert(org.clone(), counts).await;
         Ok(counts)
     }
 }

@@ -1,7 +1,7 @@
-//! What an organization has under way, counted in all processes together and held to its quota.
+//! Bounds an organization's concurrent work by its quota, counted in all processes together.
 //!
-//! Each process holds its slots in the shared store, under leases that one task renews. An organization without a quota
-//! costs nothing there. While the store does not answer, each process counts its own.
+//! Each process registers its slots in the shared store, under leases that one task renews. An organization without a
+//! quota causes no calls to the store. While the store is unavailable, each process counts its own slots only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,47 +12,47 @@ use folio_types::{OrgId, Result};
 use futures::StreamExt as _;
 use tokio::sync::Notify;
 
-use crate::KnownQuotas;
-use folio_storage::{SLOTS_TOLD_MAX, SlotStore};
+use crate::QuotaCache;
+use folio_storage::{SLOTS_SYNC_MAX, SlotStore};
 
-/// After which time it is worth asking again where something is to end first.
+/// The retry delay after a refusal: work that occupies a slot has to end first.
 const ENDS_SOON: Duration = Duration::from_secs(1);
-/// How often a lease is renewed within its time.
+/// Renewals within one lease.
 const RENEWALS: u32 = 3;
-/// Organizations of which the store is told at once.
-const TOLD_AT_ONCE: usize = 16;
+/// Maximum number of organizations that are synced concurrently.
+const CONCURRENT_SYNCS: usize = 16;
 
-/// The slots of one kind. Cheap to clone: all clones are one.
+/// The slots of one kind of work. Cheap to clone; all clones share the state.
 #[derive(Clone)]
 pub struct Slots(Arc<Inner>);
 
 struct Inner {
     kind: &'static str,
     most: fn(&Quotas) -> u32,
-    quotas: KnownQuotas,
+    quotas: QuotaCache,
     store: Arc<dyn SlotStore>,
-    here: Mutex<HashMap<OrgId, Here>>,
+    local: Mutex<HashMap<OrgId, OrgSlots>>,
     changed: Arc<Notify>,
     renews: Arc<Notify>,
 }
 
-/// What an organization has in this process. Memory: a name for each.
+/// The slots of an organization in this process. Memory: one name for each slot.
 #[derive(Default)]
-struct Here {
-    /// By name, with how many hold it.
-    held: HashMap<String, usize>,
-    /// Held, and the store was not asked for it.
+struct OrgSlots {
+    /// Taken slots by name, with the number of their holders.
+    taken: HashMap<String, usize>,
+    /// Slots taken locally without asking the store; not yet registered there.
     joined: Vec<String>,
-    /// Held no more, which the store does not know yet.
+    /// Freed slots that are still registered in the store.
     freed: Vec<String>,
-    /// Its leases are renewed: it has a quota, as far as is known.
+    /// Whether leases are renewed: the organization has a quota, as far as this process knows.
     limited: bool,
 }
 
-/// What the store is told of an organization.
-struct News {
+/// A pending update of an organization's leases in the store.
+struct LeaseUpdate {
     org: OrgId,
-    held: Vec<String>,
+    taken: Vec<String>,
     freed: Vec<String>,
 }
 
@@ -63,31 +63,32 @@ impl std::fmt::Debug for Slots {
 }
 
 impl Slots {
-    /// Those of turns that run. Starts a task, so that it must be called on a runtime; the task ends with the last clone.
-    pub fn of_turns(quotas: KnownQuotas, store: Arc<dyn SlotStore>) -> Self {
+    /// Returns the slots of running turns. Spawns tasks, so it must be called on a runtime; the tasks end with the last
+    /// clone.
+    pub fn of_turns(quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
         Self::new("concurrent_turns", |quotas| quotas.concurrent_turns, quotas, store)
     }
 
-    /// Those of model calls under way; else as [`Slots::of_turns`].
-    pub fn of_model_calls(quotas: KnownQuotas, store: Arc<dyn SlotStore>) -> Self {
+    /// Returns the slots of model calls in flight; otherwise as [`Slots::of_turns`].
+    pub fn of_model_calls(quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
         Self::new("concurrent_model_calls", |quotas| quotas.concurrent_model_calls, quotas, store)
     }
 
-    fn new(kind: &'static str, most: fn(&Quotas) -> u32, quotas: KnownQuotas, store: Arc<dyn SlotStore>) -> Self {
+    fn new(kind: &'static str, most: fn(&Quotas) -> u32, quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
         let [changed, renews] = std::array::from_fn(|_| Arc::new(Notify::new()));
-        let (told, renewed) = (Arc::clone(&changed), Arc::clone(&renews));
-        let inner = Arc::new(Inner { kind, most, quotas, store, here: Mutex::default(), changed, renews });
-        // Both are owned by the slots: they end with their last clone.
-        tokio::spawn(tell(Arc::downgrade(&inner), told));
+        let (changes, renewed) = (Arc::clone(&changed), Arc::clone(&renews));
+        let inner = Arc::new(Inner { kind, most, quotas, store, local: Mutex::default(), changed, renews });
+        // The slots own both tasks: they end with the last clone.
+        tokio::spawn(sync_changes(Arc::downgrade(&inner), changes));
         tokio::spawn(renew(Arc::downgrade(&inner), renewed)); // See above.
         Self(inner)
     }
 
-    /// One more of an organization, where its quota allows it. The name is one of its kind: what goes on elsewhere under the
-    /// same name is one and not two.
+    /// Takes a slot of an organization if its quota allows it. The name is unique in its kind: the same work in another
+    /// process under the same name counts once.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`; `STORE_UNAVAILABLE` where the quota cannot be read.
+    /// `QUOTA_EXCEEDED`; `STORE_UNAVAILABLE` if the quota cannot be read.
     pub async fn take(&self, org: &OrgId, name: &str) -> Result<Slot> {
         let most = self.0.most(org).await?;
         let over = || exceeded(self.0.kind, most.into(), ENDS_SOON);
@@ -105,13 +106,13 @@ impl Slots {
                 Err(over())
             }
             Err(error) => {
-                tracing::debug!(%error, kind = self.0.kind, "what an organization has under way is counted here");
+                tracing::debug!(%error, kind = self.0.kind, "the shared store is unavailable; slots are counted in this process only");
                 Ok(slot)
             }
         }
     }
 
-    /// One more that was allowed before, and counts.
+    /// Takes a slot regardless of the quota, for work that was admitted before.
     pub fn join(&self, org: &OrgId, name: &str) -> Slot {
         self.0.join(org, name);
         self.slot(org, name)
@@ -122,13 +123,13 @@ impl Slots {
     }
 }
 
-/// One that is under way; ends when dropped.
-#[must_use = "it counts for as long as it is held"]
+/// A slot that is taken. Dropping it frees the slot.
+#[must_use = "dropping it frees the slot"]
 pub struct Slot {
     inner: Arc<Inner>,
     org: OrgId,
     name: String,
-    /// It was not there: the store has nothing to free.
+    /// Whether the store refused the slot, so that nothing has to be freed there.
     refused: bool,
 }
 
@@ -149,128 +150,132 @@ impl Inner {
         Ok((self.most)(&self.quotas.of(org).await?))
     }
 
-    /// Asks the store for a slot. Where none is left it is told first what ended here.
+    /// Takes a slot in the store. If none is free, this first syncs the slots that this process has freed.
     async fn take(&self, org: &OrgId, name: &str, most: u32) -> Result<bool> {
         if self.store.take(org, self.kind, name, most).await? {
             return Ok(true);
         }
-        let freed = self.here().get(org).map(|here| here.freed.clone()).unwrap_or_default();
+        let freed = self.local().get(org).map(|local| local.freed.clone()).unwrap_or_default();
         if freed.is_empty() {
             return Ok(false);
         }
-        for freed in freed.chunks(SLOTS_TOLD_MAX) {
-            self.store.tell(org, self.kind, &[], freed).await?;
+        for freed in freed.chunks(SLOTS_SYNC_MAX) {
+            self.store.sync(org, self.kind, &[], freed).await?;
         }
-        self.told(org, &freed);
+        self.remove_freed(org, &freed);
         self.store.take(org, self.kind, name, most).await
     }
 
-    /// Counts one more here, unless this process alone has as many as may be.
+    /// Counts a slot locally; returns false if this process alone has reached the limit.
     fn hold(&self, org: &OrgId, name: &str, most: u32) -> bool {
-        let mut here = self.here();
-        let here = here.entry(org.clone()).or_default();
-        if most > 0 && here.held.len() >= most as usize && !here.held.contains_key(name) {
+        let mut local = self.local();
+        let local = local.entry(org.clone()).or_default();
+        if most > 0 && local.taken.len() >= most as usize && !local.taken.contains_key(name) {
             return false;
         }
-        if !std::mem::replace(&mut here.limited, most > 0) && most > 0 {
+        if !std::mem::replace(&mut local.limited, most > 0) && most > 0 {
             self.renews.notify_one();
         }
-        here.hold(name);
+        local.hold(name);
         true
     }
 
     fn join(&self, org: &OrgId, name: &str) {
-        let mut here = self.here();
-        let here = here.entry(org.clone()).or_default();
-        here.hold(name);
-        here.joined.push(name.to_owned());
+        let mut local = self.local();
+        let local = local.entry(org.clone()).or_default();
+        local.hold(name);
+        local.joined.push(name.to_owned());
         self.changed.notify_one();
     }
 
     fn release(&self, org: &OrgId, name: String, refused: bool) {
-        let mut all = self.here();
-        let Some(here) = all.get_mut(org) else { return };
-        if let Some(holders) = here.held.get_mut(&name) {
+        let mut all = self.local();
+        let Some(local) = all.get_mut(org) else { return };
+        if let Some(holders) = local.taken.get_mut(&name) {
             *holders = holders.saturating_sub(1);
             if *holders == 0 {
-                here.held.remove(&name);
-                here.joined.retain(|joined| *joined != name);
-                if here.limited && !refused {
-                    here.freed.push(name);
+                local.taken.remove(&name);
+                local.joined.retain(|joined| *joined != name);
+                if local.limited && !refused {
+                    local.freed.push(name);
                     self.changed.notify_one();
                 }
             }
         }
-        if here.is_empty() {
+        if local.is_empty() {
             all.remove(org);
         }
     }
 
-    /// What is new since the last time.
-    fn news(&self) -> Vec<News> {
-        let mut here = self.here();
-        let news = here.iter_mut().map(|(org, here)| News {
+    /// Returns the changes since the last sync.
+    fn updates(&self) -> Vec<LeaseUpdate> {
+        let mut local = self.local();
+        let update = local.iter_mut().map(|(org, local)| LeaseUpdate {
             org: org.clone(),
-            held: std::mem::take(&mut here.joined),
-            freed: here.freed.clone(),
+            taken: std::mem::take(&mut local.joined),
+            freed: local.freed.clone(),
         });
-        news.filter(|news| !news.held.is_empty() || !news.freed.is_empty()).collect()
+        update.filter(|update| !update.taken.is_empty() || !update.freed.is_empty()).collect()
     }
 
-    /// Everything that is held where there is a quota, and what could not be told of others.
-    fn leases(&self) -> Vec<News> {
-        let mut here = self.here();
-        let leases = here.iter_mut().map(|(org, here)| {
-            let joined = std::mem::take(&mut here.joined);
-            let held = if here.limited { here.held.keys().cloned().collect() } else { joined };
-            News { org: org.clone(), held, freed: Vec::new() }
+    /// Returns the slots of organizations with a quota, and the unregistered slots of others.
+    fn leases(&self) -> Vec<LeaseUpdate> {
+        let mut local = self.local();
+        let leases = local.iter_mut().map(|(org, local)| {
+            let joined = std::mem::take(&mut local.joined);
+            let taken = if local.limited { local.taken.keys().cloned().collect() } else { joined };
+            LeaseUpdate { org: org.clone(), taken, freed: Vec::new() }
         });
-        leases.filter(|news| !news.held.is_empty()).collect()
+        leases.filter(|update| !update.taken.is_empty()).collect()
     }
 
-    /// Tells the store. What was not told to be held is told with the next renewal; what was not told to be free is, when its
-    /// lease is over.
-    async fn tell(&self, news: News) {
-        let News { org, mut held, freed } = news;
-        let told = async {
+    /// Syncs slot leases to the store. Failed acquires are retried at the next renewal; failed releases expire with the
+    /// lease.
+    async fn sync(&self, update: LeaseUpdate) {
+        let LeaseUpdate { org, mut taken, freed } = update;
+        let synced = async {
             let limited = self.most(&org).await? > 0;
-            if let Some(here) = self.here().get_mut(&org) {
-                here.limited = limited;
-                held.retain(|name| here.held.contains_key(name));
+            if let Some(local) = self.local().get_mut(&org) {
+                local.limited = limited;
+                taken.retain(|name| local.taken.contains_key(name));
             }
             if !limited {
                 return Ok(());
             }
-            for freed in freed.chunks(SLOTS_TOLD_MAX) {
-                self.store.tell(&org, self.kind, &[], freed).await?;
+            for freed in freed.chunks(SLOTS_SYNC_MAX) {
+                self.store.sync(&org, self.kind, &[], freed).await?;
             }
-            for held in held.chunks(SLOTS_TOLD_MAX) {
-                self.store.tell(&org, self.kind, held, &[]).await?;
+            for taken in taken.chunks(SLOTS_SYNC_MAX) {
+                self.store.sync(&org, self.kind, taken, &[]).await?;
             }
             Ok::<_, folio_types::Error>(())
         };
-        let told = tokio::time::timeout(self.renewal(), told).await;
-        self.told(&org, &freed);
-        let problem = match told {
+        let synced = tokio::time::timeout(self.renewal(), synced).await;
+        self.remove_freed(&org, &freed);
+        let problem = match synced {
             Ok(Ok(())) => return self.renews.notify_one(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it did not answer in time".to_owned(),
+            Err(_) => "the store timed out".to_owned(),
         };
-        tracing::debug!(problem, kind = self.kind, "other processes count what an organization has here as it was");
-        if let Some(here) = self.here().get_mut(&org) {
-            let held = held.into_iter().filter(|name| here.held.contains_key(name) && !here.joined.contains(name));
-            let held: Vec<_> = held.collect();
-            here.joined.extend(held);
+        tracing::debug!(
+            problem,
+            kind = self.kind,
+            "slot leases could not be synced; other processes see the previous ones"
+        );
+        if let Some(local) = self.local().get_mut(&org) {
+            let taken = taken.into_iter().filter(|name| local.taken.contains_key(name) && !local.joined.contains(name));
+            let taken: Vec<_> = taken.collect();
+            local.joined.extend(taken);
         }
         self.renews.notify_one();
     }
 
-    /// The store knows that these are free, or need not know any more.
-    fn told(&self, org: &OrgId, freed: &[String]) {
-        let mut all = self.here();
-        if let Some(here) = all.get_mut(org) {
-            here.freed.retain(|name| !freed.contains(name));
-            if here.is_empty() {
+    /// Removes slots that the store has freed or that expire there.
+    fn remove_freed(&self, org: &OrgId, freed: &[String]) {
+        let mut all = self.local();
+        if let Some(local) = all.get_mut(org) {
+            local.freed.retain(|name| !freed.contains(name));
+            if local.is_empty() {
                 all.remove(org);
             }
         }
@@ -281,23 +286,23 @@ impl Inner {
     }
 
     fn has_leases(&self) -> bool {
-        self.here().values().any(|here| here.limited || !here.joined.is_empty())
+        self.local().values().any(|local| local.limited || !local.joined.is_empty())
     }
 
-    /// The lock is held for a few instructions for each slot, never over an await.
-    fn here(&self) -> MutexGuard<'_, HashMap<OrgId, Here>> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the local slots. The lock is held for a few instructions, never across an await.
+    fn local(&self) -> MutexGuard<'_, HashMap<OrgId, OrgSlots>> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Here {
+impl OrgSlots {
     fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.freed.is_empty()
+        self.taken.is_empty() && self.freed.is_empty()
     }
 
     fn hold(&mut self, name: &str) {
         self.freed.retain(|freed| freed != name);
-        *self.held.entry(name.to_owned()).or_default() += 1;
+        *self.taken.entry(name.to_owned()).or_default() += 1;
     }
 }
 
@@ -308,16 +313,16 @@ impl Drop for Inner {
     }
 }
 
-/// Tells the store of what joined and what ended, at once.
-async fn tell(slots: Weak<Inner>, changed: Arc<Notify>) {
+/// Syncs taken and freed slots immediately after each change.
+async fn sync_changes(slots: Weak<Inner>, changed: Arc<Notify>) {
     loop {
         changed.notified().await;
         let Some(slots) = slots.upgrade() else { return };
-        futures::stream::iter(slots.news()).for_each_concurrent(TOLD_AT_ONCE, |news| slots.tell(news)).await;
+        futures::stream::iter(slots.updates()).for_each_concurrent(CONCURRENT_SYNCS, |update| slots.sync(update)).await;
     }
 }
 
-/// Tells the store of everything that is held, in time before leases end, for as long as something is.
+/// Renews all leases before they end, while there are any.
 async fn renew(weak: Weak<Inner>, renews: Arc<Notify>) {
     while weak.strong_count() > 0 {
         renews.notified().await;
@@ -326,7 +331,9 @@ async fn renew(weak: Weak<Inner>, renews: Arc<Notify>) {
             drop(slots);
             tokio::time::sleep(renewal).await;
             let Some(slots) = weak.upgrade() else { return };
-            futures::stream::iter(slots.leases()).for_each_concurrent(TOLD_AT_ONCE, |news| slots.tell(news)).await;
+            futures::stream::iter(slots.leases())
+                .for_each_concurrent(CONCURRENT_SYNCS, |update| slots.sync(update))
+                .await;
         }
     }
 }

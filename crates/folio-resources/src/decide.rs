@@ -3,7 +3,7 @@
 //! | order | check | verdict |
 //! |---|---|---|
 //! | 1 | an op row of this key exists | [`Verdict::Recorded`], or `REQUEST_ID_CONFLICT` if its digest differs |
-//! | 2 | the request of this key changed another target or asked for something else | `REQUEST_ID_CONFLICT` |
+//! | 2 | the request of this key changed another target or had other content | `REQUEST_ID_CONFLICT` |
 //! | 3 | the version is not the expected one | [`Verdict::Moved`]; `NOT_FOUND` if the resource never existed |
 //! | 4 | the resource is deleted | `NOT_FOUND` |
 //! | 5 | the change does not fit the resource | its error |
@@ -110,7 +110,7 @@ pub struct Situation {
     pub record: Option<Vec<u8>>,
     /// The op row of the write's key.
     pub op_row: Option<OpRow>,
-    /// Whether the request changed another target or asked for something else. Not evaluated if there is an op row.
+    /// Whether the request changed another target or had other content. Not evaluated if there is an op row.
     pub is_request_taken: bool,
     /// The stored revisions. Needed only if the write deletes a kind that keeps revisions.
     pub revisions: Vec<Vec<u8>>,

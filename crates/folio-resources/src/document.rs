@@ -200,8 +200,10 @@ impl Resource for Document {
 
     fn conditions(filter: &DocumentFilter) -> Vec<Condition> {
         let mut conditions: Vec<_> = tag_terms(&filter.all_tags).map(|tag| Condition::AnyTerm(vec![tag])).collect();
-        let contains =
-            |(key, value): (&String, &String)| Condition::MetadataContains { key: key.clone(), piece: folded(value) };
+        let contains = |(key, value): (&String, &String)| Condition::MetadataContains {
+            key: key.clone(),
+            substring: folded(value),
+        };
         conditions.extend(filter.metadata.iter().map(contains));
         conditions.extend(Condition::name_search(filter.name_search.as_ref()));
         conditions

@@ -72,14 +72,14 @@ pub enum Condition {
         /// The key.
         key: String,
         /// The folded text; empty: the key exists.
-        piece: String,
+        substring: String,
     },
 }
 
 impl Condition {
     /// The condition of a name search; none if the search text is missing or empty.
     pub fn name_search(search: Option<&String>) -> Option<Self> {
-        search.filter(|piece| !piece.is_empty()).map(|piece| Self::NameContains(folded(piece)))
+        search.filter(|substring| !substring.is_empty()).map(|substring| Self::NameContains(folded(substring)))
     }
 
     /// Returns the terms among `terms` that a [`Self::SharedTerm`] of this field means.
@@ -92,9 +92,9 @@ impl Condition {
         match self {
             Self::AnyTerm(terms) => terms.iter().any(|wanted| row.terms.contains(wanted)),
             Self::SharedTerm { .. } => false,
-            Self::NameContains(piece) => folded(&row.name).contains(piece),
-            Self::MetadataContains { key, piece } => {
-                row.metadata.get(key).is_some_and(|value| folded(value).contains(piece))
+            Self::NameContains(substring) => folded(&row.name).contains(substring),
+            Self::MetadataContains { key, substring } => {
+                row.metadata.get(key).is_some_and(|value| folded(value).contains(substring))
             }
         }
     }
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn a_row_matches_only_if_every_condition_holds() {
         let any = |terms: &[&str]| Condition::AnyTerm(terms.iter().map(|&text| text.to_owned()).collect());
-        let city = |piece: &str| Condition::MetadataContains { key: "city".into(), piece: folded(piece) };
-        let name = |piece: &str| Condition::NameContains(folded(piece));
+        let city = |substring: &str| Condition::MetadataContains { key: "city".into(), substring: folded(substring) };
+        let name = |substring: &str| Condition::NameContains(folded(substring));
         for (conditions, expected) in [
             (vec![], true),
             (vec![any(&["tag/a"])], true),
@@ -144,7 +144,7 @@ mod tests {
             (vec![city("köln")], true),
             (vec![city("")], true),
             (vec![city("bonn")], false),
-            (vec![Condition::MetadataContains { key: "land".into(), piece: String::new() }], false),
+            (vec![Condition::MetadataContains { key: "land".into(), substring: String::new() }], false),
             (vec![Condition::SharedTerm { with: "doc".into(), field: "tag" }], false),
         ] {
             assert_eq!(row().matches(&conditions), expected, "{conditions:?}");

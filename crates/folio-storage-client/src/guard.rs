@@ -1,7 +1,7 @@
-//! What every call to a server passes: a breaker, a bound on the calls under way, and counts.
+//! Guards the calls to a server: a circuit breaker, a bound on the calls in flight, and counters.
 //!
-//! A server that is away fails fast and is probed by one call at a time; who waits for a place is bounded in number and in
-//! time. So neither a store that is away nor one that is slow makes a process grow.
+//! Calls to an unavailable server fail fast, and one probe at a time tests it. The number of waiting calls and their
+//! waiting time are bounded, so that neither an unavailable nor a slow store makes a process grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,30 +15,30 @@ use tracing::Instrument as _;
 use folio_storage::Traffic;
 use folio_storage::spans;
 
-/// Calls under way at once.
-const PLACES: usize = 1_024;
+/// Maximum number of calls in flight.
+const IN_FLIGHT_MAX: usize = 1_024;
 
-/// Calls that wait for a place or are under way.
-const ADMITTED: usize = 16 * PLACES;
+/// Maximum number of calls that wait for a permit or are in flight.
+const ADMITTED_MAX: usize = 16 * IN_FLIGHT_MAX;
 
 /// The guard of one server.
 pub struct Guard {
     server: &'static str,
-    /// What traces call a server of its kind.
+    /// The name of the system in traces.
     system: &'static str,
     kinds: &'static [&'static str],
     breaker: Mutex<Breaker>,
     begun: Instant,
-    /// Whoever has one is admitted: waits, or is under way.
+    /// Permits of calls that wait or are in flight.
     admitted: Semaphore,
-    places: Semaphore,
+    in_flight: Semaphore,
     sent: Vec<AtomicU64>,
     failed: AtomicU64,
     refused: AtomicU64,
 }
 
 impl Guard {
-    /// Before a server of that name, whose calls are of these kinds.
+    /// Returns the guard of the server with this name. `kinds` are the names of its kinds of calls.
     pub fn new(server: &'static str, kinds: &'static [&'static str], options: BreakerOptions) -> Self {
         Self {
             server,
@@ -46,35 +46,35 @@ impl Guard {
             kinds,
             breaker: Mutex::new(Breaker::new(options)),
             begun: Instant::now(),
-            admitted: Semaphore::new(ADMITTED),
-            places: Semaphore::new(PLACES),
+            admitted: Semaphore::new(ADMITTED_MAX),
+            in_flight: Semaphore::new(IN_FLIGHT_MAX),
             sent: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
             failed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
     }
 
-    /// Makes a call of a kind (its number among the kinds) about a table, where there is one. `judge` says what an error says of the server. It waits for a
-    /// place as long as the call itself may take.
+    /// Makes a call. `kind` is an index into the kinds, and `table` the table that the call accesses, if any. `classify` maps an
+    /// error to the health of the server. The call waits for a permit for at most `limit`, its own time limit.
     ///
-    /// Errors: `STORE_UNAVAILABLE` where the call was not sent. It is no other reason, since of a write whose earlier attempt
-    /// was sent the outcome stays unknown.
+    /// Errors: `STORE_UNAVAILABLE` if the call was not sent. The reason is the same as for an unknown outcome, because an earlier
+    /// attempt of the same write may have been sent.
     pub async fn call<T, E>(
         &self,
         kind: usize,
         table: Option<&str>,
         limit: Duration,
         call: impl Future<Output = Result<T, E>>,
-        judge: impl FnOnce(&E) -> Outcome,
+        classify: impl FnOnce(&E) -> Outcome,
     ) -> Result<Result<T, E>> {
-        let _place = self.place(limit).await.inspect_err(|_| self.note_refused())?;
+        let _permits = self.permits(limit).await.inspect_err(|_| self.note_refused())?;
         let mut attempt = self.attempt().inspect_err(|_| self.note_refused())?;
         if let Some(sent) = self.sent.get(kind) {
             sent.fetch_add(1, Ordering::Relaxed);
         }
         let span = spans::operation(self.system, self.kinds.get(kind).copied().unwrap_or_default(), table);
         let answer = call.instrument(span.clone()).await;
-        attempt.outcome = answer.as_ref().err().map_or(Outcome::Success, judge);
+        attempt.outcome = answer.as_ref().err().map_or(Outcome::Success, classify);
         if attempt.outcome == Outcome::Failure {
             folio_trace::record_error(&span, "unavailable");
             self.failed.fetch_add(1, Ordering::Relaxed);
@@ -82,28 +82,28 @@ impl Guard {
         Ok(answer)
     }
 
-    async fn place(&self, limit: Duration) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
+    async fn permits(&self, limit: Duration) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
         let full = || {
-            let message = format!("too many calls to {} are under way", self.server);
+            let message = format!("too many calls to {} are in flight", self.server);
             Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
         };
         let admitted = self.admitted.try_acquire().map_err(|_| full())?;
-        let place = tokio::time::timeout(limit, self.places.acquire()).await;
-        let place = place.map_err(|_| full())?.map_err(|_| full())?;
-        Ok((admitted, place))
+        let permit = tokio::time::timeout(limit, self.in_flight.acquire()).await;
+        let permit = permit.map_err(|_| full())?.map_err(|_| full())?;
+        Ok((admitted, permit))
     }
 
     fn attempt(&self) -> Result<Attempt<'_>> {
         match self.breaker().admit(self.now()) {
             Ok(admission) => Ok(Attempt { guard: self, admission, outcome: Outcome::Abandoned }),
             Err(left) => {
-                let message = format!("{} does not answer; calls are held back", self.server);
+                let message = format!("{} is unavailable; the circuit breaker is open", self.server);
                 Err(Error::unavailable(Reason::StoreUnavailable, message).retry_after(left))
             }
         }
     }
 
-    /// By a clock that is never set.
+    /// Returns a time of a monotonic clock.
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH.checked_add(self.begun.elapsed()).unwrap_or(Timestamp::MAX)
     }
@@ -116,7 +116,7 @@ impl Guard {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was asked so far.
+    /// Returns the counters since the process started.
     pub fn traffic(&self) -> Traffic {
         let sent = self.sent.iter().map(|sent| sent.load(Ordering::Relaxed));
         Traffic {
@@ -124,12 +124,12 @@ impl Guard {
             calls: self.kinds.iter().copied().zip(sent).collect(),
             failed: self.failed.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
-            held_back: !matches!(self.breaker().state(), BreakerState::Closed { .. }),
+            is_open: !matches!(self.breaker().state(), BreakerState::Closed { .. }),
         }
     }
 }
 
-/// A call that the breaker let through. Dropped without an outcome it was given up by its caller.
+/// A call that the breaker admitted. Dropping it without an outcome records that the caller cancelled it.
 struct Attempt<'a> {
     guard: &'a Guard,
     admission: Admission,
@@ -162,45 +162,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_are_held_back_while_the_server_is_sick_and_pass_once_it_answers() {
+    async fn calls_are_rejected_while_the_server_fails_and_pass_when_it_recovers() {
         let guard = guard(2);
         assert_eq!(fails(&guard).await.unwrap(), Err(()));
         assert_eq!(fails(&guard).await.unwrap(), Err(()));
-        let held = works(&guard).await.unwrap_err();
-        assert_eq!(held.reason, Reason::StoreUnavailable);
-        assert!(held.retry_after.is_some_and(|after| after <= LIMIT), "{held:?}");
-        let told = guard.traffic();
-        assert_eq!((told.calls, told.failed, told.refused), (vec![("read", 0), ("write", 2)], 2, 1));
-        assert!(told.held_back);
+        let refused = works(&guard).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::StoreUnavailable);
+        assert!(refused.retry_after.is_some_and(|after| after <= LIMIT), "{refused:?}");
+        let traffic = guard.traffic();
+        assert_eq!((traffic.calls, traffic.failed, traffic.refused), (vec![("read", 0), ("write", 2)], 2, 1));
+        assert!(traffic.is_open);
         folio_testkit::wait_for("a probe", Duration::from_secs(5), async || works(&guard).await.ok()).await.unwrap();
-        assert!(!guard.traffic().held_back);
+        assert!(!guard.traffic().is_open);
     }
 
     #[tokio::test]
-    async fn no_more_calls_than_there_are_places_are_under_way_and_no_more_wait_than_are_admitted() {
+    async fn calls_in_flight_and_waiting_calls_are_bounded() {
         let guard = guard(0);
         let hang = || {
             guard
                 .call(0, None, Duration::from_secs(60), std::future::pending::<Result<(), ()>>(), |()| Outcome::Success)
         };
-        let mut calls: Vec<_> = (0..ADMITTED).map(|_| Box::pin(hang())).collect();
+        let mut calls: Vec<_> = (0..ADMITTED_MAX).map(|_| Box::pin(hang())).collect();
         for call in &mut calls {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());
         }
-        assert_eq!(guard.traffic().calls[0].1, PLACES as u64, "the others wait");
+        assert_eq!(guard.traffic().calls[0].1, IN_FLIGHT_MAX as u64, "the others wait");
         assert_eq!(works(&guard).await.unwrap_err().reason, Reason::StoreUnavailable);
         drop(calls);
         works(&guard).await.unwrap().unwrap();
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_place_waits_no_longer_than_a_call_may_take() {
+    async fn a_call_waits_for_a_permit_no_longer_than_its_time_limit() {
         let guard = guard(0);
         let hang = || {
             guard
                 .call(0, None, Duration::from_secs(60), std::future::pending::<Result<(), ()>>(), |()| Outcome::Success)
         };
-        let mut calls: Vec<_> = (0..PLACES).map(|_| Box::pin(hang())).collect();
+        let mut calls: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Box::pin(hang())).collect();
         for call in &mut calls {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());
         }

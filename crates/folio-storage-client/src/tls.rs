@@ -1,4 +1,4 @@
-//! How connections to the servers of stores are encrypted.
+//! TLS of the connections to storage servers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,26 +8,27 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
-/// Whom a connection trusts, and who it says that it is: PEM files, read when a connection is first made.
+/// Trusted authorities and the client certificate of connections: PEM files, read when the first connection is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The authorities that may have signed a server's certificate; none: the public ones.
+    /// The file of the authorities that the server's certificate must chain to. None: the public ones.
     pub authorities: Option<PathBuf>,
-    /// The chain and the key that this process shows to a server that asks for them.
+    /// The files of the client's certificate chain and of its key, for servers that require a client certificate.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// The content of the files.
+/// The content of the files of [`Tls`].
 #[derive(Default)]
 pub struct Material {
     /// The PEM of the trusted authorities. None: the public ones.
     pub authorities: Option<Vec<u8>>,
-    /// The PEM of the client's certificate chain, and of its key.
+    /// The PEM of the client's certificate chain and of its key.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Tls {
     /// Reads the files.
+    /// Errors: the path and the reason.
     pub async fn read(&self) -> Result<Material, String> {
         let mut material = Material::default();
         if let Some(authorities) = &self.authorities {
@@ -45,7 +46,8 @@ async fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 impl Material {
-    /// As rustls takes it.
+    /// Returns the configuration for rustls.
+    /// Errors: the reason why a certificate or the key is refused.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
@@ -54,7 +56,7 @@ impl Material {
                     roots.add(authority).map_err(refused)?;
                 }
                 if roots.is_empty() {
-                    return Err("the authorities hold no certificate".to_owned());
+                    return Err("the file of the authorities contains no certificate".to_owned());
                 }
             }
             None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -74,7 +76,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 fn unreadable(error: PemError) -> String {
-    format!("no PEM: {error}")
+    format!("invalid PEM: {error}")
 }
 
 fn refused(error: Error) -> String {
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_no_certificate_is_refused_and_the_public_authorities_are_the_default() {
+    async fn malformed_certificates_are_refused_and_the_public_authorities_are_the_default() {
         Tls::default().read().await.unwrap().client_config().unwrap();
         for pem in ["", "nothing", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
             let material = Material { authorities: Some(pem.as_bytes().to_vec()), client: None };

@@ -30,19 +30,19 @@ fn granting(context: &Context, org: &OrgId, account: &Account) -> Result<Account
 
 async fn accounts(context: &Context) -> Outcome {
     let (store, org) = (&context.stores.credit, &context.org);
-    same!(store.account(org).await?, Account::default(), "the account of nobody");
+    same!(store.account(org).await?, Account::default(), "an account that does not exist");
     let first = granting(context, org, &Account::default())?;
     same!(store.change_account(first.clone()).await?, AccountChanged::Done, "a first grant");
     same!(store.account(org).await?, first.account, "the account after it");
     let late = granting(context, org, &Account::default())?;
-    same!(store.change_account(late.clone()).await?, AccountChanged::Moved, "a change of an older version");
+    same!(store.change_account(late.clone()).await?, AccountChanged::VersionMismatch, "a change of an older version");
     let ahead = AccountChange { expected: 7, ..granting(context, org, &first.account)? };
-    same!(store.change_account(ahead).await?, AccountChanged::Moved, "a change of a version that is to come");
-    let stands = AccountChanged::Stands(Box::new(first.entry.clone()));
-    same!(store.change_account(first.clone()).await?, stands, "the same grant again");
+    same!(store.change_account(ahead).await?, AccountChanged::VersionMismatch, "a change of a future version");
+    let exists = AccountChanged::EntryExists(Box::new(first.entry.clone()));
+    same!(store.change_account(first.clone()).await?, exists, "the same grant again");
     let again = AccountChange { entry: first.entry.clone(), ..granting(context, org, &first.account)? };
-    same!(store.change_account(again).await?, stands, "the same grant on the newest version");
-    same!(store.account(org).await?, first.account, "the account after what was refused");
+    same!(store.change_account(again).await?, exists, "the same grant on the newest version");
+    same!(store.account(org).await?, first.account, "the account after refused changes");
 
     let now = context.now();
     let parts = vec![Part { grant: GrantId::derive(&["of no account"]), amount: 7 }];
@@ -105,25 +105,25 @@ async fn blocks(context: &Context) -> Outcome {
     let (first, second) = (row(context, "a.1", 5), row(context, "b/x", 7));
     same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "a reservation");
     same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "the same reservation again");
-    let other = Reserved::Stands(Box::new(first.clone()));
+    let other = Reserved::Exists(Box::new(first.clone()));
     same!(store.reserve(org, &block, row(context, "a.1", 9)).await?, other, "another reservation of that key");
     same!(store.reserve(org, &block, second.clone()).await?, Reserved::Done, "a second reservation");
 
     let others = settled(context, &row(context, "a.1", 9), 9);
-    same!(store.settle(org, &block, others).await?, first, "a settlement of somebody else's reservation");
+    same!(store.settle(org, &block, others).await?, first, "a settlement of another permit's reservation");
     let end = settled(context, &first, 3);
     same!(store.settle(org, &block, end.clone()).await?, end, "a settlement");
     same!(store.settle(org, &block, settled(context, &first, 4)).await?, end, "a second settlement");
-    let ended = Reserved::Stands(Box::new(end.clone()));
+    let ended = Reserved::Exists(Box::new(end.clone()));
     same!(store.reserve(org, &block, first.clone()).await?, ended, "a reservation that has ended");
     refused!(store.settle(org, &block, first.clone()).await, Internal, "a settlement without an end");
 
-    // Who gives up is sure that the row does not come.
+    // After a row is abandoned, its reservation cannot succeed.
     let (lost, now) = (row(context, "c", 9), context.now());
-    let given_up = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
-    same!(given_up, lost.settled_as_not_sent(now), "a reservation that never came, given up");
+    let abandoned = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
+    same!(abandoned, lost.settled_as_not_sent(now), "a missing reservation, abandoned");
     let late = store.reserve(org, &block, lost.clone()).await?;
-    same!(late, Reserved::Stands(Box::new(given_up.clone())), "a reservation that came late");
+    same!(late, Reserved::Exists(Box::new(abandoned.clone())), "a reservation that came late");
     let never = row(context, "d", 9);
     let charged = store.settle(org, &block, settled(context, &never, 9)).await?;
     check!(charged.charge() == 0, "a row that was never reserved was charged: {charged:?}");
@@ -132,10 +132,14 @@ async fn blocks(context: &Context) -> Outcome {
     store.seal(org, &block).await?;
     let refused = store.reserve(org, &block, row(context, "e", 1)).await?;
     same!(refused, Reserved::Sealed, "a reservation in a sealed block");
-    same!(store.reserve(org, &block, second.clone()).await?, Reserved::Done, "what stood in it before");
+    same!(
+        store.reserve(org, &block, second.clone()).await?,
+        Reserved::Done,
+        "a reservation that exists in a sealed block"
+    );
     let end_of_second = settled(context, &second, 7);
     same!(store.settle(org, &block, end_of_second.clone()).await?, end_of_second, "a settlement in it");
-    let ledger = Ledger { sealed: true, rows: vec![end, end_of_second, given_up, charged] };
+    let ledger = Ledger { sealed: true, rows: vec![end, end_of_second, abandoned, charged] };
     same!(store.ledger(org, &block).await?, ledger, "the ledger in the end");
     same!(store.ledger(&context.other(), &block).await?, Ledger::default(), "the ledger for another organization");
     let unused = block_id(context);

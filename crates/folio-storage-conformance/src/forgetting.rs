@@ -1,5 +1,5 @@
-//! A document that is full of a word, and what its deletion and the clean-up after it do: what a search of a store's rows for that
-//! word must not find then.
+//! A document that contains a word everywhere, its deletion and the clean-up. A search of a store's rows for the word
+//! must then find nothing.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,22 @@ use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check};
 use folio_storage::{IngestUpdate, NewPage, Stores};
 
-/// Earlier than in all suites: what the clean-up forgets here is none of theirs.
+/// The start of the clock, in seconds. It is earlier than in all suites, so that the clean-up here does not affect
+/// them.
 const SECONDS: i64 = 1_600_000_000;
-/// Rows of an index that are read at once.
+/// Number of index rows that one call reads.
 const ROWS: usize = 10_000;
 
-/// A document with all that can hang on one.
+/// A document with dependents of every kind.
 pub struct FilledDocument {
     context: Context,
     document: DocumentId,
 }
 
-/// Makes a document with a word in its name, metadata, pages, bytes, extractions and thread, and nowhere else.
+/// Creates a document with a word in its name, metadata, pages, bytes, extractions and thread, and nowhere else.
 ///
 /// # Errors
-/// What a store refused.
+/// An error of a store.
 pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
     let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
     let (org, document, name) = (context.org.clone(), context.document_id(), format!("the {word}.txt"));
@@ -66,7 +67,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
     Ok(FilledDocument { context, document })
 }
 
-/// One that is edited, and one that is deleted by itself.
+/// Creates an extraction that is edited, and one that is deleted.
 async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Outcome {
     let store = context.stores.of::<Extraction>();
     let prompt = context.prompt("prompt", None, &[]).await?;
@@ -92,15 +93,15 @@ async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome
 }
 
 impl FilledDocument {
-    /// Its organization.
+    /// Returns the organization.
     pub fn org(&self) -> &OrgId {
         &self.context.org
     }
 
-    /// Deletes it, and does what the clean-up and the sweep of threads do until a day later.
+    /// Deletes the document, and executes the clean-up and the sweep of threads of the following day.
     ///
     /// # Errors
-    /// What a store refused, or lacks in the index of what is to be cleaned up.
+    /// An error of a store, or a row that is missing in the index of deletions.
     pub async fn delete(&self) -> Outcome {
         let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
         let (documents, extractions) = (self.context.stores.of::<Document>(), self.context.stores.of::<Extraction>());

@@ -10,6 +10,6 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     context.stores.health.check().await?;
     let page = folio_types::page::PageRequest::default();
     let tags = context.stores.of::<Tag>().list(&context.org, &TagFilter::default(), &page).await?;
-    same!(tags.total, 1, "tags after the health was asked");
+    same!(tags.total, 1, "tags after a health check");
     Ok(())
 }

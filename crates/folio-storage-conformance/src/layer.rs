@@ -153,12 +153,12 @@ layers! {
         waiting(queue: &str) -> u64;
     }
     NodeLayer of NodeStore {
-        beat(node: &NodeRecord, joins: bool) -> Beat;
+        heartbeat(node: &NodeRecord, joins: bool) -> HeartbeatStatus;
         leave(node: &NodeRecord) -> ();
         nodes() -> Nodes;
     }
     RateLayer of RateStore {
-        take(org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Taken;
+        take(org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> RateDecision;
     }
     SharedTurnLayer of SharedTurnStore {
         publish(turn: &SharedTurn) -> bool;
@@ -210,15 +210,15 @@ pub(crate) trait SlotLayer: Send + Sync {
         below.take(org, kind, slot, most).await
     }
 
-    async fn tell(
+    async fn sync(
         &self,
         below: &dyn SlotStore,
         org: &OrgId,
         kind: &str,
-        held: &[String],
+        renewed: &[String],
         freed: &[String],
     ) -> Result<()> {
-        below.tell(org, kind, held, freed).await
+        below.sync(org, kind, renewed, freed).await
     }
 }
 
@@ -228,8 +228,8 @@ impl<L: SlotLayer> SlotStore for Layered<L, dyn SlotStore> {
         self.layer.take(&*self.below, org, kind, slot, most).await
     }
 
-    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()> {
-        self.layer.tell(&*self.below, org, kind, held, freed).await
+    async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
+        self.layer.sync(&*self.below, org, kind, renewed, freed).await
     }
 
     fn lease(&self) -> Duration {

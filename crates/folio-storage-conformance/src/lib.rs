@@ -43,7 +43,7 @@ pub use scenario::{STEPS, dump, step};
 use self::context::Context;
 use folio_storage::Stores;
 
-/// What a suite saw that must not be.
+/// A violation that a suite found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
 
@@ -61,7 +61,7 @@ impl From<folio_types::Error> for Failure {
     }
 }
 
-/// What a suite ends with.
+/// The result of a suite.
 pub type Outcome = Result<(), Failure>;
 
 /// One suite.
@@ -86,7 +86,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("usage", |context| Box::pin(async move { usage::suite(&context).await })),
 ];
 
-/// The names of the suites, one for each trait.
+/// Returns the names of the suites, one for each trait.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|(name, _)| *name)
 }
@@ -94,7 +94,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Runs the suite of one trait.
 ///
 /// # Errors
-/// What it saw that must not be, or that there is no such suite.
+/// The first violation, or that there is no such suite.
 pub async fn run(name: &str, stores: Stores, nonce: &str) -> Outcome {
     let (_, suite) =
         SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
@@ -110,7 +110,7 @@ macro_rules! check {
     };
 }
 
-/// Fails the suite unless both are the same.
+/// Fails the suite unless both values are equal.
 macro_rules! same {
     ($one:expr, $other:expr, $($what:tt)+) => {{
         let (one, other) = (&$one, &$other);
@@ -121,7 +121,7 @@ macro_rules! same {
     }};
 }
 
-/// Fails the suite unless this was refused for this reason.
+/// Fails the suite unless the result is an error with this reason.
 macro_rules! refused {
     ($result:expr, $reason:ident, $($what:tt)+) => {{
         let result = $result;
@@ -129,7 +129,7 @@ macro_rules! refused {
             Err(error) if error.reason == folio_types::Reason::$reason => {}
             other => {
                 let what = format!($($what)+);
-                return Err($crate::Failure(format!("{what}: not refused as it must be: {other:?}")));
+                return Err($crate::Failure(format!("{what}: not refused with the expected reason: {other:?}")));
             }
         }
     }};

@@ -30,8 +30,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     }
     for pair in scanned.windows(2) {
         if let [before, after] = pair {
-            let behind = of_here(context, store.scan(Some(before), 1000).await?);
-            same!(behind.first(), Some(after), "what comes after {before:?}");
+            let behind = of_this_org(context, store.scan(Some(before), 1000).await?);
+            same!(behind.first(), Some(after), "the row after {before:?}");
         }
     }
     let refused = Append { opens: Some(row(&other, 2, 1)), ..batch(context, stale, Vec::new()) };
@@ -42,31 +42,31 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     store.remove(&rows[..1]).await?;
     store.remove(&rows[..1]).await?;
     let left = all(context).await?;
-    check!(!left.contains(&rows[0]), "a row that was removed is there");
+    check!(!left.contains(&rows[0]), "a removed row is stored");
     check!(left.contains(&rows[1]), "removing the row of one epoch removed that of a later one");
     store.remove(&rows).await?;
     same!(all(context).await?, Vec::new(), "rows after all were removed");
     Ok(())
 }
 
-/// The header after an append that opens a turn. The index takes rows as they are.
+/// Appends with a row that opens a turn; returns the header. The index stores any row.
 async fn opened(context: &Context, header: &ThreadHeader, row: &OpenTurnRow) -> Result<ThreadHeader, Failure> {
     let fence = Fence { epoch: header.epoch, version: header.version };
     let append = Append { opens: Some(row.clone()), ..batch(context, fence, Vec::new()) };
     appended(context.stores.threads.append(&context.org, &header.id, append).await?)
 }
 
-fn of_here(context: &Context, rows: Vec<OpenTurnRow>) -> Vec<OpenTurnRow> {
+fn of_this_org(context: &Context, rows: Vec<OpenTurnRow>) -> Vec<OpenTurnRow> {
     rows.into_iter().filter(|row| row.org == context.org).collect()
 }
 
-/// All rows of this organization, scanned in small pieces.
+/// Returns all rows of this organization, scanned in small pages.
 async fn all(context: &Context) -> Result<Vec<OpenTurnRow>, Failure> {
     let (mut rows, mut after) = (Vec::new(), None);
     loop {
         let part = context.stores.open_turns.scan(after.as_ref(), 2).await?;
         check!(part.len() <= 2, "a scan of at most 2 gave {}", part.len());
-        let Some(last) = part.last().cloned() else { return Ok(of_here(context, rows)) };
+        let Some(last) = part.last().cloned() else { return Ok(of_this_org(context, rows)) };
         rows.extend(part);
         after = Some(last);
     }

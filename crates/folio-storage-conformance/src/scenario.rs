@@ -1,7 +1,7 @@
-//! A fixed sequence of writes, and everything that can be seen after it: what a crash test compares.
+//! A fixed sequence of writes, and a dump of all readable state, which a crash test compares.
 //!
-//! A process carries out the steps and is killed somewhere; afterwards the store must look exactly as it does after the
-//! steps that were acknowledged, or after these and the one that was under way.
+//! A process executes the steps and is killed at some point. Afterwards the dump must equal the dump after the
+//! acknowledged steps, or after these and the step in progress.
 
 use bytes::Bytes;
 use folio_history::thread::{Append, Fence, OpenTurnRow, RequestRow};
@@ -25,7 +25,7 @@ use super::context::{create_document, create_extraction, create_prompt, create_s
 use super::threads_append::ended;
 use folio_storage::{IngestUpdate, NewPage, NewThread, Stores, ThreadFilter, UsageRecord, Waits};
 
-/// How many steps there are.
+/// The number of steps.
 pub const STEPS: usize = 26;
 
 fn org() -> OrgId {
@@ -121,7 +121,7 @@ fn append(step: usize, epoch: u64, version: u64) -> Result<Append> {
         request: Some(RequestRow {
             request: format!("ask-{step}").parse()?,
             turn: number,
-            digest: Digest::of(b"asked"),
+            digest: Digest::of(b"request"),
         }),
         opens: None,
         at: at(step),
@@ -131,10 +131,10 @@ fn append(step: usize, epoch: u64, version: u64) -> Result<Append> {
     Ok(append)
 }
 
-/// Carries out one step: one write that is all or nothing.
+/// Executes one step: one atomic write.
 ///
 /// # Errors
-/// Those of the store; none where it works.
+/// Those of the store.
 pub async fn step(stores: &Stores, step: usize) -> Result<()> {
     match step {
         0..8 => first_steps(stores, step).await,
@@ -264,14 +264,14 @@ async fn last_steps(stores: &Stores, step: usize) -> Result<()> {
     Ok(())
 }
 
-/// Everything that can be seen of the scenario's organization, as text.
+/// Returns all readable state of the scenario's organization as text.
 ///
 /// # Errors
 /// Those of the store.
 pub async fn dump(stores: &Stores) -> Result<String, Failure> {
     let mut seen = Vec::new();
-    things(stores, &mut seen).await?;
-    hanging(stores, &mut seen).await?;
+    resources(stores, &mut seen).await?;
+    dependents(stores, &mut seen).await?;
     threads(stores, &mut seen).await?;
     ops(stores, &mut seen).await?;
     Ok(seen.join("\n"))
@@ -281,7 +281,7 @@ fn all() -> PageRequest {
     PageRequest { size: 1000, order: Order::Oldest, ..PageRequest::default() }
 }
 
-async fn things(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
+async fn resources(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
     let org = org();
     seen.push(format!("{:?}", stores.of::<Organization>().get(&OrgId::platform(), &org).await?));
     seen.push(format!("{:?}", stores.of::<Tag>().list(&org, &TagFilter::default(), &all()).await?));
@@ -300,7 +300,7 @@ async fn things(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn hanging(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
+async fn dependents(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
     let org = org();
     seen.push(format!("{:?}", stores.of::<Document>().list(&org, &DocumentFilter::default(), &all()).await?));
     seen.push(format!("{:?}", stores.texts.text(&org, &document(), 1, 10).await?));
@@ -314,8 +314,8 @@ async fn hanging(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure>
     let mut bytes = None;
     if let Some(mut reader) = stores.blobs.open(&org, &document()).await? {
         let mut whole = Vec::new();
-        while let Some(piece) = reader.read().await? {
-            whole.extend_from_slice(&piece);
+        while let Some(chunk) = reader.read().await? {
+            whole.extend_from_slice(&chunk);
         }
         bytes = Some(whole);
     }
@@ -334,8 +334,8 @@ async fn threads(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure>
         for step in 0..STEPS {
             let request = format!("ask-{step}").parse()?;
             let row = stores.threads.request(&org, &thread, &request).await?;
-            let stands = stores.threads.has_batch(&org, &thread, step as u128).await?;
-            seen.push(format!("{step}: {row:?} {stands}"));
+            let has_batch = stores.threads.has_batch(&org, &thread, step as u128).await?;
+            seen.push(format!("{step}: {row:?} {has_batch}"));
         }
     }
     Ok(())
@@ -358,7 +358,7 @@ async fn ops(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
         }
     }
     for step in 0..STEPS {
-        seen.push(format!("asked {step}: {:?}", stores.ops.request(&org(), &op(step)?).await?));
+        seen.push(format!("request {step}: {:?}", stores.ops.request(&org(), &op(step)?).await?));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::threads_append::{self, appended, batch, ended};
 use super::{Failure, Outcome, check, refused, same};
 use folio_storage::{NewThread, ThreadFilter};
 
-/// More rows than a system index holds in any test.
+/// A limit above the number of rows that a system index has in any test.
 const ALL: usize = 100_000;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -44,7 +44,7 @@ async fn creation(context: &Context) -> Outcome {
         title: "Talk".into(),
         ..context.new_thread(std::slice::from_ref(&document))
     };
-    same!(store.header(&context.org, &new.id).await?, None, "a thread before it is made");
+    same!(store.header(&context.org, &new.id).await?, None, "a thread before its creation");
     let made = store.create(new.clone()).await?;
     same!(header(context, &new.id).await?, made, "a new thread read back");
     same!(
@@ -54,11 +54,11 @@ async fn creation(context: &Context) -> Outcome {
     );
     same!((made.entries, &made.working, made.title.as_str()), (2, &working, "Talk"), "a thread with a history");
     let entries = store.entries(&context.org, &new.id, 0, 10).await?;
-    same!(entries.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), imported, "what was imported");
+    same!(entries.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), imported, "the imported entries");
     let again = NewThread { title: "Other".into(), imported: vec![], ..new.clone() };
-    same!(store.create(again).await?, made, "a thread made again");
+    same!(store.create(again).await?, made, "a thread created again");
     context.delete_document(&document).await?;
-    same!(store.create(new).await?, made, "a thread made again after its document went");
+    same!(store.create(new).await?, made, "a thread created again after the deletion of its document");
     let late = context.new_thread(&[document]);
     refused!(store.create(late.clone()).await, NotFound, "a thread about a deleted document");
     same!(store.header(&context.org, &late.id).await?, None, "a thread that was refused");
@@ -71,7 +71,7 @@ async fn creation_by_request(context: &Context) -> Outcome {
     let new = NewThread { request: Some(row.clone()), ..context.new_thread(&[]) };
     let made = store.create(new.clone()).await?;
     same!(store.request(&context.org, &new.id, &row.request).await?, Some(row.clone()), "the row of its request");
-    same!(store.create(new.clone()).await?, made, "a thread made again by its request");
+    same!(store.create(new.clone()).await?, made, "a thread created again by its request");
     let other = RequestRow { digest: Digest::of(b"other"), ..row };
     let other = NewThread { request: Some(other), title: "Other".into(), ..new };
     refused!(store.create(other).await, RequestIdConflict, "a request id with other content");
@@ -79,7 +79,7 @@ async fn creation_by_request(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// A thread and its first append are one: both are there, or neither.
+/// A thread and its first append are committed together or not at all.
 async fn beginning(context: &Context) -> Outcome {
     let store = &context.stores.threads;
     let document = context.document("begun.txt", &[]).await?;
@@ -108,7 +108,7 @@ async fn beginning(context: &Context) -> Outcome {
     same!((made.title.as_str(), &made.documents), ("First", &vec![document.clone()]), "a thread that began");
     let journal = vec![(0, Entry::Imported(before)), (1, ended(1, "first"))];
     same!(store.entries(&context.org, &new.id, 0, 10).await?, journal, "the journal of a thread that began");
-    check!(store.has_batch(&context.org, &new.id, first.batch).await?, "a first append left no row of its own");
+    check!(store.has_batch(&context.org, &new.id, first.batch).await?, "a first append left no batch row");
     if let Some(row) = &first.request {
         same!(
             store.request(&context.org, &new.id, &row.request).await?,
@@ -117,14 +117,14 @@ async fn beginning(context: &Context) -> Outcome {
         );
     }
 
-    // Sent again it stands once; another one is refused, and sees the request that took its id.
+    // A repeated first append is committed once; a different one is refused and returns the request that has its id.
     same!(appended(store.begin(new.clone(), first.clone()).await?)?, made, "a first append sent again");
     for request in [first.request.clone(), begun(context)?.request] {
-        let stands = request.clone().filter(|_| request == first.request);
+        let stored = request.clone().filter(|_| request == first.request);
         let other = Append { request, ..begun(context)? };
-        let refused = Appended::Refused { header: Box::new(made.clone()), request: stands };
-        same!(store.begin(new.clone(), other.clone()).await?, refused, "a thread begun over one that is there");
-        check!(!store.has_batch(&context.org, &new.id, other.batch).await?, "a refused first append stands");
+        let refused = Appended::Refused { header: Box::new(made.clone()), request: stored };
+        same!(store.begin(new.clone(), other.clone()).await?, refused, "a thread begun over an existing one");
+        check!(!store.has_batch(&context.org, &new.id, other.batch).await?, "a refused first append is committed");
     }
     let empty = store.create(context.new_thread(&[])).await?;
     let over = NewThread { id: empty.id.clone(), ..context.new_thread(&[]) };
@@ -132,14 +132,14 @@ async fn beginning(context: &Context) -> Outcome {
     same!(store.begin(over, begun(context)?).await?, refused, "a thread begun over one without entries");
     same!(header(context, &empty.id).await?, empty, "a thread after that");
 
-    // What cannot be appended makes no thread, and what cannot be made is not appended to.
+    // A refused append creates no thread, and a refused creation appends nothing.
     let late = context.new_thread(&[]);
     let back = Append { take: Some((0, Incarnation::derive(&["node"]))), ..begun(context)? };
     let odd = Append { fence: Fence { epoch: 0, version: 3 }, ..begun(context)? };
     for first in [back, odd] {
-        check!(store.begin(late.clone(), first.clone()).await.is_err(), "a first append that cannot be was taken");
+        check!(store.begin(late.clone(), first.clone()).await.is_err(), "an invalid first append was accepted");
         same!(store.header(&context.org, &late.id).await?, None, "the thread of an append that failed");
-        check!(!store.has_batch(&context.org, &late.id, first.batch).await?, "an append that failed stands");
+        check!(!store.has_batch(&context.org, &late.id, first.batch).await?, "a failed append is committed");
     }
     context.delete_document(&document).await?;
     let about = context.new_thread(&[document]);
@@ -160,13 +160,13 @@ async fn deletion(context: &Context) -> Outcome {
     let mut append = batch(context, stale, vec![ended(1, "gone")]);
     append.request = Some(threads_append::request(context, 1)?);
     appended(store.append(&context.org, &new.id, append.clone()).await?)?;
-    same!(store.removed_by(&context.org, &new.id).await?, None, "who removed a thread that lives");
+    same!(store.removed_by(&context.org, &new.id).await?, None, "the remover of a live thread");
     let by = context.op()?;
     store.delete(&context.org, &new.id, Some(&by)).await?;
     same!(store.header(&context.org, &new.id).await?, None, "a deleted thread");
     store.delete(&context.org, &new.id, Some(&context.op()?)).await?;
-    same!(store.removed_by(&context.org, &new.id).await?, Some(by), "who removed a thread");
-    same!(store.removed_by(&context.other(), &new.id).await?, None, "who removed a thread of another organization");
+    same!(store.removed_by(&context.org, &new.id).await?, Some(by), "the remover of a thread");
+    same!(store.removed_by(&context.other(), &new.id).await?, None, "the remover of a thread of another organization");
     same!(store.entries(&context.org, &new.id, 0, 10).await?, vec![], "the journal of a deleted thread");
     check!(!store.has_batch(&context.org, &new.id, append.batch).await?, "a batch row outlived its thread");
     if let Some(row) = &append.request {
@@ -175,8 +175,8 @@ async fn deletion(context: &Context) -> Outcome {
     let late = batch(context, Fence { version: made.version + 1, ..stale }, vec![]);
     refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a deleted thread");
 
-    // Invariant 3: op rows keyed by the calls of this thread outlive it, so its turns must not be numbered anew.
-    refused!(store.create(new.clone()).await, NotFound, "a removed thread made again");
+    // Invariant 3: op rows keyed by the calls of this thread outlive it, so its turn numbers must not be reused.
+    refused!(store.create(new.clone()).await, NotFound, "a removed thread created again");
     same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
     for version in [made.version, made.version + 1] {
         let late = batch(context, Fence { epoch: made.epoch, version }, vec![ended(2, "late")]);
@@ -200,11 +200,15 @@ async fn expiry(context: &Context) -> Outcome {
         NewThread { ephemeral: true, expires_at: Some(at(10)), ..context.new_thread(std::slice::from_ref(&document)) };
     let short = store.create(short).await?.id;
     let other = store.create(context.new_thread(std::slice::from_ref(&document))).await?.id;
-    same!(expired(context, at(9)).await?, vec![], "what has expired too early");
-    same!(expired(context, at(10)).await?, vec![short.clone()], "what has expired in time");
+    same!(expired(context, at(9)).await?, vec![], "expired threads before the time");
+    same!(expired(context, at(10)).await?, vec![short.clone()], "expired threads at the time");
     store.expire_with_document(&context.org, &document, at(20)).await?;
-    same!(expired(context, at(19)).await?, vec![short.clone()], "an earlier expiry after its document went");
-    same!(expired(context, at(20)).await?, vec![short.clone(), other.clone()], "what expires with its document");
+    same!(expired(context, at(19)).await?, vec![short.clone()], "an earlier expiry after the deletion of its document");
+    same!(
+        expired(context, at(20)).await?,
+        vec![short.clone(), other.clone()],
+        "threads that expire with their document"
+    );
     same!(header(context, &kept).await?.expires_at, None, "the expiry of a thread about something else");
     let before = header(context, &other).await?;
     same!((before.expires_at, before.version), (Some(at(20)), 0), "a thread that expires with its document");
@@ -218,17 +222,17 @@ async fn expiry(context: &Context) -> Outcome {
     same!(unused(&kept, seen, 5).await?, false, "the expiry of a thread that was used meanwhile");
     let read = header(context, &kept).await?;
     let seen = Fence { epoch: read.epoch, version: read.version };
-    same!(unused(&kept, seen, 25).await?, true, "the expiry of a thread that nobody uses");
+    same!(unused(&kept, seen, 25).await?, true, "the expiry of an unused thread");
     same!(unused(&kept, seen, 26).await?, false, "a later expiry");
     same!(unused(&kept, seen, 15).await?, true, "an earlier expiry");
-    same!(unused(&ThreadId::derive(&["nobody's"]), seen, 15).await?, false, "the expiry of a thread that never was");
-    same!(header(context, &kept).await?.expires_at, Some(at(15)), "the expiry of a thread that nobody uses");
-    same!(expired(context, at(14)).await?, vec![short.clone()], "what has expired of what nobody uses");
-    same!(expired(context, at(15)).await?, vec![short.clone(), kept.clone()], "what has expired, the unused included");
+    same!(unused(&ThreadId::derive(&["unknown"]), seen, 15).await?, false, "the expiry of a missing thread");
+    same!(header(context, &kept).await?.expires_at, Some(at(15)), "the expiry of an unused thread");
+    same!(expired(context, at(14)).await?, vec![short.clone()], "expired threads before the expiry of the unused one");
+    same!(expired(context, at(15)).await?, vec![short.clone(), kept.clone()], "expired threads with the unused one");
     store.delete(&context.org, &short, None).await?;
     store.delete(&context.org, &kept, None).await?;
-    same!(expired(context, at(30)).await?, vec![other], "what has expired after one was deleted");
-    same!(store.expired(at(30), 0).await?, vec![], "what has expired, none asked for");
+    same!(expired(context, at(30)).await?, vec![other], "expired threads after a deletion");
+    same!(store.expired(at(30), 0).await?, vec![], "expired threads with limit 0");
     Ok(())
 }
 
@@ -236,10 +240,10 @@ async fn lists(context: &Context) -> Outcome {
     let context = Context::new(context.stores.clone(), "threads-lists", context.org.as_str());
     let store = &context.stores.threads;
     let document = context.document("listed.txt", &[]).await?;
-    let somebody = UserId::derive(&["somebody"]);
+    let other_user = UserId::derive(&["other"]);
     for (title, documents, user, profile) in [
         ("Second thoughts", vec![document.clone()], &context.user, "document"),
-        ("first", vec![], &somebody, "document"),
+        ("first", vec![], &other_user, "document"),
         ("Ärger", vec![document.clone()], &context.user, "workspace"),
     ] {
         let new = NewThread { user: user.clone(), profile: profile.into(), ..context.new_thread(&documents) };
@@ -250,13 +254,13 @@ async fn lists(context: &Context) -> Outcome {
     }
     let hidden = NewThread { ephemeral: true, title: "hidden".into(), ..context.new_thread(&[]) };
     let hidden = store.create(hidden).await?.id;
-    let gone = store.create(context.new_thread(&[])).await?;
-    store.delete(&context.org, &gone.id, None).await?;
-    let here = &context;
+    let deleted = store.create(context.new_thread(&[])).await?;
+    store.delete(&context.org, &deleted.id, None).await?;
+    let shared = &context;
     let list = |filter: ThreadFilter| {
         move |page: PageRequest| {
             let filter = filter.clone();
-            let context = here;
+            let context = shared;
             async move {
                 let page = context.stores.threads.list(&context.org, &filter, &page).await?;
                 let names = page.items.into_iter().map(|thread| thread.title).collect();
@@ -268,7 +272,7 @@ async fn lists(context: &Context) -> Outcome {
     orders(&["Second thoughts", "first", "Ärger"], list(all.clone())).await?;
     let search = ThreadFilter { title_search: Some("ÄR".into()), ..all.clone() };
     orders(&["Ärger"], list(search)).await?;
-    orders(&["first"], list(ThreadFilter { user: Some(somebody), ..all.clone() })).await?;
+    orders(&["first"], list(ThreadFilter { user: Some(other_user), ..all.clone() })).await?;
     let about = ThreadFilter { document: Some(document), ..all.clone() };
     orders(&["Second thoughts", "Ärger"], list(about)).await?;
     orders(&["Ärger"], list(ThreadFilter { profile: Some("workspace".into()), ..all })).await?;

@@ -17,7 +17,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     bounds(context).await
 }
 
-/// An append that changes nothing but the journal.
+/// Returns an append that changes only the journal.
 pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> Append {
     Append {
         batch: u128::from(context.fresh()) + 1,
@@ -31,7 +31,7 @@ pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> App
     }
 }
 
-/// The end of a turn.
+/// Returns the end of a turn.
 pub(crate) fn ended(turn: u32, text: &str) -> Entry {
     Entry::Ended(Box::new(Ended {
         turn,
@@ -45,17 +45,17 @@ pub(crate) fn ended(turn: u32, text: &str) -> Entry {
     }))
 }
 
-/// The row of a fresh request.
+/// Returns the row of a new request.
 pub(crate) fn request(context: &Context, turn: u32) -> Result<RequestRow, Failure> {
     let request = format!("ask/{}", context.fresh()).parse()?;
-    Ok(RequestRow { request, turn, digest: Digest::of(b"asked") })
+    Ok(RequestRow { request, turn, digest: Digest::of(b"request") })
 }
 
-/// The header after an append that stands.
+/// Returns the header after a committed append.
 pub(crate) fn appended(answer: Appended) -> Result<ThreadHeader, Failure> {
     match answer {
         Appended::Done(header) => Ok(*header),
-        refused => Err(Failure(format!("the header was as expected, and yet: {refused:?}"))),
+        refused => Err(Failure(format!("the append was refused although the header matched: {refused:?}"))),
     }
 }
 
@@ -87,8 +87,8 @@ async fn one_append(context: &Context) -> Outcome {
     same!((header.entries, header.turns, header.open_turn.as_ref()), (2, 1, Some(&open)), "what an append counts");
     same!((header.title.as_str(), header.model.as_deref()), ("Title", Some("model")), "what an append changes");
     check!(header.bytes > 0 && header.updated_at == append.at, "bytes {} at {}", header.bytes, header.updated_at);
-    check!(store.has_batch(&context.org, &made.id, append.batch).await?, "an append left no row of its own");
-    check!(!store.has_batch(&context.org, &made.id, 1 << 90).await?, "a batch that never was stands");
+    check!(store.has_batch(&context.org, &made.id, append.batch).await?, "an append left no batch row");
+    check!(!store.has_batch(&context.org, &made.id, 1 << 90).await?, "a batch that was never sent is committed");
     let mut next = batch(context, at(&header), vec![ended(1, "three")]);
     next.change.open_turn = Some(None);
     let header = appended(store.append(&context.org, &made.id, next).await?)?;
@@ -103,7 +103,7 @@ async fn one_append(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// Invariant 1: nothing is appended but by who knows the header as it is.
+/// Invariant 1: an append succeeds only if it names the stored epoch and version.
 async fn fence(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let mut take = batch(context, at(&made), vec![]);
@@ -128,7 +128,7 @@ async fn fence(context: &Context) -> Outcome {
         same!(answer, expected, "an append under {fence:?}");
         same!(store.header(&context.org, &made.id).await?, Some(theirs.clone()), "the header after it was refused");
         same!(store.entries(&context.org, &made.id, 0, 10).await?, vec![], "the journal after it was refused");
-        check!(!store.has_batch(&context.org, &made.id, late.batch).await?, "a refused batch stands");
+        check!(!store.has_batch(&context.org, &made.id, late.batch).await?, "a refused batch is committed");
         if let Some(row) = late.request {
             same!(store.request(&context.org, &made.id, &row.request).await?, None, "the request row of a refused one");
         }
@@ -150,15 +150,15 @@ async fn one_of_many_wins(context: &Context) -> Outcome {
     });
     let answers = futures::future::try_join_all(attempts).await?;
     let won = answers.iter().filter(|answer| matches!(answer, Appended::Done(_))).count();
-    same!(won, 1, "how many appended under one fence at once");
-    same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "how many entries they left");
+    same!(won, 1, "concurrent appends under one fence that succeeded");
+    same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "the entries of concurrent appends");
     Ok(())
 }
 
 async fn requests(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let row = request(context, 1)?;
-    same!(store.request(&context.org, &made.id, &row.request).await?, None, "a request before it is asked");
+    same!(store.request(&context.org, &made.id, &row.request).await?, None, "a request before its append");
     let mut first = batch(context, at(&made), vec![ended(1, "first")]);
     first.request = Some(row.clone());
     let header = appended(store.append(&context.org, &made.id, first).await?)?;
@@ -175,7 +175,7 @@ async fn requests(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// Invariant 3: an append that was sent again stands once.
+/// Invariant 3: a repeated append is committed once.
 async fn batches(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let mut append = batch(context, at(&made), vec![ended(1, "once")]);
@@ -194,8 +194,8 @@ async fn bounds(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let large = batch(context, at(&made), vec![ended(1, &"x".repeat(limits::ENTRY_BYTES))]);
     refused!(store.append(&context.org, &made.id, large).await, TooLarge, "an entry over its bound");
-    let piece = "x".repeat(limits::ENTRY_BYTES - 1024);
-    let five = vec![ended(1, &piece); 5];
+    let text = "x".repeat(limits::ENTRY_BYTES - 1024);
+    let five = vec![ended(1, &text); 5];
     let large = batch(context, at(&made), five.clone());
     refused!(store.append(&context.org, &made.id, large).await, TooLarge, "an append over its bound");
     same!(store.header(&context.org, &made.id).await?, Some(made.clone()), "the header after both");

@@ -1,4 +1,4 @@
-//! Making a thread and appending to its journal: the fence.
+//! Creation of threads and fenced appends to their journals.
 
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
@@ -14,20 +14,20 @@ use super::{crash_points, dependents, open_turns, retry};
 use folio_storage::NewThread;
 use folio_storage::value::{Mark, ThreadRecord, decode, encode};
 
-/// Attempts whose outcome nobody told, after which the caller is told that it is unknown.
+/// Attempts with an unknown outcome, after which the caller gets the error.
 const UNKNOWN: u32 = 3;
 
 /// A thread as it was read.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) record: Option<ThreadRecord>,
-    /// When it goes by itself, in nanoseconds.
+    /// The time of expiry, in nanoseconds.
     pub(crate) expires_at: Option<i64>,
     pub(crate) imported: Option<(u64, String)>,
 }
 
 impl Read {
-    /// The header of a thread that lives.
+    /// Returns the header of a live thread.
     pub(crate) fn live(self) -> Option<ThreadHeader> {
         match self.record {
             Some(ThreadRecord::Live(header)) => Some(*header),
@@ -36,14 +36,14 @@ impl Read {
     }
 }
 
-/// A time from its nanoseconds.
+/// Returns the time of a number of nanoseconds.
 pub(crate) fn instant(nanoseconds: i64) -> Result<Timestamp> {
     let at = Timestamp::from_nanosecond(i128::from(nanoseconds));
-    at.map_err(|error| Error::internal(format!("a stored time cannot be: {error}")))
+    at.map_err(|error| Error::internal(format!("a stored time is out of range: {error}")))
 }
 
 pub(crate) fn nanoseconds(at: Timestamp) -> Result<i64> {
-    i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time that cannot be stored"))
+    i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time is out of the range that can be stored"))
 }
 
 /// Reads a thread's header.
@@ -59,7 +59,7 @@ pub(crate) async fn read(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, streng
     Ok(Read { record, expires_at: row.expires_at, imported: row.imported })
 }
 
-/// The row of a request id.
+/// Returns the row of a request id.
 pub(crate) async fn request(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -72,15 +72,15 @@ pub(crate) async fn request(
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
-async fn taken(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
+async fn request_row_of(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
     match &batch.request {
         Some(row) => request(keyspace, org, id, &row.request, Strength::Serial).await,
         None => Ok(None),
     }
 }
 
-/// Whether a batch stands: its own row is there.
-pub(crate) async fn stands(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+/// Returns whether a batch is committed: its batch row exists.
+pub(crate) async fn has_batch(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
     let key = batch_key(batch);
     let row = (ThreadPart::Batch, key.as_str());
     Ok(keyspace.tables.threads.row(&keyspace.cql, org, id, row, Strength::Serial).await?.is_some())
@@ -90,7 +90,7 @@ fn batch_key(batch: u128) -> String {
     format!("{batch:032x}")
 }
 
-/// Encodes entries; `TOO_LARGE` where one, or all together, exceed their bounds.
+/// Encodes entries; `TOO_LARGE` if one entry, or all together, exceed their bounds.
 fn encoded(entries: &[Entry], bound: u64, what: &str) -> Result<(Vec<Vec<u8>>, u64)> {
     let mut all = Vec::with_capacity(entries.len());
     let mut bytes = 0;
@@ -111,44 +111,46 @@ fn encoded(entries: &[Entry], bound: u64, what: &str) -> Result<(Vec<Vec<u8>>, u
     Ok((all, bytes))
 }
 
-/// Makes a thread unless one of that id lives.
+/// Creates a thread unless one with its id is live.
 pub(crate) async fn create(keyspace: &Keyspace, new: NewThread) -> Result<ThreadHeader> {
     match make(keyspace, new, None).await? {
-        Made::Now(header) | Made::Before(header) => Ok(header),
+        Creation::New(header) | Creation::Existing(header) => Ok(header),
     }
 }
 
-/// Makes a thread together with its first append.
+/// Creates a thread together with its first append.
 pub(crate) async fn begin(keyspace: &Keyspace, new: NewThread, first: Append) -> Result<Appended> {
     let (org, id) = (new.org.clone(), new.id.clone());
     match make(keyspace, new, Some(&first)).await? {
-        Made::Now(header) => Ok(Appended::Done(Box::new(header))),
-        Made::Before(header) if stands(keyspace, &org, &id, first.batch).await? => Ok(Appended::Done(Box::new(header))),
-        Made::Before(header) => {
-            let request = taken(keyspace, &org, &id, &first).await?;
+        Creation::New(header) => Ok(Appended::Done(Box::new(header))),
+        Creation::Existing(header) if has_batch(keyspace, &org, &id, first.batch).await? => {
+            Ok(Appended::Done(Box::new(header)))
+        }
+        Creation::Existing(header) => {
+            let request = request_row_of(keyspace, &org, &id, &first).await?;
             Ok(Appended::Refused { header: Box::new(header), request })
         }
     }
 }
 
-/// Whether this call made the thread.
-enum Made {
-    Now(ThreadHeader),
-    Before(ThreadHeader),
+/// The result of a creation: created by this call, or existing before.
+enum Creation {
+    New(ThreadHeader),
+    Existing(ThreadHeader),
 }
 
-async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Result<Made> {
+async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Result<Creation> {
     let (org, id) = (new.org.clone(), new.id.clone());
-    let (imported, bytes) = encoded(&new.imported, limits::THREAD_BYTES, "what is imported")?;
+    let (imported, bytes) = encoded(&new.imported, limits::THREAD_BYTES, "an import")?;
     if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
-        return Err(Error::internal("a new thread begins with imported entries only"));
+        return Err(Error::internal("a new thread starts with imported entries only"));
     }
     let mut header = new.header();
     header.entries = imported.len() as u64;
     header.bytes = bytes;
     let entries = match first {
         Some(batch) if batch.fence != (Fence { epoch: 0, version: 0 }) => {
-            return Err(Error::internal("the first append to a thread is made under epoch 0 and version 0"));
+            return Err(Error::internal("the first append to a thread needs epoch 0 and version 0"));
         }
         Some(batch) => {
             let (entries, bytes) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
@@ -160,8 +162,8 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
     let (mut unknown, making) = (0, format!("{:032x}", keyspace.random()));
     for attempt in 0..retry::ATTEMPTS {
         match read(keyspace, &org, &id, Strength::Serial).await?.record {
-            Some(ThreadRecord::Live(there)) => {
-                return made_before(keyspace, *there, new.request.filter(|_| first.is_none())).await;
+            Some(ThreadRecord::Live(header)) => {
+                return existing(keyspace, *header, new.request.filter(|_| first.is_none())).await;
             }
             Some(ThreadRecord::Tombstone { .. }) => return Err(Error::not_found("thread", &id)),
             None => {}
@@ -178,7 +180,7 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
         match keyspace.commit(statements).await? {
             Sent::Applied => {
                 keyspace.headers.wrote(&header, bytes).await;
-                return Ok(Made::Now(header));
+                return Ok(Creation::New(header));
             }
             Sent::Refused => {}
             Sent::Unknown(error) => {
@@ -193,7 +195,7 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
     Err(retry::contended("the thread"))
 }
 
-/// Writes what stands before a thread is there: what was imported, where it hangs, and where it is found.
+/// Writes the rows that precede a thread: imported entries, entries of its documents, and index rows.
 async fn prepare(
     keyspace: &Keyspace,
     header: &ThreadHeader,
@@ -239,13 +241,13 @@ fn creation<'a>(
         statements.push(threads.insert_once(thread, (ThreadPart::Request, row.request.as_str()), encode(row)?));
     }
     if let Some(batch) = first {
-        let same = |row: &&RequestRow| new.request.as_ref().is_none_or(|made| made.request != row.request);
+        let same = |row: &&RequestRow| new.request.as_ref().is_none_or(|created| created.request != row.request);
         statements.extend(rows(keyspace, thread, imported as u64, batch, entries, same)?);
     }
     Ok(statements)
 }
 
-/// The rows of a batch: its own, that of its request, and the entries.
+/// Returns the rows of a batch: the batch row, the request row and the entries.
 fn rows<'a>(
     keyspace: &'a Keyspace,
     thread: (&OrgId, &ThreadId),
@@ -267,19 +269,19 @@ fn rows<'a>(
     Ok(statements)
 }
 
-/// The thread that is there, unless the request that asks for it stands for another one.
-async fn made_before(keyspace: &Keyspace, header: ThreadHeader, asked: Option<RequestRow>) -> Result<Made> {
-    if let Some(asked) = asked {
-        let stands = request(keyspace, &header.org, &header.id, &asked.request, Strength::Serial).await?;
-        if stands.is_some_and(|stands| stands.digest != asked.digest) {
+/// Returns the existing thread, unless its request id was used for another request.
+async fn existing(keyspace: &Keyspace, header: ThreadHeader, request_row: Option<RequestRow>) -> Result<Creation> {
+    if let Some(request_row) = request_row {
+        let stored = request(keyspace, &header.org, &header.id, &request_row.request, Strength::Serial).await?;
+        if stored.is_some_and(|stored| stored.digest != request_row.digest) {
             return Err(Error::new(
                 Code::AlreadyExists,
                 Reason::RequestIdConflict,
-                "the request_id was used for another request; a request id stands for one request only",
+                "the request_id was used for another request; a request id identifies one request only",
             ));
         }
     }
-    Ok(Made::Before(header))
+    Ok(Creation::Existing(header))
 }
 
 /// Appends under the fence.
@@ -288,10 +290,10 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
     if let Some(row) = &batch.opens {
         open_turns::insert(keyspace, row).await?;
     }
-    let mut known = keyspace.headers.at(org, id, batch.fence).await;
+    let mut cached = keyspace.headers.at(org, id, batch.fence).await;
     let (mut strength, mut unknown) = (Strength::Quorum, 0);
     for attempt in 0..retry::ATTEMPTS {
-        let before = match known.take() {
+        let before = match cached.take() {
             Some(header) => Some(header),
             None => read(keyspace, org, id, strength).await?.live(),
         };
@@ -299,14 +301,14 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
             .as_ref()
             .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version);
         if strength == Strength::Serial {
-            // The header first: a batch whose row is not there now was not there when the header was read.
+            // Reads the header first: if the batch row is missing now, it was missing when the header was read.
             let Some(header) = before.as_ref() else { return Err(Error::not_found("thread", id)) };
-            if stands(keyspace, org, id, batch.batch).await? {
+            if has_batch(keyspace, org, id, batch.batch).await? {
                 let header = read(keyspace, org, id, Strength::Serial).await?.live();
                 let header = header.ok_or_else(|| Error::not_found("thread", id))?;
                 return Ok(Appended::Done(Box::new(header)));
             }
-            let request = taken(keyspace, org, id, &batch).await?;
+            let request = request_row_of(keyspace, org, id, &batch).await?;
             if !fits || request.is_some() {
                 return Ok(Appended::Refused { header: Box::new(header.clone()), request });
             }
@@ -345,16 +347,16 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
     Err(retry::contended("the thread"))
 }
 
-/// Takes a thread from the places of the title that it had.
+/// Removes the list rows of the previous title of a thread.
 async fn settle(keyspace: &Keyspace, header: &ThreadHeader, old: &catalogue::Listed) {
     let version = header.version.saturating_add(1);
     let settled = catalogue::settle(keyspace, &header.org, Target::THREAD, old, listed(header).as_ref(), version).await;
     if let Err(error) = settled {
-        tracing::warn!(%error, thread = %header.id, "rows of a list are left to be mended");
+        tracing::warn!(%error, thread = %header.id, "list rows stay until a reader repairs them");
     }
 }
 
-/// The header after a batch that adds so many entries and bytes.
+/// Returns the header after a batch with this number of entries and bytes.
 fn next(before: &ThreadHeader, batch: &Append, (entries, bytes): (u64, u64)) -> Result<ThreadHeader> {
     let mut header = before.clone();
     if let Some((epoch, owner)) = &batch.take {

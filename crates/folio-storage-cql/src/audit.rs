@@ -1,5 +1,5 @@
-//! Audit logs: an entry is a row that its time and key place, written without a condition, for whoever writes it again writes the
-//! same. A partition holds the entries of an hour; which hours have any is a row each.
+//! Audit logs. An entry is a row under its time and key, written without a condition, because repeated writes of an
+//! entry are equal. A partition holds the entries of an hour; a row for each hour with entries indexes the partitions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::keyspace::Keyspace;
 use folio_storage::value::decode;
 use folio_storage::{AuditStore, encoded_audit};
 
-/// Microseconds of a partition.
+/// Time range of a partition, in microseconds.
 const HOUR: i64 = 60 * 60 * 1_000_000;
-/// Hours whose names are read at once.
+/// Number of hours that one read of the index returns.
 const HOURS: usize = 256;
-/// Writes, and partitions that are read, at the same time.
-const AT_ONCE: usize = 8;
+/// Maximum number of concurrent writes, and of concurrent reads of partitions.
+const CONCURRENCY: usize = 8;
 
 pub(crate) struct Audits(pub(crate) Arc<Keyspace>);
 
@@ -36,9 +36,11 @@ impl AuditStore for Audits {
             rows.push((entry.position(), encoded_audit(entry)?));
         }
         let hours = hours.into_iter().map(|hour| tables.audit.put_hour(cql, org, hour));
-        let hours = futures::stream::iter(hours).buffer_unordered(AT_ONCE).try_collect::<()>();
-        let rows = rows.into_iter().map(|(place, value)| tables.audit.put(cql, org, hour(place.micros), place, value));
-        let rows = futures::stream::iter(rows).buffer_unordered(AT_ONCE).try_collect::<()>();
+        let hours = futures::stream::iter(hours).buffer_unordered(CONCURRENCY).try_collect::<()>();
+        let rows = rows
+            .into_iter()
+            .map(|(position, value)| tables.audit.put(cql, org, hour(position.micros), position, value));
+        let rows = futures::stream::iter(rows).buffer_unordered(CONCURRENCY).try_collect::<()>();
         futures::try_join!(hours, rows).map(|_| ())
     }
 
@@ -58,7 +60,7 @@ impl AuditStore for Audits {
             let (read, end) = (hours.len(), hours.last().copied());
             let pages =
                 hours.into_iter().map(|hour| tables.audit.list(cql, org, hour, (low, high), newest_first, limit));
-            let mut pages = futures::stream::iter(pages).buffered(AT_ONCE);
+            let mut pages = futures::stream::iter(pages).buffered(CONCURRENCY);
             while let Some(page) = pages.try_next().await? {
                 for bytes in page {
                     found.push(decode(&bytes)?);

@@ -43,7 +43,7 @@ pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) ->
     }
 }
 
-/// Ends the clean-up of a deleted resource: op rows hold ids and times only from then on.
+/// Ends the clean-up of a deleted resource: reduces its op rows to ids and times.
 pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, Strength::Serial).await?;

@@ -1,5 +1,5 @@
-//! Credit: each write is one conditional batch in one partition. One whose outcome nobody told is looked up under its own
-//! row, and sent again only where that is not there and the condition still holds.
+//! Credit: each write is one conditional batch in one partition. A write with an unknown outcome is looked up under its
+//! own row, and repeated only if that row is missing and the condition still holds.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::table::ENDED;
 use folio_storage::value::{decode, encode};
 use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 
-/// How long it is known that a block was drawn or closed: far longer than a batch can be late.
+/// Time to live of the entry of a drawn or closed block, in seconds: far longer than a batch can be late.
 const BLOCK_ENTRY_SECONDS: i32 = 30 * 24 * 60 * 60;
 
 pub(crate) struct Credits(pub(crate) Arc<Keyspace>);
@@ -55,13 +55,14 @@ impl CreditStore for Credits {
             if matches!(self.0.commit(batch).await?, Sent::Applied) {
                 return Ok(AccountChanged::Done);
             }
-            // The version first: where it has moved on, nothing that was sent under it comes to stand any more.
+            // Reads the version first: if it has changed, no batch that was sent under the old version is applied any
+            // more.
             let version = self.account(&org).await?.version;
-            if let Some(stands) = tables.credit.entry(cql, &org, &key).await? {
-                return Ok(AccountChanged::Stands(Box::new(decode(&stands)?)));
+            if let Some(stored) = tables.credit.entry(cql, &org, &key).await? {
+                return Ok(AccountChanged::EntryExists(Box::new(decode(&stored)?)));
             }
             if version != expected {
-                return Ok(AccountChanged::Moved);
+                return Ok(AccountChanged::VersionMismatch);
             }
             self.pause(attempt).await;
         }
@@ -76,9 +77,9 @@ impl CreditStore for Credits {
         limit: usize,
     ) -> Result<Vec<AccountEntry>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        // Keys are ASCII: nothing of this prefix comes after its last possible character.
+        // Keys are ASCII, so no key with this prefix comes after the last ASCII character.
         let before = format!("{prefix}\u{7f}");
-        // Nor does anything come between a key and that key with the first one behind it.
+        // No key comes between a key and that key with the lowest character appended.
         let next = after.map(|after| format!("{after}\0"));
         let from = next.as_deref().map_or(prefix, |next| next.max(prefix));
         let found = tables.credit.entries(cql, org, (from, &before), limit).await?;
@@ -96,11 +97,11 @@ impl CreditStore for Credits {
             if matches!(self.0.commit(batch).await?, Sent::Applied) {
                 return Ok(Reserved::Done);
             }
-            // The seal first: in a block that is sealed, what is not there does not come any more.
+            // Reads the seal first: in a sealed block, a row that is missing now is never inserted.
             let sealed = tables.credit.is_sealed(cql, org, block).await?;
             match self.row(org, block, &row.key).await? {
-                Some(stands) if stands.settled.is_none() && stands.permit == row.permit => return Ok(Reserved::Done),
-                Some(stands) => return Ok(Reserved::Stands(Box::new(stands))),
+                Some(stored) if stored.settled.is_none() && stored.permit == row.permit => return Ok(Reserved::Done),
+                Some(stored) => return Ok(Reserved::Exists(Box::new(stored))),
                 None if sealed => return Ok(Reserved::Sealed),
                 None => self.pause(attempt).await,
             }
@@ -110,21 +111,21 @@ impl CreditStore for Credits {
 
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let Some(settled) = &row.settled else { return Err(Error::internal("a row is settled without an end")) };
-        let given_up = row.settled_as_not_sent(settled.at);
-        let (value, nothing) = (encode(&row)?, encode(&given_up)?);
+        let Some(settled) = &row.settled else { return Err(Error::internal("a settled row needs an end")) };
+        let abandoned = row.settled_as_not_sent(settled.at);
+        let (value, nothing) = (encode(&row)?, encode(&abandoned)?);
         for attempt in 0..retry::ATTEMPTS {
             let sent = tables.credit.settle(cql, (org, block), &row.key, (&row.permit, value.clone())).await?;
             if matches!(sent, Sent::Applied) {
                 return Ok(row);
             }
             match self.row(org, block, &row.key).await? {
-                Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands),
+                Some(stored) if stored.settled.is_some() || stored.permit != row.permit => return Ok(stored),
                 Some(_) => {}
                 None => {
                     let insert = tables.credit.reserve(org, block, &row.key, (ENDED, nothing.clone()));
                     if matches!(self.0.commit(vec![insert]).await?, Sent::Applied) {
-                        return Ok(given_up);
+                        return Ok(abandoned);
                     }
                 }
             }

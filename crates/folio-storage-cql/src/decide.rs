@@ -48,7 +48,7 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
     let mut attempt = Attempt { keyspace, write, entered: None };
     let decided = attempt.run().await;
     if let Some(entered) = &attempt.entered {
-        // Another write was applied instead, or the outcome is unknown: the entered rows may lead nowhere.
+        // Another write was applied instead, or the outcome is unknown: the entered rows may be dangling.
         let repaired = catalogue::repair_row(keyspace, &write.org, entered).await;
         if let Err(error) = repaired {
             tracing::warn!(%error, id = write.id, "list rows of a failed write stay until a reader repairs them");
@@ -60,7 +60,7 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
 struct Attempt<'a> {
     keyspace: &'a Keyspace,
     write: &'a ResourceWrite,
-    /// What was entered in the catalogue for a write that is not applied yet.
+    /// The catalogue rows that were entered for a write that is not applied yet.
     entered: Option<Listed>,
 }
 

@@ -1,16 +1,16 @@
-//! What the driver's errors mean.
+//! Translation of the driver's errors.
 
 use folio_breaker::Outcome;
 use folio_types::{Code, Error, Reason};
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
-/// The store cannot be reached, or did not answer in time: of a write, its outcome is unknown.
+/// Returns the error for an unreachable store or a time-out: the outcome of a write is unknown.
 pub(crate) fn unavailable(what: &str, error: &dyn std::fmt::Display) -> Error {
-    tracing::warn!(%error, what, "the CQL store did not serve a request");
-    Error::unavailable(Reason::StoreUnavailable, "the store could not be reached or did not answer in time")
+    tracing::warn!(%error, what, "a request to the CQL store failed");
+    Error::unavailable(Reason::StoreUnavailable, "the store is unreachable or timed out")
 }
 
-/// An error of a read, or of a write that may be repeated.
+/// Returns the error of a read or of a repeatable write.
 pub(crate) fn failed(error: &ExecutionError) -> Error {
     if is_ours(error) {
         tracing::error!(%error, "a CQL statement is wrong");
@@ -19,13 +19,13 @@ pub(crate) fn failed(error: &ExecutionError) -> Error {
     unavailable("statement", error)
 }
 
-/// What was stored does not have the shape that this build reads.
+/// Returns the error for a row that this build cannot read; logs the cause.
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Error {
-    tracing::error!(%error, "a row has another shape than this build reads");
-    Error::new(Code::DataLoss, Reason::StoredFormat, "a row has another shape than this build reads")
+    tracing::error!(%error, "a row has a shape that this build cannot read");
+    Error::new(Code::DataLoss, Reason::StoredFormat, "a row has a shape that this build cannot read")
 }
 
-/// Whether the statement is to blame, and nothing was written for sure.
+/// Returns whether the statement itself is wrong, so that nothing was written.
 fn is_ours(error: &ExecutionError) -> bool {
     match error {
         ExecutionError::BadQuery(_) => true,
@@ -37,11 +37,11 @@ fn is_ours(error: &ExecutionError) -> bool {
     }
 }
 
-/// What an error says of the servers.
-pub(crate) fn says(error: &ExecutionError) -> Outcome {
+/// Returns the health of the servers after an error.
+pub(crate) fn health(error: &ExecutionError) -> Outcome {
     match error {
         error if is_ours(error) => Outcome::Success,
-        // Many wanted the same partition: that says nothing of the others.
+        // Contention on one partition is no sign of an unhealthy server.
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(
             DbError::WriteTimeout { write_type: WriteType::Cas, .. },
             _,

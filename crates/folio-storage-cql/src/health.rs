@@ -1,4 +1,4 @@
-//! Whether the store works.
+//! Health checks: write a probe row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::table::SystemRow;
 use folio_storage::value::{Mark, encode};
 use folio_storage::{StoreHealth, Traffic};
 
-/// How long the row stays that is written to see whether writes work.
-const PROBE_STAYS: Duration = Duration::from_secs(3_600);
+/// Time to live of the probe row.
+const PROBE_TTL: Duration = Duration::from_secs(3_600);
 
 pub(crate) struct Health(pub(crate) Arc<Keyspace>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Health(pub(crate) Arc<Keyspace>);
 impl StoreHealth for Health {
     async fn check(&self) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let until = self.0.now() + PROBE_STAYS;
+        let until = self.0.now() + PROBE_TTL;
         let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Mark)? };
         tables.system_rows.put_until(cql, "probe", row, until).await
     }

@@ -1,6 +1,6 @@
 //! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding write.
 //!
-//! The record is valid while the op row of its target says that the write happened, and while the write may still happen. Once
+//! The record is valid while the op row of its target exists, and while the write may still be executed. Once
 //! that op is closed, the record is dead and may be replaced. A record whose write has not happened for [`STALE`] is closed by
 //! the process that needs to know: no process recovers a request.
 
@@ -19,17 +19,17 @@ use folio_storage::value::{RequestMark, decode, encode};
 
 const INDEX: &str = "request";
 
-/// How long the reservations of a request are kept although its deciding write has not happened: longer than any write in
-/// progress takes.
+/// Time for which the reservations of a request without a deciding write are kept: longer than any write in progress
+/// takes.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
 
 /// The status of a record.
 enum RowStatus {
-    /// Its write happened.
+    /// The write was executed.
     Done,
-    /// Its write may still happen.
+    /// The write may still be executed.
     Open,
-    /// Its write will never happen.
+    /// The write will never be executed.
     Dead,
 }
 
@@ -46,7 +46,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyR
     })
 }
 
-/// Returns the record of a request whose write happened.
+/// Returns the record of a request whose write was executed.
 pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let Some((value, _)) = tables.idempotency.get(cql, org, &op.to_string(), Strength::Serial).await? else {

@@ -12,14 +12,14 @@ use super::session::{Cql, Sent, Statements};
 use super::table::Tables;
 use super::values::micros;
 
-/// What every store of the adapter works on.
+/// The state that all stores of the adapter share.
 #[derive(Clone)]
 pub(crate) struct Keyspace {
     pub(crate) cql: Arc<Cql>,
     pub(crate) tables: Arc<Tables>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<Headers>,
-    /// What opening it did.
+    /// The migration that opening executed.
     pub(crate) migrated: Migrated,
 }
 
@@ -33,7 +33,7 @@ impl Keyspace {
         Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
     }
 
-    /// One conditional batch in one partition.
+    /// Sends one conditional batch to one partition.
     pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<Sent> {
         self.cql.conditional_batch(statements).await
     }
@@ -42,7 +42,7 @@ impl Keyspace {
         self.cql.options().environment.now()
     }
 
-    /// Now, in microseconds.
+    /// Returns the time in microseconds.
     pub(crate) fn now_micros(&self) -> i64 {
         micros(self.now())
     }

@@ -1,8 +1,10 @@
-//! The CQL adapter: ScyllaDB or Apache Cassandra for everything but the bytes of documents. Many processes share a keyspace.
+//! The CQL adapter: ScyllaDB or Apache Cassandra for all data except the bytes of documents. Many processes share a
+//! keyspace.
 //!
-//! What the embedded adapter does in one transaction is done here in steps, each of which may be the last: `decide.rs` has
-//! the table of them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL where what a condition decided is looked at; a write with a
-//! condition is never repeated by the driver, and one whose outcome nobody told is looked up under its own row (`session.rs`).
+//! The embedded adapter executes a write in one transaction; this adapter executes it in steps, and a process may stop
+//! after each step: `decide.rs` has the table of them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL if they read the result
+//! of a condition. The driver never repeats a conditional write; the adapter looks up one with an unknown outcome under
+//! its own row (`session.rs`).
 //!
 //! # Tables
 //!
@@ -11,33 +13,34 @@
 //! | table | partition | rows | written |
 //! |---|---|---|---|
 //! | `aggregates` | organization, id | static: the record of a resource, its version, whether it is live, the count of its references, the state of its text. By part: op rows, revisions, reference entries, dependents | under conditions only |
-//! | `names` | organization, kind, folded name | whose it is, and the op that reserved it | under conditions only |
-//! | `asked` | organization, op key of a request | the target that it changes | under conditions only |
+//! | `names` | organization, kind, folded name | the id of the resource, and the op that reserved the name | under conditions only |
+//! | `idempotency` | organization, op key of a request | the target that it changes | under conditions only |
 //! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
-//! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` says which generation counts |
-//! | `catalogue` | organization, list, term, shard | what lists and searches read | plain, with the version as timestamp |
-//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row says where to look |
+//! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` has the valid generation |
+//! | `catalogue` | organization, list, term, shard | the rows that lists and searches read | plain, with the version as timestamp |
+//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row is a hint |
 //! | `tokens` | the id | the token | `IF NOT EXISTS`, then under conditions |
-//! | `access` | organization, kind | members; its tokens, and when they were last used | members under conditions only; the rest plain |
-//! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: a record that is written again is the same |
-//! | `credit_accounts` | organization | static: the account of credit and its version. By key: what changed it | under conditions only |
+//! | `access` | organization, kind | members; its tokens, and the time of their last use | members under conditions only; the rest plain |
+//! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: repeated writes of a record are equal |
+//! | `credit_accounts` | organization | static: the credit account and its version. By key: its changes | under conditions only |
 //! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
 //! | `migrations` | name | the keyspace's version; the lock | under conditions only |
 //!
-//! Partitions are bounded by what they are about: a thread by its limits, a text by a document's, a shard of the catalogue to
-//! an eighth of an organization's rows of one term, a used tag or schema by its users (about 150 bytes each).
+//! Partitions are bounded: a thread by its limits, a text by the limits of a document, a shard of the catalogue by an
+//! eighth of an organization's rows of one term, a used tag or schema by its users (about 150 bytes each).
 //!
 //! # Conditional writes
 //!
 //! `docs/storage.md` lists each with its condition, its reason and its cost.
 //!
-//! A turn without approvals costs two (its appends) and three for each model call (reserved, settled, recorded); each approved write one more for
-//! its op and those for its names and references.
+//! A turn without approvals costs two (its appends), and three for each model call (reserved, settled, recorded). An
+//! approved write costs one more for its op, and one for each name and reference.
 //!
 //! # Erasure
 //!
-//! A table whose partition key has the column `org` belongs to organizations: `erasure.rs` finds these tables in the schema, so
-//! that one that is made later is erased without more ado. The tables of the system that name an organization otherwise are listed there.
+//! A table whose partition key has the column `org` belongs to organizations: `erasure.rs` finds these tables in the
+//! schema, so that later tables are erased without a change there. `erasure.rs` lists the system tables that contain
+//! organizations in another form.
 //!
 //! # Lists
 //!
@@ -87,21 +90,21 @@ pub use options::Options;
 use self::keyspace::Keyspace;
 use folio_storage::{AccessStore, AuditStore, BlobStore, ResourceExecutor, Stores};
 
-/// A keyspace as [`look`] finds it.
+/// The state of a keyspace, as [`inspect`] finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
-    /// Its version; none: there is no such keyspace, or it has no tables yet.
+pub struct KeyspaceState {
+    /// The version. None: the keyspace does not exist or has no tables yet.
     pub version: Option<i32>,
-    /// The version that this build works with.
+    /// The version that this build needs.
     pub newest: i32,
 }
 
-/// Connects and looks at the keyspace; changes nothing.
+/// Connects and reads the version of the keyspace; changes nothing.
 ///
-/// Errors: `STORE_UNAVAILABLE`: no server answers, or not enough of them for a decided read.
-pub async fn look(options: Options) -> Result<Found> {
+/// Errors: `STORE_UNAVAILABLE` if too few servers answer for a SERIAL read.
+pub async fn inspect(options: Options) -> Result<KeyspaceState> {
     let cql = Box::pin(session::Cql::connect(options)).await?;
-    Ok(Found { version: Box::pin(migrate::look(&cql)).await?, newest: migrate::newest() })
+    Ok(KeyspaceState { version: Box::pin(migrate::current_version(&cql)).await?, newest: migrate::newest() })
 }
 
 /// An open keyspace.
@@ -120,32 +123,32 @@ impl CqlStore {
     /// Connects, brings the keyspace up to date (one process at a time; many may start at once) and prepares every
     /// statement.
     ///
-    /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that the keyspace is newer than this build.
+    /// Errors: `STORE_UNAVAILABLE`; as a failed precondition it means that the keyspace is newer than this build.
     pub async fn open(options: Options) -> Result<Self> {
         Ok(Self { keyspace: Arc::new(Box::pin(Keyspace::open(options)).await?) })
     }
 
-    /// What opening the keyspace did to it.
+    /// Returns the migration that opening the keyspace executed.
     pub fn migrated(&self) -> Migrated {
         self.keyspace.migrated
     }
 
-    /// Members and tokens alone, for a process without blobs.
+    /// Returns the store of members and tokens alone, for callers without a blob store.
     pub fn access(&self) -> Arc<dyn AccessStore> {
         Arc::new(access::Access(Arc::clone(&self.keyspace)))
     }
 
-    /// Resources of every kind alone.
+    /// Returns the store of resources alone.
     pub fn resources(&self) -> Arc<dyn ResourceExecutor> {
         Arc::new(resources::Resources(Arc::clone(&self.keyspace)))
     }
 
-    /// The audit logs alone.
+    /// Returns the store of audit logs alone.
     pub fn audit(&self) -> Arc<dyn AuditStore> {
         Arc::new(audit::Audits(Arc::clone(&self.keyspace)))
     }
 
-    /// The stores of this keyspace, beside blobs, which are kept elsewhere.
+    /// Returns the stores of this keyspace together with a blob store.
     pub fn stores(&self, blobs: Arc<dyn BlobStore>) -> Stores {
         let keyspace = || Arc::clone(&self.keyspace);
         Stores {
@@ -164,7 +167,7 @@ impl CqlStore {
         }
     }
 
-    /// Every row of every table of the keyspace, as text: what a search for words goes through.
+    /// Returns every row of every table as text, for searches by tests.
     ///
     /// Errors: `STORE_UNAVAILABLE`.
     #[cfg(feature = "dump")]
@@ -172,10 +175,10 @@ impl CqlStore {
         erasure::everything(&self.keyspace.cql).await
     }
 
-    /// Rewrites the rows that lists and searches of an organization read from its resources, and removes rows that lead nowhere;
-    /// returns the number of resources. Reads all of them: for an operator.
+    /// Rewrites the list rows of an organization from its resources, and removes rows without a resource; returns the
+    /// number of resources. Reads all resources: for operators.
     ///
-    /// Errors: `STORE_UNAVAILABLE`; it may be run again.
+    /// Errors: `STORE_UNAVAILABLE`; the call may be repeated.
     pub async fn repair_lists(&self, org: &OrgId) -> Result<u64> {
         let mut items = 0;
         for kind in KINDS {

@@ -1,8 +1,8 @@
 //! Migrations: the keyspace is brought up to date at start, by one process at a time.
 //!
-//! Each is a file of statements that may be run again. The version of the keyspace is a row in it; the lock is another,
-//! taken `IF NOT EXISTS` with a time to live, so that a process that dies holds nobody up for long. A keyspace that is
-//! newer than this build is refused.
+//! A migration is a file of repeatable statements. The version of the keyspace is a row in it; the lock is another row,
+//! taken `IF NOT EXISTS` with a time to live, so that a dead process blocks others only for a short time. A keyspace
+//! that is newer than this build is refused.
 
 use std::time::{Duration, Instant};
 
@@ -19,47 +19,47 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004.cql"),
 ];
 
-/// What opening a keyspace did to it.
+/// The migration that opening a keyspace executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// Its version before; 0: it had no tables.
+    /// The version before; 0: the keyspace had no tables.
     pub from: i32,
-    /// Its version now.
+    /// The version after.
     pub to: i32,
 }
 
-/// The version of the keyspace that this build works with.
+/// Returns the version that this build needs.
 pub(crate) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-/// Reads the version.
+/// The query that reads the version.
 const VERSION: &str = "SELECT version FROM migrations WHERE name = 'keyspace'";
 
-/// Seconds after which the lock of a process that died is free.
+/// Time to live of the lock, in seconds.
 const LOCK_SECONDS: i32 = 120;
 
-/// How long a process that finds the lock taken waits before it looks again.
+/// Delay between two attempts to take the lock.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
-/// How often the beginning is tried: a server may name a keyspace that another process makes before it can be used.
-const BEGINNINGS: usize = 8;
+/// Attempts to select the keyspace: a server may list a keyspace that another process creates before it is usable.
+const BEGIN_ATTEMPTS: usize = 8;
 
-/// Makes the keyspace where it is not there, chooses it, and brings it up to date.
+/// Creates the keyspace if it does not exist, selects it, and migrates it.
 ///
-/// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that the keyspace is newer than this build.
+/// Errors: `STORE_UNAVAILABLE`; as a failed precondition it means that the keyspace is newer than this build.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     let mut tried = 1;
     while let Err(error) = begin(cql).await {
-        if tried == BEGINNINGS || error.reason == Reason::InvalidField {
+        if tried == BEGIN_ATTEMPTS || error.reason == Reason::InvalidField {
             return Err(error);
         }
         tried += 1;
         tokio::time::sleep(LOCK_WAIT).await;
     }
     let select = cql.select(VERSION).await?;
-    // Those that find nothing to do do not wait for each other.
-    let found = known(cql.row(&select, Strength::Quorum, values![]).await?)?;
+    // Processes without a migration to run do not wait for each other.
+    let found = checked_version(cql.row(&select, Strength::Quorum, values![]).await?)?;
     if found == newest() {
         return Ok(Migrated { from: found, to: found });
     }
@@ -68,31 +68,31 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     let done = run(cql, &select).await;
     let release = cql.prepare("DELETE FROM migrations WHERE name = 'lock' IF holder = ?", Use::Conditional).await?;
     if let Ok(Sent::Unknown(error)) | Err(error) = cql.conditional(&release, values![holder]).await {
-        tracing::warn!(%error, "the lock of the migrations was not given back; it goes by itself");
+        tracing::warn!(%error, "the lock of the migrations could not be released; it expires");
     }
     done
 }
 
-/// Makes the keyspace and the table of its version where they are not there, and chooses it.
+/// Creates the keyspace and the table of its version if they do not exist, and selects the keyspace.
 async fn begin(cql: &Cql) -> Result<()> {
     make_keyspace(cql).await?;
     cql.use_keyspace().await?;
-    if cql.ask("SELECT name FROM migrations LIMIT 1").await?.is_none() {
+    if cql.first_text("SELECT name FROM migrations LIMIT 1").await?.is_none() {
         let table = "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, version int, holder text)";
         cql.define(table).await?;
     }
     Ok(())
 }
 
-/// The version of the keyspace, which nothing is done to; none: there is no such keyspace, or it has no tables yet.
+/// Returns the version of the keyspace without changing it; none: the keyspace does not exist or has no tables yet.
 ///
 /// Errors: `STORE_UNAVAILABLE`.
-pub(crate) async fn look(cql: &Cql) -> Result<Option<i32>> {
+pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
     let name = &cql.options().keyspace;
     let tables = format!(
         "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{name}' AND table_name = 'migrations'"
     );
-    if !is_name(name) || cql.ask(&tables).await?.is_none() {
+    if !is_name(name) || cql.first_text(&tables).await?.is_none() {
         return Ok(None);
     }
     cql.use_keyspace().await?;
@@ -104,17 +104,20 @@ pub(crate) async fn look(cql: &Cql) -> Result<Option<i32>> {
 type Row = Option<(Option<i32>,)>;
 
 async fn version(cql: &Cql, select: &Select) -> Result<i32> {
-    known(cql.row(select, Strength::Serial, values![]).await?)
+    checked_version(cql.row(select, Strength::Serial, values![]).await?)
 }
 
-/// The version that a row tells, none: 0; one that this build does not know is an error.
-fn known(row: Row) -> Result<i32> {
+/// Returns the version in a row, 0 for no row; fails for a version that this build does not know.
+fn checked_version(row: Row) -> Result<i32> {
     let version = row.and_then(|(version,)| version).unwrap_or(0);
     if version > newest() {
         return Err(Error::new(
             Code::FailedPrecondition,
             Reason::StoreUnavailable,
-            format!("the keyspace has version {version}, this build knows up to {}: it is of a newer one", newest()),
+            format!(
+                "the keyspace has version {version}, this build supports up to {}: a newer build migrated it",
+                newest()
+            ),
         ));
     }
     Ok(version)
@@ -129,7 +132,7 @@ async fn lock(cql: &Cql, holder: &str) -> Result<()> {
         match cql.conditional(&lock, values![holder, LOCK_SECONDS]).await? {
             Sent::Applied => return Ok(()),
             Sent::Refused | Sent::Unknown(_) => {
-                // Where this fails, too, the next look decides.
+                // If this fails too, the next attempt decides.
                 let row = cql.row::<(Option<String>,)>(&mine, Strength::Serial, values![]).await;
                 if row.is_ok_and(|row| row.and_then(|(holder,)| holder).as_deref() == Some(holder)) {
                     return Ok(());
@@ -139,13 +142,13 @@ async fn lock(cql: &Cql, holder: &str) -> Result<()> {
         if since.elapsed() > cql.options().migration_timeout {
             return Err(Error::unavailable(Reason::StoreUnavailable, "another process is migrating the keyspace"));
         }
-        // The lock's holder is another process: there is nothing to be woken by.
+        // The holder of the lock is another process, which sends no notification.
         tokio::time::sleep(LOCK_WAIT).await;
     }
 }
 
 async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
-    // The lock may have been waited for: another process was here.
+    // Another process may have migrated the keyspace while this one waited for the lock.
     let from = version(cql, select).await?;
     let first = "INSERT INTO migrations (name, version) VALUES ('keyspace', ?) IF NOT EXISTS";
     let first = cql.prepare(first, Use::Conditional).await?;
@@ -170,7 +173,7 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
     Ok(Migrated { from, to: newest() })
 }
 
-/// The statements of a file, without comments.
+/// Returns the statements of a file, without comments.
 fn statements(file: &str) -> Vec<String> {
     let code: Vec<_> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let code = code.join("\n");
@@ -180,22 +183,24 @@ fn statements(file: &str) -> Vec<String> {
 async fn make_keyspace(cql: &Cql) -> Result<()> {
     let name = &cql.options().keyspace;
     if !is_name(name) {
-        return Err(Error::invalid(Reason::InvalidField, "a keyspace has lower-case letters, digits and underscores"));
+        return Err(Error::invalid(
+            Reason::InvalidField,
+            "invalid name of a keyspace: expected lower-case letters, digits and underscores, a letter first",
+        ));
     }
     let there = format!("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{name}'");
-    if cql.ask(&there).await?.is_some() {
+    if cql.first_text(&there).await?.is_some() {
         return Ok(());
     }
     let datacenter = match &cql.options().datacenter {
         Some(datacenter) => datacenter.clone(),
-        None => cql
-            .ask("SELECT data_center FROM system.local")
-            .await?
-            .ok_or_else(|| Error::unavailable(Reason::StoreUnavailable, "the server does not name its data center"))?,
+        None => cql.first_text("SELECT data_center FROM system.local").await?.ok_or_else(|| {
+            Error::unavailable(Reason::StoreUnavailable, "the server does not report its data center")
+        })?,
     };
     let datacenter = datacenter.replace('\'', "''");
     let copies = cql.options().replication_factor;
-    let scylla = cql.ask("SELECT version FROM system.versions WHERE key = 'local'").await?;
+    let scylla = cql.first_text("SELECT version FROM system.versions WHERE key = 'local'").await?;
     let tablets = if scylla.is_some_and(|version| tablets_without_conditions(&version)) {
         " AND tablets = {'enabled': false}"
     } else {
@@ -214,7 +219,7 @@ fn is_name(name: &str) -> bool {
         && name.len() <= 48
 }
 
-/// Whether a ScyllaDB of this version has tablets that do not take conditional writes.
+/// Returns whether a ScyllaDB of this version has tablets without support for conditional writes.
 fn tablets_without_conditions(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '~']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -226,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tablets_are_off_where_they_take_no_conditional_writes() {
+    fn tablets_are_disabled_if_they_do_not_support_conditional_writes() {
         for version in ["6.0.1", "6.2.0-0.2024", "2024.2.1", "2025.1.0", "2025.3.5-rc1"] {
             assert!(tablets_without_conditions(version), "{version}");
         }
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_migration_can_be_run_again() {
+    fn every_migration_is_repeatable() {
         for file in MIGRATIONS {
             for statement in statements(file) {
                 assert!(statement.contains("IF NOT EXISTS"), "{statement}");

@@ -15,33 +15,36 @@ use folio_storage_client::Tls;
 pub struct Options {
     /// Contact points, `host` or `host:port`; the other servers are found through them.
     pub contact_points: Vec<String>,
-    /// The keyspace; made where it is not there. Letters, digits and underscores, a letter first. Default `folio`.
+    /// The keyspace; created if it does not exist. Lower-case letters, digits and underscores, a letter first. Default
+    /// `folio`.
     pub keyspace: String,
-    /// Copies of each row in the data center. Used where the keyspace is made, never changed later. Default 3.
+    /// Number of replicas of each row in the data center. Used when the keyspace is created, never changed later.
+    /// Default 3.
     pub replication_factor: u8,
-    /// The data center that serves this process. Default: the one of the first server that answers.
+    /// The data center that serves this process. Default: that of the first server that answers.
     pub datacenter: Option<String>,
-    /// User and password, where the servers ask for them.
+    /// User and password, if the servers require authentication.
     pub credentials: Option<(String, String)>,
-    /// Encrypts connections. A server's certificate must name its IP address: servers are found by it. Default: none.
+    /// TLS settings. A server's certificate must contain its IP address, because servers are discovered by address.
+    /// Default: no encryption.
     pub tls: Option<Tls>,
-    /// How long connecting to one server may take. Default 5 s.
+    /// Time limit for connecting to one server. Default 5 s.
     pub connect_timeout: Duration,
-    /// How long a read may take, with its repetitions. Default 5 s.
+    /// Time limit of a read, repetitions included. Default 5 s.
     pub read_timeout: Duration,
-    /// How long a write may take. One without a condition is repeated within it; one with a condition never is, and its
-    /// outcome is unknown after it. Default 5 s.
+    /// Time limit of a write. The driver repeats an unconditional write within it; it never repeats a conditional
+    /// write, whose outcome is unknown after the limit. Default 5 s.
     pub write_timeout: Duration,
-    /// When calls to servers that do not answer are held back, and for how long. Default: after 8 failures in a row, 1 s.
+    /// The circuit breaker. Default: it opens for 1 s after 8 consecutive failures.
     pub breaker: BreakerOptions,
-    /// How long another process may hold the lock of the migrations before opening gives up. Default 120 s.
+    /// Time for which opening waits for the migration lock of another process. Default 120 s.
     pub migration_timeout: Duration,
-    /// Where the time and fresh numbers come from. Default: the machine's.
+    /// The source of time and randomness. Default: the system.
     pub environment: Arc<dyn Environment>,
 }
 
 impl Options {
-    /// The defaults for some contact points.
+    /// Returns the defaults for these contact points.
     pub fn at(contact_points: Vec<String>) -> Self {
         Self {
             contact_points,
@@ -72,7 +75,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// As the driver takes it.
+/// Returns the driver's TLS context.
 pub(crate) async fn tls_context(tls: &Tls) -> Result<TlsContext> {
     let config = tls.read().await.and_then(|material| material.client_config());
     config.map(TlsContext::Rustls023).map_err(|error| {

@@ -8,7 +8,7 @@ use super::session::Strength;
 use super::table::Header;
 use folio_storage::StoredResource;
 
-/// A resource as it was read.
+/// A resource that was read.
 pub(crate) struct Loaded {
     pub(crate) header: Header,
     pub(crate) record: Option<Record<Facts>>,

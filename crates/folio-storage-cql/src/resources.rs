@@ -34,7 +34,7 @@ impl ResourceExecutor for Resources {
         if kind.has_parent {
             cleanup::follow_parent(keyspace, org, id).await?;
         }
-        // These index rows are written before the deciding write, so that a crash leaves a row that leads nowhere and not a document
+        // These index rows are written before the deciding write, so that a crash leaves a dangling row and not a document
         // that waits forever or is never cleaned up. Readers of the rows read the resource.
         if kind.has_text && write.expected == Expected::Absent {
             texts::wait(keyspace, Waits::ForItsTurn, org, id).await?;
@@ -48,7 +48,8 @@ impl ResourceExecutor for Resources {
             && is_indexed
             && matches!(row.state, OpState::Done(_))
         {
-            // Again: a reader of the index may have found the resource alive in between, and removed the row.
+            // Enters the row again, because a reader of the index may have found the resource live in between and
+            // removed the row.
             enter_deleted(keyspace, kind, org, id, row.at).await?;
             if kind.cleanup == Cleanup::Dependents {
                 cleanup::empty(keyspace, org, id, row.at).await?;
@@ -99,9 +100,9 @@ impl ResourceExecutor for Resources {
             let DeletedMark { org, id, at: marked } = decode(&row.value)?;
             match load(&self.0, &org, &id, Strength::Serial).await?.record {
                 Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
-                // Another write deleted it, which has a row of its own.
+                // Another write deleted the resource and has its own row.
                 Some(Record::Tombstone { .. }) => tables.system_rows.remove(cql, &index, row.at, &row.key).await?,
-                // The write never happened, or is in progress: then it enters its row again.
+                // The write was never executed, or is in progress and then enters its row again.
                 Some(Record::Live(_)) if idempotency::is_stale(&self.0, row.at) => {
                     tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
                 }
@@ -131,7 +132,7 @@ impl ResourceExecutor for Resources {
     }
 }
 
-/// Returns the resource of a list row if it still is what the row says; else repairs the row.
+/// Returns the resource of a list row if the row still describes it; else repairs the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -152,7 +153,7 @@ async fn item(
     Ok(None)
 }
 
-/// The system index of deletions of a kind that wait for clean-up.
+/// Returns the name of the system index of deletions of a kind.
 pub(crate) fn deleted_index(kind: &Kind) -> String {
     format!("deleted/{}", kind.word)
 }
@@ -163,7 +164,7 @@ async fn enter_deleted(keyspace: &Keyspace, kind: &Kind, org: &OrgId, id: &str, 
     keyspace.tables.system_rows.put(&keyspace.cql, &deleted_index(kind), row).await
 }
 
-/// The key of a resource in a system index.
+/// Returns the key of a resource in a system index.
 pub(crate) fn key(org: &OrgId, id: &str) -> String {
     format!("{org}/{id}")
 }

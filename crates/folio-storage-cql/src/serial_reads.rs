@@ -1,15 +1,16 @@
-//! How the driver repeats a SERIAL read.
+//! The driver's retry policy of SERIAL reads.
 //!
-//! The driver's own policy repeats no request of a serial consistency: to it each may be a write with a condition. A read
-//! changes nothing, and fails for a moment where others are at work on its partition, so it is sent again.
+//! The default policy of the driver repeats no request of a serial consistency, because each may be a conditional
+//! write. A read changes nothing, and can fail briefly while other processes write to its partition, so this policy
+//! repeats it.
 
 use scylla::errors::{DbError, RequestAttemptError};
 use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 
-/// How often one read is repeated; its time-out ends it sooner.
+/// Maximum repetitions of one read; its time limit may end it sooner.
 const REPETITIONS: usize = 4;
 
-/// The policy.
+/// The retry policy.
 #[derive(Debug)]
 pub(crate) struct SerialReads;
 
@@ -40,11 +41,11 @@ impl Repetitions {
         }
         self.left -= 1;
         match error {
-            // Others were quicker: of a read, too, a server says that a write with a condition took too long.
+            // Contention: servers report a write time-out for a SERIAL read, too.
             RequestAttemptError::DbError(DbError::WriteTimeout { .. } | DbError::ReadTimeout { .. }, _) => {
                 RetryDecision::RetrySameTarget(None)
             }
-            // This server cannot; another one may.
+            // This server cannot serve the read; another one may.
             RequestAttemptError::DbError(
                 DbError::Unavailable { .. } | DbError::Overloaded | DbError::ServerError | DbError::IsBootstrapping,
                 _,
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_met_writes_is_sent_again_a_few_times() {
+    fn a_contended_read_is_repeated_a_few_times() {
         let contended = refused(DbError::WriteTimeout {
             consistency: Consistency::LocalSerial,
             received: 0,
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_is_asked_where_one_cannot_and_none_where_the_statement_is_wrong() {
+    fn a_read_moves_to_another_server_unless_the_statement_is_wrong() {
         let mut repetitions = Repetitions { left: REPETITIONS };
         assert_eq!(repetitions.decide(&refused(DbError::Overloaded)), RetryDecision::RetryNextTarget(None));
         assert_eq!(repetitions.decide(&refused(DbError::SyntaxError)), RetryDecision::DontRetry);

@@ -1,15 +1,16 @@
-//! The session: how statements are prepared and sent.
+//! The session: prepares and sends statements.
 //!
 //! | use | consistency | repeated by the driver |
 //! |---|---|---|
 //! | read | LOCAL_QUORUM | on time-outs and lost connections |
-//! | read of what a condition decided | LOCAL_SERIAL | on time-outs and lost connections (`serial_reads.rs`) |
+//! | read of the result of a condition | LOCAL_SERIAL | on time-outs and lost connections (`serial_reads.rs`) |
 //! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
 //! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
 //!
-//! The first three end within the time-out of a read or a write, repetitions included; a conditional write is sent once and
-//! ends within that of a write. No statement is sent to two servers at once. Reads without a bound in their statement come
-//! in pages of [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are away calls fail at once.
+//! The first three end within the time limit of a read or a write, repetitions included; a conditional write is sent
+//! once and ends within the limit of a write. No statement is sent to two servers at once. Reads without a bound in
+//! their statement are paged by [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are unavailable, calls
+//! fail at once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,14 +29,14 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 
-use super::error::{failed, says, unavailable, unreadable};
+use super::error::{failed, health, unavailable, unreadable};
 use super::options::{Options, tls_context};
 use super::serial_reads::SerialReads;
 use super::values::Values;
 use folio_storage::Traffic;
 use folio_storage_client::Guard;
 
-/// What a statement is for: its consistency, time-out and repetition follow from it.
+/// The purpose of a statement, which defines its consistency, time limit and retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Read,
@@ -43,40 +44,40 @@ pub(crate) enum Use {
     Conditional,
 }
 
-/// A read in its two strengths.
+/// A prepared read in both consistencies.
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     quorum: PreparedStatement,
     serial: PreparedStatement,
 }
 
-/// How strong a read is.
+/// The consistency of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strength {
-    /// Sees every write that was acknowledged.
+    /// Sees every acknowledged write.
     Quorum,
-    /// Also decides every conditional write that is under way.
+    /// Also completes every conditional write in flight.
     Serial,
 }
 
-/// What became of a conditional write.
+/// The result of a conditional write.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// It stands.
+    /// The write is committed.
     Applied,
-    /// Its condition did not hold.
+    /// The condition did not hold.
     Refused,
-    /// Nobody said; a SERIAL read does.
+    /// The outcome is unknown; a SERIAL read returns it.
     Unknown(Error),
 }
 
 /// Statements that are sent together, each with its values.
 pub(crate) type Statements<'a> = Vec<(&'a PreparedStatement, Values)>;
 
-/// Rows that a server sends at once.
+/// Number of rows in a page of a response.
 const PAGE_ROWS: i32 = 500;
 
-/// Kinds of calls, as figures name them.
+/// Kinds of calls in the metrics.
 const KINDS: &[&str] = &["read", "serial_read", "write", "conditional_write"];
 const READ: usize = 0;
 const SERIAL_READ: usize = 1;
@@ -93,7 +94,7 @@ pub(crate) struct Cql {
 }
 
 impl Cql {
-    /// Connects; no keyspace is chosen yet.
+    /// Connects without selecting a keyspace.
     pub(crate) async fn connect(options: Options) -> Result<Self> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)
@@ -125,7 +126,7 @@ impl Cql {
         Ok(Self { session, options, once, serial_reads, guard })
     }
 
-    /// What the servers were asked so far.
+    /// Returns the counters of the calls to the servers.
     pub(crate) fn traffic(&self) -> Traffic {
         self.guard.traffic()
     }
@@ -139,7 +140,7 @@ impl Cql {
         used.map_err(|error| unavailable("use keyspace", &error))
     }
 
-    /// Sends a statement of a migration and waits until all servers know of it.
+    /// Executes a statement of a migration and waits for schema agreement.
     pub(crate) async fn define(&self, statement: &str) -> Result<()> {
         let mut statement = scylla::statement::unprepared::Statement::new(statement);
         statement.set_request_timeout(Some(self.options.migration_timeout));
@@ -147,9 +148,9 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// The text in the first column of the first row; none where the server refuses the question or has no row.
-    pub(crate) async fn ask(&self, question: &str) -> Result<Option<String>> {
-        match self.session.query_unpaged(question, ()).await {
+    /// Returns the text in the first column of the first row; none if the server refuses the query or returns no row.
+    pub(crate) async fn first_text(&self, query: &str) -> Result<Option<String>> {
+        match self.session.query_unpaged(query, ()).await {
             Ok(answer) => Ok(rows_of::<(Option<String>,)>(answer)?.into_iter().next().and_then(|(text,)| text)),
             Err(ExecutionError::LastAttemptError(scylla::errors::RequestAttemptError::DbError(
                 scylla::errors::DbError::Invalid,
@@ -193,7 +194,7 @@ impl Cql {
         }
     }
 
-    /// All rows of a read whose statement bounds them, a page of them at a time.
+    /// Returns all rows of a read, page by page.
     pub(crate) async fn rows<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Vec<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
@@ -207,7 +208,7 @@ impl Cql {
         Ok(found)
     }
 
-    /// One page of a read, and where the next one begins.
+    /// Returns one page of a read, and the start of the next one.
     pub(crate) async fn page<R>(
         &self,
         select: &Select,
@@ -223,7 +224,7 @@ impl Cql {
             Strength::Serial => (&select.serial, SERIAL_READ),
         };
         let page = self.session.execute_single_page(statement, values, from);
-        let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, says).await?;
+        let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, health).await?;
         let (answer, next) = page.map_err(|error| failed(&error))?;
         let next = match next.into_paging_control_flow() {
             ControlFlow::Continue(next) => Some(next),
@@ -232,7 +233,7 @@ impl Cql {
         Ok((rows_of::<R>(answer)?, next))
     }
 
-    /// The first row of a read.
+    /// Returns the first row of a read.
     pub(crate) async fn row<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Option<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
@@ -240,37 +241,37 @@ impl Cql {
         Ok(self.rows(select, strength, values).await?.into_iter().next())
     }
 
-    /// Writes without a condition: repeating it changes nothing.
+    /// Executes an unconditional, idempotent write.
     pub(crate) async fn write(&self, statement: &PreparedStatement, values: Values) -> Result<()> {
         let (sent, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
-        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
+        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, health).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Writes several rows without a condition, in any order; not one atomic change.
+    /// Writes several rows unconditionally, in any order; not atomic.
     pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(true);
         let sent = self.session.batch(&batch, values);
-        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
+        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, health).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// One conditional write. Never repeated: see [`Sent::Unknown`].
+    /// Executes one conditional write. Never repeated: see [`Sent::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<Sent> {
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
-        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, says).await?)
+        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }
 
-    /// One conditional batch in one partition, all or nothing. Never repeated: see [`Sent::Unknown`].
+    /// Executes one atomic conditional batch in one partition. Never repeated: see [`Sent::Unknown`].
     pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<Sent> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(false);
         batch.set_retry_policy(Some(Arc::clone(&self.once)));
         let done = self.session.batch(&batch, values);
-        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, says).await?)
+        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
@@ -287,7 +288,7 @@ impl Cql {
     }
 }
 
-/// The table of the first statement.
+/// Returns the table of the first statement.
 fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
     statements.first().and_then(|(statement, _)| statement.get_table_name())
 }
@@ -301,8 +302,8 @@ where
     rows.map(|row| row.map_err(|error| unreadable(&error))).collect()
 }
 
-/// Reads `[applied]`, which is the first column on every server; ScyllaDB answers one row for each statement of a batch,
-/// all of which say the same.
+/// Reads `[applied]`, the first column on every server. ScyllaDB returns one row for each statement of a batch, all
+/// with the same value.
 fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<Sent> {
     let answer = match answer {
         Ok(answer) => answer,

@@ -20,7 +20,7 @@ use super::{dependents, retry};
 use folio_storage::value::{PageText, PendingMark, decode, encode};
 use folio_storage::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
 
-/// Pages that are written at once.
+/// Number of pages that are written concurrently.
 const WRITES: usize = 16;
 
 fn index(waits: Waits) -> &'static str {
@@ -45,7 +45,7 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-/// What a live document waits for, and after how many attempts.
+/// Returns the queue that a live document waits in, and the number of attempts.
 fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
     Ok(match text_of(header)? {
         None => Some((Waits::ForItsTurn, 0)),
@@ -55,7 +55,7 @@ fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
     })
 }
 
-/// Documents that wait.
+/// Returns documents that wait.
 async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
@@ -128,7 +128,7 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextR
         let counted = text_record_of(before.as_ref(), state, pages, lacks_program, at);
         let record = TextRecord { generation, ..counted };
         if before.as_ref() == Some(&record) && begins == 0 {
-            // The outcome of the attempt before was unknown: it was applied.
+            // The previous attempt had an unknown outcome and was applied.
             return Ok(true);
         }
         let change = tables.aggregates.text(org, id.as_str(), header.text_version, encode(&record)?);
@@ -171,7 +171,7 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<New
     Ok(generation)
 }
 
-/// The pages of a live document.
+/// Returns the pages of a live document.
 async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id.as_str(), Strength::Quorum).await?;
@@ -181,7 +181,7 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, cou
     let (mut found, mut next) = (Vec::new(), from);
     let end = from.saturating_add(count);
     while next < end {
-        // A page of text is at most some hundred kilobytes: a few at a time.
+        // Pages have up to some hundred kilobytes: reads a few at a time.
         let part = (end - next).min(PAGES);
         let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
         let read = stored.len();
@@ -197,10 +197,10 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, cou
     Ok(found)
 }
 
-/// Pages that are read at once.
+/// Number of pages that one read returns.
 const PAGES: u32 = 32;
 
-/// Removes every text that the document ever had.
+/// Removes all generations of a document's text.
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let document: DocumentId = id.parse()?;
     let generations = dependents::entries(keyspace, org, id, Part::Text).await?;

@@ -1,15 +1,15 @@
 //! Threads: headers and journals.
 //!
-//! | conditional write | condition | why |
+//! | conditional write | condition | reason |
 //! |---|---|---|
-//! | making a thread, with its first append | `live = null`; the batch's and the request's rows `IF NOT EXISTS` | one thread for an id |
-//! | append | `live`, `epoch`, `version`, the expiry; the same rows `IF NOT EXISTS` | the fence: invariant 1; the header that it answers is whole |
-//! | tombstone | `live`, `epoch`, `version` | nothing is appended to what was removed |
-//! | expiry | `live`, the expiry that was read | appends do not write it |
-//! | expiry of what nobody uses | the same, `epoch`, `version` | whoever uses a thread meanwhile keeps it |
+//! | creating a thread, with its first append | `live = null`; the batch's and the request's rows `IF NOT EXISTS` | one thread per id |
+//! | append | `live`, `epoch`, `version`, the expiry; the same rows `IF NOT EXISTS` | the fence: invariant 1; the returned header is complete |
+//! | tombstone | `live`, `epoch`, `version` | no append to a removed thread |
+//! | expiry | `live`, the expiry that was read | appends do not write the expiry |
+//! | expiry of an unused thread | the same, `epoch`, `version` | a concurrent use keeps the thread |
 //!
-//! What may be large and was there before the thread (a fork's history) is written before, plainly, under a part of its
-//! own for each making, and counts once the header names that making.
+//! Imported history (of a fork) may be large. It is written first, unconditionally, under a part with a random name per
+//! creation; it becomes valid when the header refers to that name.
 
 use std::sync::Arc;
 
@@ -32,24 +32,24 @@ use super::values::micros;
 use folio_storage::value::{ThreadMark, ThreadRecord, decode, encode};
 use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
 
-/// The index of threads that go by themselves.
+/// The index of threads that expire.
 const EXPIRY: &str = "thread_expiry";
 
-/// A thread as the catalogue shows it; an ephemeral one is not shown.
+/// Returns the catalogue entry of a thread; none for an ephemeral thread.
 pub(crate) fn listed(header: &ThreadHeader) -> Option<Listed> {
     let listed =
         || Listed { row: thread_row(header), at: micros(header.created_at), version: header.version.saturating_add(1) };
     (!header.ephemeral).then(listed)
 }
 
-/// Enters when a thread goes by itself.
+/// Adds a thread to the index of expiring threads.
 pub(crate) async fn enter_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
     let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
     let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&mark)? };
     keyspace.tables.system_rows.put(&keyspace.cql, EXPIRY, row).await
 }
 
-async fn leave_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
+async fn remove_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
     keyspace.tables.system_rows.remove(&keyspace.cql, EXPIRY, micros(at), &format!("{org}/{id}")).await
 }
 
@@ -74,7 +74,7 @@ impl ThreadStore for Threads {
     }
 
     async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
-        append::stands(&self.0, org, id, batch).await
+        append::has_batch(&self.0, org, id, batch).await
     }
 
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
@@ -89,7 +89,7 @@ impl ThreadStore for Threads {
                 true => (ThreadPart::Imported(making.clone()), imported),
                 false => (ThreadPart::Entry, u64::MAX),
             };
-            // An entry has up to a quarter of a megabyte: some at a time.
+            // Entries have up to a quarter of a megabyte: reads a limited number at a time.
             let rows = ENTRIES.min(limit - found.len());
             let stored = tables.threads.entries(cql, (org, id), part, (next, before), rows).await?;
             let read = stored.len();
@@ -125,10 +125,10 @@ impl ThreadStore for Threads {
                 Some(ThreadRecord::Tombstone { .. }) => return self.empty(org, id, imported).await,
                 None => return Ok(()),
             };
-            let gone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by: by.cloned() };
+            let tombstone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by: by.cloned() };
             let fence = (header.epoch, header.version);
-            if let Sent::Applied = tables.threads.bury(cql, (org, id), fence, encode(&gone)?).await? {
-                return self.leave(&header, imported).await;
+            if let Sent::Applied = tables.threads.write_tombstone(cql, (org, id), fence, encode(&tombstone)?).await? {
+                return self.settle_removal(&header, imported).await;
             }
             retry::pause(attempt, self.0.random()).await;
         }
@@ -148,12 +148,12 @@ impl ThreadStore for Threads {
         for row in tables.system_rows.first(cql, EXPIRY, Some(now), limit).await? {
             let ThreadMark { org, thread, at } = decode(&row.value)?;
             let read = append::read(&self.0, &org, &thread, Strength::Quorum).await?;
-            let gone = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
+            let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
                 Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
-                // It goes at another time, for which there is another row; or it went.
+                // The expiry was changed, and another row has the new time.
                 Some(_) => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
-                None if gone => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
+                None if is_removed => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
                 None => {}
             }
         }
@@ -176,22 +176,22 @@ impl ThreadStore for Threads {
         if !unused || before.is_some_and(|before| before <= to) {
             return Ok(false);
         }
-        // Of one that is used meanwhile this row is left, which leads nowhere and is removed by whoever finds it.
+        // If the thread is used meanwhile, this row is left dangling, and its next reader removes it.
         enter_expiry(&self.0, org, id, at).await?;
         let Sent::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
             return Ok(false);
         };
         if let Some(before) = before {
-            leave_expiry(&self.0, org, id, append::instant(before)?).await?;
+            remove_expiry(&self.0, org, id, append::instant(before)?).await?;
         }
         Ok(true)
     }
 }
 
-/// Entries that are read at once.
+/// Number of entries that one read returns.
 const ENTRIES: usize = 64;
 
-/// The thread of a row, where it is what the row says.
+/// Returns the thread of a list row if the row still describes it; else repairs the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -220,8 +220,8 @@ async fn item(
 }
 
 impl Threads {
-    /// What follows a tombstone; done again where somebody removes the thread again.
-    async fn leave(&self, header: &ThreadHeader, imported: Option<(u64, String)>) -> Result<()> {
+    /// Executes the steps after a tombstone. A repeated removal executes them again.
+    async fn settle_removal(&self, header: &ThreadHeader, imported: Option<(u64, String)>) -> Result<()> {
         let (org, id) = (&header.org, &header.id);
         self.empty(org, id, imported).await?;
         for document in &header.documents {
@@ -232,7 +232,7 @@ impl Threads {
             catalogue::settle(&self.0, org, Target::THREAD, &listed, None, version).await?;
         }
         if let Some(at) = header.expires_at {
-            leave_expiry(&self.0, org, id, at).await?;
+            remove_expiry(&self.0, org, id, at).await?;
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Lets a thread go at a time, unless it goes before.
+    /// Sets the expiry of a thread unless it expires earlier.
     async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let to = nanoseconds(at)?;
@@ -258,11 +258,12 @@ impl Threads {
             if read.live().is_none() || before.is_some_and(|before| before <= to) {
                 return Ok(());
             }
-            // The new row before, the old one after: a thread that goes is never missing.
+            // Adds the new row first and removes the old one last, so that an expiring thread is never missing in the
+            // index.
             enter_expiry(&self.0, org, id, at).await?;
             if let Sent::Applied = tables.threads.expire(cql, (org, id), before, to).await? {
                 if let Some(before) = before {
-                    leave_expiry(&self.0, org, id, append::instant(before)?).await?;
+                    remove_expiry(&self.0, org, id, append::instant(before)?).await?;
                 }
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Records of model calls: one plain write each, and one for each day of an organization that has records.
+//! Records of model calls. A record is one plain write, and each day of an organization with records is one more.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use folio_storage::{UsageRecord, UsageStore};
 /// Microseconds of a day: the partitions of the rows by time.
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// Days whose row this process has written and need not write again, at most. About 100 bytes each.
+/// Maximum number of cached days, whose rows need not be written again. About 100 bytes each.
 const DAYS_CACHED: u64 = 50_000;
 
 pub(crate) struct UsageRecords {

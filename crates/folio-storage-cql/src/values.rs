@@ -6,7 +6,7 @@ use scylla::value::CqlValue;
 /// The values of one statement, in the order of its markers.
 pub(crate) type Values = Vec<Option<CqlValue>>;
 
-/// What can be bound to a marker.
+/// A value that can be bound to a marker.
 pub(crate) trait Bind {
     fn bind(self) -> Option<CqlValue>;
 }
@@ -73,12 +73,12 @@ macro_rules! values {
 
 pub(crate) use values;
 
-/// How many rows a statement may give.
+/// Returns a row limit as statements take it.
 pub(crate) fn limit(rows: usize) -> i32 {
     i32::try_from(rows).unwrap_or(i32::MAX)
 }
 
-/// A time as rows are ordered by it: microseconds.
+/// Returns a time in the unit by which rows are ordered: microseconds.
 pub(crate) fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
 }

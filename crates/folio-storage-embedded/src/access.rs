@@ -14,7 +14,7 @@ use super::transaction::Transaction;
 use super::value::TokenUse;
 use folio_storage::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
 
-/// Enters a token into its organization's list.
+/// Adds a token to its organization's list.
 fn list(transaction: &mut Transaction<'_>, token: &TokenRecord) -> Result<()> {
     if token.revoked_at.is_some() {
         return Ok(());

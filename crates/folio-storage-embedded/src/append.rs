@@ -1,4 +1,4 @@
-//! Making a thread and appending to its journal: the fence.
+//! Creation of threads and fenced appends to their journals.
 
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
@@ -11,16 +11,16 @@ use super::value::{Mark, ThreadRecord, encode};
 use super::{resources, threads};
 use folio_storage::NewThread;
 
-/// Entries as they are stored; made before the writer's thread is asked.
+/// Stored entries, encoded before the write is sent to the writer thread.
 pub(crate) struct Encoded {
-    /// One after another.
+    /// The entries in order.
     entries: Vec<Vec<u8>>,
-    /// All together.
+    /// Their total size.
     bytes: u64,
 }
 
 impl Encoded {
-    /// Encodes entries; `TOO_LARGE` where one exceeds its bound.
+    /// Encodes entries; `TOO_LARGE` if one exceeds its bound.
     fn entries(entries: &[Entry]) -> Result<Self> {
         let mut encoded = Self { entries: Vec::with_capacity(entries.len()), bytes: 0 };
         for entry in entries {
@@ -37,16 +37,16 @@ impl Encoded {
         Ok(encoded)
     }
 
-    /// Encodes what a thread begins with; `TOO_LARGE` where it exceeds a thread's bound.
+    /// Encodes the imported entries of a new thread; `TOO_LARGE` if they exceed the bound of a thread.
     pub(crate) fn imported(entries: &[Entry]) -> Result<Self> {
         let encoded = Self::entries(entries)?;
         if encoded.bytes > limits::THREAD_BYTES {
-            return Err(Error::invalid(Reason::TooLarge, "what is imported into a thread exceeds its bound"));
+            return Err(Error::invalid(Reason::TooLarge, "the imported entries exceed the bound of a thread"));
         }
         Ok(encoded)
     }
 
-    /// Encodes the entries of an append; `TOO_LARGE` where they exceed its bound.
+    /// Encodes the entries of an append; `TOO_LARGE` if they exceed the bound of an append.
     pub(crate) fn append(entries: &[Entry]) -> Result<Self> {
         let encoded = Self::entries(entries)?;
         if encoded.bytes > limits::APPEND_BYTES as u64 {
@@ -58,12 +58,12 @@ impl Encoded {
         Ok(encoded)
     }
 
-    /// Bytes of all of them.
+    /// Returns the total size in bytes.
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
-    /// Writes them behind the journal's end and counts them in the header.
+    /// Appends the entries to the journal and counts them in the header.
     fn write(self, transaction: &mut Transaction<'_>, header: &mut ThreadHeader) -> Result<()> {
         for bytes in self.entries {
             transaction.put_bytes(Space::Threads, keys::entry(&header.org, &header.id, header.entries), bytes)?;
@@ -74,11 +74,11 @@ impl Encoded {
     }
 }
 
-/// Makes a thread unless one of that id lives. One that was removed stays removed, so that no id of a turn or a call is
-/// ever given twice: op rows are keyed by them and outlive the thread.
+/// Creates a thread unless one with its id is live. The id of a removed thread stays refused, so that no id of a turn
+/// or a call is reused: op rows are keyed by them and outlive the thread.
 pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
     match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
-        Some(ThreadRecord::Live(header)) => return made_before(transaction, *header, new.request),
+        Some(ThreadRecord::Live(header)) => return existing(transaction, *header, new.request),
         Some(ThreadRecord::Tombstone { .. }) => {
             return Err(Error::not_found("thread", &new.id));
         }
@@ -90,19 +90,19 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
         }
     }
     if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
-        return Err(Error::internal("a new thread begins with imported entries only"));
+        return Err(Error::internal("a new thread starts with imported entries only"));
     }
     let mut header = new.header();
     imported.write(transaction, &mut header)?;
     if let Some(row) = &new.request {
         transaction.put(Space::Threads, keys::request(&header.org, &header.id, &row.request), row)?;
     }
-    threads::hang(transaction, &header)?;
+    threads::add_to_documents(transaction, &header)?;
     threads::store(transaction, None, &header)?;
     Ok(header)
 }
 
-/// Makes a thread together with its first append, unless one of its id is there.
+/// Creates a thread together with its first append, unless one with its id exists.
 pub(crate) fn begin(
     transaction: &mut Transaction<'_>,
     new: NewThread,
@@ -116,36 +116,41 @@ pub(crate) fn begin(
             Ok(Appended::Done(Box::new(header)))
         }
         Some(header) => {
-            let request = taken(transaction, &org, &id, &first)?;
+            let request = request_row(transaction, &org, &id, &first)?;
             Ok(Appended::Refused { header: Box::new(header), request })
         }
         None => {
-            let made = create(transaction, new, imported)?;
-            if first.fence != (Fence { epoch: made.epoch, version: made.version }) {
-                return Err(Error::internal("the first append to a thread is made under epoch 0 and version 0"));
+            let created = create(transaction, new, imported)?;
+            if first.fence != (Fence { epoch: created.epoch, version: created.version }) {
+                return Err(Error::internal("the first append to a thread needs epoch 0 and version 0"));
             }
             append(transaction, &org, &id, first, entries)
         }
     }
 }
 
-/// The row that stands under the request id of an append.
-fn taken(transaction: &Transaction<'_>, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
+/// Returns the stored row of an append's request id.
+fn request_row(
+    transaction: &Transaction<'_>,
+    org: &OrgId,
+    id: &ThreadId,
+    batch: &Append,
+) -> Result<Option<RequestRow>> {
     match &batch.request {
         Some(row) => transaction.read(Space::Threads, &keys::request(org, id, &row.request)),
         None => Ok(None),
     }
 }
 
-/// The thread that is there, unless the request that asks for it stands for another one.
-fn made_before(transaction: &Transaction<'_>, header: ThreadHeader, asked: Option<RequestRow>) -> Result<ThreadHeader> {
-    let Some(asked) = asked else { return Ok(header) };
-    let key = keys::request(&header.org, &header.id, &asked.request);
+/// Returns the existing thread, unless its request id was used for another request.
+fn existing(transaction: &Transaction<'_>, header: ThreadHeader, request: Option<RequestRow>) -> Result<ThreadHeader> {
+    let Some(request) = request else { return Ok(header) };
+    let key = keys::request(&header.org, &header.id, &request.request);
     match transaction.read::<RequestRow>(Space::Threads, &key)? {
-        Some(stands) if stands.digest != asked.digest => Err(Error::new(
+        Some(stored) if stored.digest != request.digest => Err(Error::new(
             Code::AlreadyExists,
             Reason::RequestIdConflict,
-            "the request_id was used for another request; a request id stands for one request only",
+            "the request_id was used for another request; a request id identifies one request only",
         )),
         _ => Ok(header),
     }
@@ -164,7 +169,7 @@ pub(crate) fn append(
     if transaction.contains(Space::Threads, &own_row)? {
         return Ok(Appended::Done(Box::new(before)));
     }
-    let taken = taken(transaction, org, id, &batch)?;
+    let taken = request_row(transaction, org, id, &batch)?;
     let fenced = before.epoch != batch.fence.epoch || before.version != batch.fence.version;
     if fenced || taken.is_some() {
         return Ok(Appended::Refused { header: Box::new(before), request: taken });

@@ -27,12 +27,12 @@ impl CreditStore for Credits {
         let (account_key, entry_key) = (keys::account(&org), keys::account_entry(&org, &entry.key()));
         self.0
             .write(move |transaction| {
-                if let Some(stands) = transaction.read::<AccountEntry>(Space::Records, &entry_key)? {
-                    return Ok(AccountChanged::Stands(Box::new(stands)));
+                if let Some(stored) = transaction.read::<AccountEntry>(Space::Records, &entry_key)? {
+                    return Ok(AccountChanged::EntryExists(Box::new(stored)));
                 }
                 let version = transaction.read::<Account>(Space::Records, &account_key)?.map_or(0, |now| now.version);
                 if version != expected {
-                    return Ok(AccountChanged::Moved);
+                    return Ok(AccountChanged::VersionMismatch);
                 }
                 transaction.put(Space::Records, account_key, &account)?;
                 transaction.put(Space::Records, entry_key, &entry)?;
@@ -61,9 +61,9 @@ impl CreditStore for Credits {
         let (sealed, key) = (keys::sealed_block(org, block), keys::ledger_row(org, block, &row.key));
         self.0
             .write(move |transaction| {
-                if let Some(stands) = transaction.read::<LedgerRow>(Space::Records, &key)? {
-                    let mine = stands.settled.is_none() && stands.permit == row.permit;
-                    return Ok(if mine { Reserved::Done } else { Reserved::Stands(Box::new(stands)) });
+                if let Some(stored) = transaction.read::<LedgerRow>(Space::Records, &key)? {
+                    let mine = stored.settled.is_none() && stored.permit == row.permit;
+                    return Ok(if mine { Reserved::Done } else { Reserved::Exists(Box::new(stored)) });
                 }
                 if transaction.contains(Space::Records, &sealed)? {
                     return Ok(Reserved::Sealed);
@@ -75,12 +75,12 @@ impl CreditStore for Credits {
     }
 
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
-        let Some(settled) = &row.settled else { return Err(Error::internal("a row is settled without an end")) };
+        let Some(settled) = &row.settled else { return Err(Error::internal("a settled row needs an end")) };
         let (key, at) = (keys::ledger_row(org, block, &row.key), settled.at);
         self.0
             .write(move |transaction| {
                 let ends = match transaction.read::<LedgerRow>(Space::Records, &key)? {
-                    Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands),
+                    Some(stored) if stored.settled.is_some() || stored.permit != row.permit => return Ok(stored),
                     Some(_) => row,
                     None => row.settled_as_not_sent(at),
                 };

@@ -1,4 +1,4 @@
-//! The engine: the open database, and what everybody asks of it. One thread writes: [`super::writer`].
+//! The engine: the open database, with its reads and writes. One thread writes: [`super::writer`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,15 +18,15 @@ use super::transaction::Transaction;
 use super::writer::{Commit, Message, Work, Writer, broken, stopped};
 use folio_storage::spans;
 
-/// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
+/// Maximum size of waiting large writes, in bytes; a larger write is accepted only if no other one waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes that a keyspace holds in memory before they are moved into a table: with four keyspaces, this bounds the journal.
+/// Size from which a keyspace's memtable is flushed, in bytes; with four keyspaces, this bounds the journal.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
-/// When to try again after the queue was full.
+/// Retry delay after the queue was full.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// What traces call this store.
+/// The name of this store in traces.
 const SYSTEM: &str = "fjall";
-/// How long closing waits for reads that are under way.
+/// Time limit for reads in progress when the store closes.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 /// The database and its keyspaces.
@@ -77,14 +77,14 @@ fn overloaded() -> Error {
         .retry_after(RETRY_AFTER)
 }
 
-/// Bytes that a waiting write holds; given back when it has run or is dropped.
+/// The reserved bytes of a waiting write. Dropping it releases them.
 struct Weight {
     bytes: usize,
     all: Arc<AtomicUsize>,
 }
 
 impl Weight {
-    /// None where too much waits already.
+    /// Reserves bytes; none if too many bytes are reserved.
     fn of(bytes: usize, all: &Arc<AtomicUsize>) -> Option<Self> {
         let before = all.fetch_add(bytes, Ordering::AcqRel);
         let weight = Self { bytes, all: Arc::clone(all) };
@@ -98,11 +98,12 @@ impl Drop for Weight {
     }
 }
 
-/// The open database, or none while it is closed; shared with the writer, which opens it anew.
+/// The open database, or none while it is closed; shared with the writer, which can reopen it.
 pub(super) type Current = Arc<RwLock<Option<Arc<Opened>>>>;
 
-/// Closes the database once no read is under way; false: one did not end in time, and it stays open.
-pub(super) fn let_go(current: &Current) -> bool {
+/// Closes the database after all reads in progress end. Returns false if one exceeds the time limit; the database then
+/// stays open.
+pub(super) fn close_when_idle(current: &Current) -> bool {
     let taken = current.write().unwrap_or_else(PoisonError::into_inner).take();
     let end = Instant::now() + CLOSE_WAIT;
     while taken.as_ref().is_some_and(|opened| Arc::strong_count(opened) > 1) {
@@ -148,13 +149,15 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("folio-store-writer".to_owned())
             .spawn(move || writer.work())
-            .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
+            .map_err(|error| {
+                Error::unavailable(Reason::StoreUnavailable, format!("the writer thread cannot be started: {error}"))
+            })?;
         let queued_bytes = Arc::default();
         let engine = Self { opened, queue, queued_bytes, broken, commits };
         Ok((Arc::new(engine), thread))
     }
 
-    /// Commits with an fsync so far.
+    /// Returns the number of commits with an fsync.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
@@ -163,9 +166,9 @@ impl Engine {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(stopped)
     }
 
-    /// Runs a write in a transaction of its own; answered once it is durable. An error of `run` leaves nothing.
+    /// Runs a write in its own transaction; returns when it is durable. If `run` fails, nothing is written.
     ///
-    /// Errors beside those of `run`: `OVERLOADED` (not begun), `STORE_UNAVAILABLE` (the outcome is unknown).
+    /// Errors other than those of `run`: `OVERLOADED` (not started), `STORE_UNAVAILABLE` (the outcome is unknown).
     pub(crate) async fn write<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,
@@ -174,7 +177,7 @@ impl Engine {
         spans::within(SYSTEM, "write", self.send(0, true, run)).await
     }
 
-    /// The same for a write that carries `bytes` with it.
+    /// Runs a write as [`Self::write`], with `bytes` of payload.
     pub(crate) async fn write_large<T, F>(&self, bytes: usize, run: F) -> Result<T>
     where
         T: Send + 'static,
@@ -183,7 +186,7 @@ impl Engine {
         spans::within(SYSTEM, "write", self.send(bytes, true, run)).await
     }
 
-    /// The same for a write that may be lost with the machine's power, though not with the process: no fsync of its own.
+    /// Runs a write without an fsync of its own: it survives the end of the process, but may be lost with the power.
     pub(crate) async fn write_lazily<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,
@@ -215,26 +218,26 @@ impl Engine {
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Where nothing is written any more: opens the database anew, if its disk takes writes again. Whether it works then.
+    /// Reopens the database after a failed write, if its disk accepts writes again.
     pub(crate) async fn recover(&self) -> Result<()> {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Message::OpenAnew(answer)).map_err(|error| match error {
+        self.queue.try_send(Message::Reopen(answer)).map_err(|error| match error {
             TrySendError::Full(_) => overloaded(),
             TrySendError::Disconnected(_) => stopped(),
         })?;
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Reads a few keys here and now: about a microsecond each.
+    /// Reads a few keys on the calling thread: about a microsecond each.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let opened = self.opened()?;
         read(&View::new(&opened))
     }
 
-    /// Reads what may take longer, off the async threads.
+    /// Runs a longer read off the async threads.
     pub(crate) async fn scan<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
@@ -249,13 +252,13 @@ impl Engine {
         .await
     }
 
-    /// Tells the writer to end after what waits; waits for it and for the reads under way, then lets the folder go.
+    /// Ends the writer after the waiting writes, waits for it and for the reads in progress, and closes the folder.
     pub(crate) fn close(&self, writer: JoinHandle<()>) {
         if self.queue.send(Message::Close).is_ok() {
             let _ = writer.join();
         }
-        if !let_go(&self.opened) {
-            tracing::warn!("a read of the store did not end; its folder stays open until it does");
+        if !close_when_idle(&self.opened) {
+            tracing::warn!("a read of the store exceeded its time limit; its folder stays open until the read ends");
             self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
@@ -268,7 +271,7 @@ mod tests {
     use folio_storage::value::Count;
 
     #[test]
-    fn large_writes_wait_within_their_bound_and_one_is_always_taken() {
+    fn waiting_large_writes_are_bounded_and_one_is_always_accepted() {
         let all = Arc::default();
         let alone = Weight::of(QUEUED_BYTES * 2, &all);
         assert!(alone.is_some());
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_fails_leaves_nothing_and_harms_no_other() {
+    async fn a_failed_write_changes_nothing_and_affects_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
         let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_panic_every_later_write_fails_and_reads_go_on() {
+    async fn after_a_panic_writes_fail_and_reads_succeed() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
         let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(answer.reason, Reason::StoreUnavailable);
         for _ in 0..2 {
             let later = add(&engine, || Ok(())).await.unwrap_err();
-            assert!(later.reason == Reason::StoreUnavailable && later.message.contains("opened anew"), "{later}");
+            assert!(later.reason == Reason::StoreUnavailable && later.message.contains("reopened"), "{later}");
         }
         assert_eq!(count(&engine).await, 1);
         engine.close(writer);
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_broke_works_again_once_it_was_opened_anew() {
+    async fn a_broken_store_accepts_writes_after_it_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
         let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
@@ -349,7 +352,7 @@ mod tests {
             add(&engine, || Ok(())).await.unwrap();
         }
         engine.close(writer);
-        assert!(engine.recover().await.is_ok(), "it is not broken");
+        assert!(engine.recover().await.is_ok(), "the store is not broken");
         assert_eq!(add(&engine, || Ok(())).await.unwrap_err().reason, Reason::StoreUnavailable);
     }
 

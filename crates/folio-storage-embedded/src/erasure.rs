@@ -1,4 +1,4 @@
-//! Erasing organizations: whatever lies below one is under keys that begin with it; of the system's keys, those that name it.
+//! Erasure of organizations: all keys that begin with the organization, and the system keys that contain it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::reads::{Range, Reads};
 use super::value::decode;
 use folio_storage::ErasureStore;
 
-/// Keys that are removed in one transaction.
+/// Number of keys that one transaction removes.
 const KEYS_AT_ONCE: usize = 1_000;
 
 pub(crate) struct Erasures(pub(crate) Arc<Engine>);
@@ -35,7 +35,7 @@ impl ErasureStore for Erasures {
 }
 
 impl Erasures {
-    /// Removes the keys of a range that are `wanted`, some at a time.
+    /// Removes the `wanted` keys of a range, in batches.
     async fn remove<F>(&self, mut range: Range, wanted: F) -> Result<()>
     where
         F: Fn(&[u8], &[u8]) -> Result<bool> + Clone + Send + 'static,
@@ -85,7 +85,7 @@ fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[u8], value: &[u8]) -> Result<bool
     }
 }
 
-/// Every key with its value, as text.
+/// Returns every key with its value as text.
 #[cfg(feature = "dump")]
 pub(crate) fn everything(engine: &Engine) -> Result<Vec<String>> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether the store works.
+//! Health checks: recovers the writer after a failure, then writes a probe.
 
 use std::sync::Arc;
 

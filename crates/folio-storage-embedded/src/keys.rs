@@ -1,6 +1,6 @@
-//! The shapes of the keys. See the table at the top of [`super`].
+//! The keys of all rows. [`super`] has a table of them.
 //!
-//! A key is text: parts joined by `/`. No part but the last may hold a slash; ids, kinds and numbers never do.
+//! A key is text: parts joined by `/`. Only the last part may contain a slash; ids, kinds and numbers never do.
 
 use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPosition;
@@ -33,7 +33,7 @@ fn prefix(parts: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// A time whose text sorts as it does (microseconds).
+/// Returns a time as text that sorts in the order of time (microseconds).
 pub(crate) fn instant(at: Timestamp) -> String {
     sorted(at.as_microsecond())
 }
@@ -42,7 +42,7 @@ fn sorted(micros: i64) -> String {
     format!("{:016x}", micros.cast_unsigned() ^ (1 << 63))
 }
 
-/// The first key after all that begin with `prefix`.
+/// Returns the first key after all keys that begin with `prefix`.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -54,7 +54,7 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// All keys of an organization, in a keyspace whose keys begin with it.
+/// Returns the prefix of an organization's keys, in a keyspace whose keys begin with the organization.
 pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str()])
 }
@@ -105,7 +105,7 @@ pub(crate) fn idempotency(org: &OrgId, op: &OpKey) -> Vec<u8> {
     key(&[org.as_str(), "idempotency", &op.to_string()])
 }
 
-/// The key of a folded name.
+/// Returns the key of a folded name.
 pub(crate) fn name(org: &OrgId, kind: &str, folded: &str) -> Vec<u8> {
     key(&[org.as_str(), "name", kind, folded])
 }
@@ -118,7 +118,7 @@ pub(crate) fn reference(org: &OrgId, used: &str, user: &str) -> Vec<u8> {
     key(&[org.as_str(), "reference", used, user])
 }
 
-/// The list of a kind, or of the children of one parent.
+/// Returns the prefix of the list of a kind, or of one parent's children.
 pub(crate) fn list(org: &OrgId, kind: &str, parent: Option<&str>) -> Vec<u8> {
     match parent {
         Some(parent) => prefix(&[org.as_str(), "list", kind, parent]),
@@ -164,8 +164,8 @@ pub(crate) fn audits(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str(), "audit"])
 }
 
-pub(crate) fn audit(org: &OrgId, place: &AuditPosition) -> Vec<u8> {
-    key(&[org.as_str(), "audit", &sorted(place.micros), &place.key])
+pub(crate) fn audit(org: &OrgId, position: &AuditPosition) -> Vec<u8> {
+    key(&[org.as_str(), "audit", &sorted(position.micros), &position.key])
 }
 
 pub(crate) fn account(org: &OrgId) -> Vec<u8> {

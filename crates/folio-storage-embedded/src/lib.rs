@@ -1,11 +1,11 @@
-//! The embedded adapter: fjall for everything but bytes, plain files for those. One process for each folder.
+//! The embedded adapter: fjall for all data except bytes of documents, which are plain files. One process per folder.
 //!
-//! # What is written when
+//! # Durability
 //!
-//! Every domain operation is one transaction: one closure on the writer's thread, with everything that it reads. It is
-//! answered after an fsync, which those that wait together share. Reads see whole transactions, and only durable ones. (The
-//! one exception: removing a row of the index of open turns has no fsync of its own, it goes with the next commit.) A turn
-//! without approvals costs two: `accepted` with the row of the open turn, and `ended` with the record of the model call,
+//! Every domain operation is one transaction: one closure on the writer thread, with all its reads. It is answered
+//! after an fsync, which waiting writes share. Reads see whole, durable transactions only. (One exception: the removal
+//! of an open-turn row has no fsync of its own; the next commit makes it durable.) A turn without approvals costs two
+//! fsyncs: one for `accepted` with the row of the open turn, and one for `ended` with the record of the model call,
 //! which is sent before it.
 //!
 //! # Keys
@@ -16,7 +16,7 @@
 //! | keyspace | key | value |
 //! |---|---|---|
 //! | `records` | `ORG/member/USER` | a member |
-//! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; when it was last used |
+//! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; the time of its last use |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
 //! | | `ORG/text_state/ID` | the state of a document's text |
@@ -30,23 +30,23 @@
 //! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
 //! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
 //! | | `ORG/audit/AT/KEY` | an entry of the audit log |
-//! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the account of credit; what changed it |
+//! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the credit account; its changes |
 //! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
 //! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |
 //! | | `ORG/THREAD/entry/SEQUENCE` | a journal entry |
-//! | | `ORG/THREAD/batch/BATCH` | a mark: this append stands |
-//! | | `ORG/THREAD/request/REQUEST` | the turn that a request became |
+//! | | `ORG/THREAD/batch/BATCH` | a mark: this append is committed |
+//! | | `ORG/THREAD/request/REQUEST` | the turn of a request |
 //! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
 //! | `system` | `token/TOKEN` | a token, which is read before the organization is known |
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
-//! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
-//! | | `probe` | written to see whether the store works |
+//! | | `lacking_program/ORG/DOCUMENT` | text that needs a program that is not installed |
+//! | | `probe` | written by health checks |
 //! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
 //! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
-//! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
+//! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
-//! The rows of `system` are read by background jobs only, except for tokens. `ORG` is [`folio_types::OrgId::platform`] for the
+//! Except for tokens, only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the
 //! resources of the platform, such as the organizations themselves.
 
 mod access;
@@ -84,20 +84,20 @@ use folio_storage::value;
 /// Settings of the embedded store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The folder; made where it is not there.
+    /// The folder; created if it does not exist.
     pub path: PathBuf,
-    /// Writes that may wait; one more is refused with `OVERLOADED`. Default 1,024.
+    /// Maximum number of waiting writes; further writes are refused with `OVERLOADED`. Default 1,024.
     pub queue: usize,
-    /// Bytes of journals on disk, which a start replays. At least 64 MiB, the default.
+    /// Maximum size of the journals on disk, in bytes; a start replays them. At least 64 MiB, the default.
     pub journal_bytes: u64,
-    /// Bytes of blocks that are kept in memory. Default 32 MiB.
+    /// Size of the block cache, in bytes. Default 32 MiB.
     pub cache_bytes: u64,
-    /// Threads that flush and compact. Default 2.
+    /// Number of threads that flush and compact. Default 2.
     pub worker_threads: usize,
 }
 
 impl Options {
-    /// The defaults for a folder.
+    /// Returns the defaults for a folder.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -109,7 +109,7 @@ impl Options {
     }
 }
 
-/// An open data folder. Dropped, it closes once the last of its [`Stores`] is gone.
+/// An open data folder. Dropping it closes the folder after the last of its [`Stores`] is dropped.
 pub struct EmbeddedStore {
     engine: Arc<Engine>,
     writer: JoinHandle<()>,
@@ -123,16 +123,16 @@ impl std::fmt::Debug for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens a folder. Blocks for as long as the journals take to replay (well under a second for the default bound).
+    /// Opens a folder. Blocks while the journals are replayed (well under a second for the default bound).
     ///
-    /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that another process has the folder open.
+    /// Errors: `STORE_UNAVAILABLE`; as a failed precondition it means that another process has the folder open.
     pub fn open(options: Options) -> Result<Self> {
         std::fs::create_dir_all(&options.path).map_err(|error| {
             let path = options.path.display();
-            Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be made: {error}"))
+            Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be created: {error}"))
         })?;
         let (engine, writer) = Engine::open(&options.path.join("store"), &options)?;
-        // After the store's lock is held: opening removes what another process may be writing.
+        // Requires the store's lock: opening removes files that another process may be writing.
         let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone)?;
         let stores = Stores {
             access: Arc::new(access::Access(Arc::clone(&engine))),
@@ -151,30 +151,31 @@ impl EmbeddedStore {
         Ok(Self { engine, writer, stores })
     }
 
-    /// The stores.
+    /// Returns the stores of the folder.
     pub fn stores(&self) -> Stores {
         self.stores.clone()
     }
 
-    /// Commits with an fsync since the opening: fewer than writes where writes came together.
+    /// Returns the number of commits with an fsync since the folder was opened. It is lower than the number of writes
+    /// if writes shared commits.
     pub fn commits(&self) -> u64 {
         self.engine.commits()
     }
 
-    /// Every key with its value, as text: what a search for words goes through.
+    /// Returns every key with its value as text, for searches by tests.
     #[cfg(feature = "dump")]
     pub fn everything(&self) -> Result<Vec<String>> {
         erasure::everything(&self.engine)
     }
 
-    /// Carries out what waits, syncs and lets the folder go, so that it can be opened again. Whoever still has the
-    /// [`Stores`] is answered `STORE_UNAVAILABLE` from then on.
+    /// Executes the waiting writes, syncs and closes the folder, so that it can be opened again. From then on every
+    /// remaining [`Stores`] answers `STORE_UNAVAILABLE`.
     pub async fn close(self) {
         let Self { engine, writer, stores } = self;
         drop(stores);
         let closed = tokio::task::spawn_blocking(move || engine.close(writer)).await;
         if let Err(error) = closed {
-            tracing::error!(%error, "the embedded store was not closed in order");
+            tracing::error!(%error, "closing the embedded store failed");
         }
     }
 }
@@ -188,7 +189,7 @@ mod tests {
     use super::reads::{Range, Reads as _};
     use super::*;
 
-    /// What the keys of a keyspace begin with, up to the first slash.
+    /// Returns the first parts of all keys in a keyspace, up to the first slash.
     fn beginnings(engine: &Engine, space: Space) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
@@ -208,7 +209,7 @@ mod tests {
         for name in folio_storage_conformance::names() {
             folio_storage_conformance::run(name, store.stores(), "keys").await.unwrap();
         }
-        // The suites leave no text behind; before its last steps the scenario does.
+        // The suites leave no text; the scenario does before its last steps.
         for step in 0..folio_storage_conformance::STEPS - 8 {
             folio_storage_conformance::step(&store.stores(), step).await.unwrap();
         }
@@ -219,10 +220,10 @@ mod tests {
                 assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
             }
         }
-        let known =
+        let expected =
             ["deleted", "lacking_program", "open_turn", "pending_text", "probe", "request", "thread_expiry", "token"];
         let system = beginnings(&store.engine, Space::System);
-        assert!(system.iter().all(|beginning| known.contains(&beginning.as_str())), "{system:?}");
+        assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
         store.close().await;
     }
 }

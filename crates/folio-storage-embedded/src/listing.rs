@@ -20,7 +20,7 @@ use folio_storage::page_token;
 /// Bytes of stored items from which a page takes no further one.
 pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Writes an item's row and counts it where it is new.
+/// Writes an item's row and counts it if it is new.
 pub(crate) fn put_row(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
@@ -57,7 +57,7 @@ fn count(transaction: &mut Transaction<'_>, org: &OrgId, kind: &str, change: imp
     transaction.put(Space::Records, key, &Count(change(before)))
 }
 
-/// How many items of a kind an organization has.
+/// Returns the number of items of a kind that an organization has.
 pub(crate) fn total(reads: &impl Reads, org: &OrgId, kind: &str) -> Result<u64> {
     let Count(total) = reads.read(Space::Records, &keys::count(org, kind))?.unwrap_or_default();
     Ok(total)
@@ -79,7 +79,7 @@ pub(crate) struct Listing<'a> {
 type Position = (String, Vec<u8>);
 
 impl Listing<'_> {
-    /// A page. `load` reads an item and says how large it is.
+    /// Returns a page. `load` reads an item and returns it with its size in bytes.
     pub(crate) fn page<T>(
         &self,
         reads: &impl Reads,
@@ -111,7 +111,7 @@ impl Listing<'_> {
         Ok(page)
     }
 
-    /// The rows of the page and one more, without reading the rest.
+    /// Returns the rows of the page and one more, without reading the rest.
     fn some_rows(
         &self,
         reads: &impl Reads,
@@ -143,7 +143,7 @@ impl Listing<'_> {
         Ok(rows)
     }
 
-    /// The rows behind the token, and the total: all rows are read.
+    /// Returns the rows behind the token, and the total. Reads all rows.
     fn all_rows(
         &self,
         reads: &impl Reads,
@@ -175,7 +175,7 @@ impl Listing<'_> {
         key.get(self.prefix.len()..).unwrap_or_default().to_vec()
     }
 
-    /// What a token is bound to: the list, its filter and its order.
+    /// Returns the scope of a token: the list, its filter and its order.
     fn scope(&self, order: Order) -> [u8; 8] {
         page_token::digest(&[&self.prefix, self.filter.as_bytes(), format!("{order:?}").as_bytes()])
     }

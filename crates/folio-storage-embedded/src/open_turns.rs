@@ -1,7 +1,7 @@
 //! The index of open turns. A row is inserted in the transaction of the append that opens the turn.
 //!
-//! A row is removed without an fsync of its own: what comes back after a loss of power says what it said before, and who
-//! finds it reads in the thread that the turn has ended.
+//! A row is removed without an fsync of its own. A row that reappears after a loss of power is harmless: the sweep
+//! reads in the thread that the turn has ended.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reading: the same for a snapshot and for a transaction.
+//! Reads, with one interface for snapshots and transactions.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use super::engine::Opened;
 use super::keys::{self, Space};
 use super::value::{Stored, decode};
 
-/// What reads from the disk answers when it cannot.
+/// Returns the error of a failed read; logs the cause.
 pub(crate) fn unreadable(error: &fjall::Error) -> Error {
     tracing::error!(%error, "the embedded store cannot be read");
     Error::unavailable(Reason::StoreUnavailable, "the store cannot be read")
@@ -25,43 +25,43 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// All keys that begin with `prefix`.
+    /// Returns the range of all keys that begin with `prefix`.
     pub(crate) fn prefix(space: Space, prefix: Vec<u8>) -> Self {
         let end = keys::after(&prefix);
         Self { space, start: prefix, end, reverse: false }
     }
 
-    /// Those from `start` on.
+    /// Restricts the range to keys from `start` on.
     pub(crate) fn from(mut self, start: Vec<u8>) -> Self {
         self.start = self.start.max(start);
         self
     }
 
-    /// Those before `end`.
+    /// Restricts the range to keys before `end`.
     pub(crate) fn before(mut self, end: Vec<u8>) -> Self {
         self.end = self.end.min(end);
         self
     }
 
-    /// From the last to the first.
+    /// Sets whether the range is walked from the last key to the first.
     pub(crate) fn reversed(mut self, reverse: bool) -> Self {
         self.reverse = reverse;
         self
     }
 }
 
-/// What is called with each key and value of a range.
+/// The function that receives each key and value of a range.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
 
 /// A consistent state to read from.
 pub(crate) trait Reads {
-    /// The bytes under a key.
+    /// Returns the bytes of a key.
     fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>>;
 
     /// Walks a range in order until `visit` breaks.
     fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()>;
 
-    /// The value under a key.
+    /// Returns the value of a key.
     fn read<T: Stored>(&self, space: Space, key: &[u8]) -> Result<Option<T>>
     where
         Self: Sized,
@@ -69,12 +69,12 @@ pub(crate) trait Reads {
         self.bytes(space, key)?.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Whether there is something under a key.
+    /// Returns whether a key exists.
     fn contains(&self, space: Space, key: &[u8]) -> Result<bool> {
         Ok(self.bytes(space, key)?.is_some())
     }
 
-    /// The values of a range, at most `limit`.
+    /// Returns the values of a range, at most `limit`.
     fn values<T: Stored>(&self, range: Range, limit: usize) -> Result<Vec<T>>
     where
         Self: Sized,
@@ -90,7 +90,7 @@ pub(crate) trait Reads {
         Ok(found)
     }
 
-    /// The keys of a range.
+    /// Returns the keys of a range.
     fn keys(&self, range: Range) -> Result<Vec<Vec<u8>>> {
         let mut found = Vec::new();
         self.walk(range, &mut |key, _| {
@@ -101,7 +101,7 @@ pub(crate) trait Reads {
     }
 }
 
-/// A snapshot: sees whole transactions only, and only ones that are durable.
+/// A snapshot of whole, durable transactions.
 pub(crate) struct View<'a> {
     opened: &'a Opened,
     snapshot: Snapshot,

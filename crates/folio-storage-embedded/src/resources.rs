@@ -205,7 +205,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
                 references::refuse_if_used(transaction, org, kind, id)?;
             }
             transaction.put_bytes(Space::Records, keys::record(org, kind.word, id), record.clone())?;
-            leave(transaction, &plan)?;
+            delete_dependents(transaction, &plan)?;
         }
     }
     match (&plan.list_before, &plan.list_after) {
@@ -232,8 +232,8 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     Ok(plan.answer)
 }
 
-/// Removes what belongs to a deleted resource, and lists the deletion for the clean-up.
-fn leave(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Result<()> {
+/// Removes the dependents of a deleted resource, and lists the deletion for the clean-up.
+fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Result<()> {
     let WritePlan { kind, org, id, at, .. } = plan;
     if plan.remove_revisions {
         transaction.remove_all(Space::Records, keys::revisions(org, id))?;
@@ -265,7 +265,7 @@ fn dependents(transaction: &Transaction<'_>, org: &OrgId, parent: &str) -> Resul
     Ok(found.iter().map(id).collect())
 }
 
-/// Ends the clean-up of a deleted resource: op rows hold ids and times only from then on.
+/// Ends the clean-up of a deleted resource: reduces its op rows to ids and times.
 fn forget(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let Some(Record::Tombstone { at, .. }) = record(transaction, org, id)? else { return Ok(()) };
     for dependent in dependents(transaction, org, id)? {

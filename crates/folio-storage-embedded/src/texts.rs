@@ -15,10 +15,10 @@ use super::transaction::Transaction;
 use super::value::{PageText, PendingMark, decode, encode};
 use folio_storage::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
 
-/// Stored bytes of text that are decoded on the async thread, in tens of microseconds: the first pages of most documents, which
-/// every turn reads. More text is read off the async threads.
+/// Maximum size of stored text that is decoded on the async thread, in bytes: the first pages of most documents, which
+/// every turn reads; it takes tens of microseconds. Longer text is read off the async threads.
 const SHORT_TEXT_BYTES: usize = 64 * 1024;
-/// Pages that may be as short as that together.
+/// Maximum number of pages that are read on the async thread.
 const FEW_PAGES: u32 = 4;
 
 pub(crate) struct Texts(pub(crate) Arc<Engine>);
@@ -61,7 +61,7 @@ impl DocumentTextStore for Texts {
     }
 }
 
-/// Lists a new document as one that waits to be read.
+/// Adds a new document to the index of documents that wait to be read.
 pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     let mark = PendingMark { org: org.clone(), document: id.parse()?, attempts: 0 };
     transaction.put(Space::System, keys::pending_text(Waits::ForItsTurn, org, id), &mark)
@@ -106,7 +106,7 @@ fn text(
     Ok(left.map(|_| pages))
 }
 
-/// Pages by number, as they are stored.
+/// Stored pages by number.
 type EncodedPages = Vec<(u32, Vec<u8>)>;
 
 fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {

@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use super::value::{Mark, ThreadMark, ThreadRecord, decode};
 use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
 
-/// The header of a thread that lives.
+/// Returns the header of a live thread.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
     Ok(match reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
         Some(ThreadRecord::Live(header)) => Some(*header),
@@ -27,7 +27,7 @@ pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Opt
     })
 }
 
-/// Writes a header; its row in the list where the row would differ.
+/// Writes a header, and its list row if the row changed.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     before: Option<&ThreadHeader>,
@@ -153,7 +153,7 @@ fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageReque
     };
     listing.page(reads, page, |row| {
         let header = live(reads, org, &row.id.parse()?)?;
-        let header = header.ok_or_else(|| Error::internal("a row of a list leads nowhere"))?;
+        let header = header.ok_or_else(|| Error::internal("a list row refers to a missing thread"))?;
         let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
         Ok((header, bytes + 1024))
     })
@@ -189,8 +189,8 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     if let Some(at) = header.expires_at {
         transaction.remove(Space::System, keys::expiry(at, org, id));
     }
-    let gone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by };
-    transaction.put(Space::Threads, keys::thread(org, id), &gone)
+    let tombstone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by };
+    transaction.put(Space::Threads, keys::thread(org, id), &tombstone)
 }
 
 fn expire_with_document(
@@ -209,7 +209,7 @@ fn expire_with_document(
     Ok(())
 }
 
-/// Lets a thread go at a time, unless it goes before; whether it did.
+/// Sets the expiry of a thread unless it expires earlier; returns whether it was set.
 fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp) -> Result<bool> {
     let later = before.expires_at.is_none_or(|expires_at| expires_at > at);
     if later {
@@ -219,8 +219,8 @@ fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp
     Ok(later)
 }
 
-/// Enters a thread below its documents.
-pub(crate) fn hang(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
+/// Adds a thread to the index of each of its documents.
+pub(crate) fn add_to_documents(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
     for document in &header.documents {
         transaction.put(Space::Records, keys::thread_of(&header.org, document, &header.id), &Mark)?;
     }

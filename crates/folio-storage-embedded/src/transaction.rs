@@ -11,19 +11,19 @@ use super::keys::Space;
 use super::reads::{Range, Reads, Visit, unreadable};
 use super::value::{Stored, encode};
 
-/// The longest key that is written.
+/// Maximum length of a key, in bytes.
 const KEY_BYTES: usize = 16 * 1024;
 
 type Address = (Space, Vec<u8>);
 
-/// What is written on top of the store; none: removed.
+/// The writes on top of the store; none: removed.
 type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
 
-/// The transactions of one commit, one after another.
+/// The consecutive transactions of one commit.
 pub(crate) struct Transaction<'a> {
     opened: &'a Opened,
     overlay: Overlay,
-    /// What the overlay held under each key before the transaction that runs now; outer none: nothing.
+    /// The previous overlay entries of the keys that the current transaction wrote; outer none: no entry.
     undo: Vec<(Address, Option<Option<Vec<u8>>>)>,
     bytes: usize,
 }
@@ -39,7 +39,7 @@ impl<'a> Transaction<'a> {
         self.put_bytes(space, key, value)
     }
 
-    /// Writes a value that is encoded already.
+    /// Writes an encoded value.
     pub(crate) fn put_bytes(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
         if key.len() > KEY_BYTES {
             return Err(Error::invalid(Reason::TooLarge, "a name or id is too long to be stored"));
@@ -68,12 +68,12 @@ impl<'a> Transaction<'a> {
         self.undo.push((address, before));
     }
 
-    /// Keeps what the transaction that ran now has written.
+    /// Keeps the writes of the current transaction.
     pub(crate) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// Takes back what the transaction that ran now has written.
+    /// Reverts the writes of the current transaction.
     pub(crate) fn undo(&mut self) {
         while let Some((address, before)) = self.undo.pop() {
             match before {
@@ -83,12 +83,12 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Bytes written so far, for bounding a commit.
+    /// Returns the bytes written so far, which bound a commit.
     pub(crate) fn written_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Moves the written rows into one batch. None: nothing was written.
+    /// Moves the written rows into one batch. None: there are none.
     pub(crate) fn into_batch(self, mode: PersistMode) -> Option<WriteBatch> {
         if self.overlay.is_empty() {
             return None;
@@ -106,14 +106,14 @@ impl<'a> Transaction<'a> {
 
 impl Reads for Transaction<'_> {
     fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
-        // Only the writer's thread writes, so that the newest state is a consistent one here.
+        // Only the writer thread writes, so the newest state is consistent here.
         match self.overlay.get(&(space, key.to_vec())) {
             Some(written) => Ok(written.as_ref().map(|value| fjall::Slice::from(value.as_slice()))),
             None => self.opened.space(space).get(key).map_err(|error| unreadable(&error)),
         }
     }
 
-    /// Forward only: nothing in a transaction needs the other direction.
+    /// Walks forward only: no transaction needs the other direction.
     fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()> {
         debug_assert!(!range.reverse, "a transaction walks forward");
         if range.start >= range.end {
@@ -174,7 +174,7 @@ mod tests {
     use crate::{Options, keys};
     use folio_storage::value::{Count, decode};
 
-    /// One thing that a transaction may do.
+    /// One step of a transaction.
     #[derive(Debug, Clone)]
     enum Act {
         Put(u8, u64),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_see_what_was_written_and_what_was_undone_is_gone() {
+    fn reads_see_writes_and_no_reverted_writes() {
         let folder = tempfile::tempdir().unwrap();
         let opened = Opened::open(folder.path(), &Options::at(folder.path())).unwrap();
         let case = std::cell::Cell::new(0);

@@ -1,11 +1,11 @@
-//! The writer: one thread, and whole transactions.
+//! The writer: one thread that commits whole transactions.
 //!
-//! A write is a closure over a [`Transaction`]. Those that wait together become one commit with one fsync; none is
-//! answered before it. One that needs no fsync waits a moment for another commit to go with.
+//! A write is a closure over a [`Transaction`]. Waiting writes share one commit with one fsync and are answered after
+//! it. A write that needs no fsync waits a moment for a commit that has one.
 //!
-//! After a failed commit or a panic nothing is written any more: what the disk holds is known again only after the store
-//! was opened anew, here once the disk takes writes again, or at the next start. Whoever was told that the outcome of a
-//! write is unknown may find it made from then on, as after any late answer.
+//! After a failed commit or a panic the writer refuses all writes, because the state on disk is unknown until the store
+//! is reopened: here once the disk accepts writes again, or at the next start. A write whose outcome was reported as
+//! unknown may then turn out to be committed.
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,31 +20,31 @@ use folio_types::{Error, Reason};
 use tokio::sync::oneshot;
 
 use super::Options;
-use super::engine::{Current, Opened, let_go};
+use super::engine::{Current, Opened, close_when_idle};
 use super::transaction::Transaction;
 
-/// Writes of one commit at most.
+/// Maximum number of writes in one commit.
 const COMMIT_WRITES: usize = 256;
 /// Bytes from which a commit takes no further write.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes that the disk must take before the database is opened anew.
+/// Size of the probe file that the disk must accept before the database is reopened, in bytes.
 const PROBE_BYTES: usize = 1024 * 1024;
-/// How long writes without an fsync wait for a commit to go with.
+/// Time for which writes without an fsync wait for another commit.
 const LAZY_WAIT: Duration = Duration::from_millis(2);
 
-/// A write that waits for its turn.
+/// A queued write.
 pub(super) trait Job: Send {
-    /// Whether it is answered after an fsync only.
+    /// Returns whether the write is answered only after an fsync.
     fn is_durable(&self) -> bool;
-    /// Runs it; whether it is to be kept.
+    /// Runs the write; returns whether its changes are kept.
     fn run(&mut self, transaction: &mut Transaction<'_>) -> bool;
-    /// Answers it with what it gave.
+    /// Sends the result of the write.
     fn answer(self: Box<Self>);
-    /// Answers that its outcome is unknown.
+    /// Sends an error: the outcome of the write is unknown.
     fn fail(self: Box<Self>, error: Error);
 }
 
-/// A write with its closure, and who waits for it.
+/// A write: its closure and the channel for its result.
 pub(super) struct Work<T, F> {
     run: Option<F>,
     outcome: Option<folio_types::Result<T>>,
@@ -84,19 +84,19 @@ where
     }
 }
 
-/// When a commit is to be made.
+/// The due time of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
-    /// It is empty.
+    /// The commit is empty.
     Never,
-    /// Nothing in it needs an fsync: it waits until then for something that does.
+    /// No write needs an fsync: the commit waits until then for one that does.
     At(Instant),
-    /// Somebody waits for its fsync.
+    /// A write waits for the fsync.
     Now,
 }
 
 impl Due {
-    /// When, with one more write.
+    /// Returns the due time after one more write.
     fn with(self, durable: bool) -> Self {
         match self {
             _ if durable => Self::Now,
@@ -106,23 +106,23 @@ impl Due {
     }
 }
 
-/// What the writer is asked.
+/// A message to the writer.
 pub(super) enum Message {
     /// A write.
     Write(Box<dyn Job>),
-    /// To open the database anew where nothing is written any more.
-    OpenAnew(oneshot::Sender<Result<(), Error>>),
-    /// To end after what waits.
+    /// Reopens the database if the writer refuses writes.
+    Reopen(oneshot::Sender<Result<(), Error>>),
+    /// Ends the writer after the waiting writes.
     Close,
 }
 
-/// What follows a commit.
+/// The step after a commit.
 enum Next {
-    /// The next one.
+    /// Make the next commit.
     Commit,
-    /// The database is to be opened anew.
-    OpenAnew(oneshot::Sender<Result<(), Error>>),
-    /// The end.
+    /// Reopen the database.
+    Reopen(oneshot::Sender<Result<(), Error>>),
+    /// End the writer.
     Close,
 }
 
@@ -131,10 +131,7 @@ pub(super) fn stopped() -> Error {
 }
 
 pub(super) fn broken() -> Error {
-    Error::unavailable(
-        Reason::StoreUnavailable,
-        "a write to the store failed; nothing more is written until it is opened anew",
-    )
+    Error::unavailable(Reason::StoreUnavailable, "a write to the store failed; writes are refused until it is reopened")
 }
 
 /// Commits a batch: [`WriteBatch::commit`], or a failure in a test.
@@ -147,7 +144,7 @@ pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) options: Options,
     pub(super) jobs: Receiver<Message>,
-    /// Whether nothing is written any more.
+    /// Whether all writes are refused.
     pub(super) broken: Arc<AtomicBool>,
     /// Commits with an fsync.
     pub(super) commits: Arc<AtomicU64>,
@@ -156,18 +153,18 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Works until it is told to end or nobody is left who could ask.
+    /// Processes messages until the writer is closed or all senders are dropped.
     pub(super) fn work(self) {
         loop {
             match self.commit() {
                 Next::Commit => {}
-                Next::OpenAnew(answer) => drop(answer.send(self.open_anew())),
+                Next::Reopen(answer) => drop(answer.send(self.reopen())),
                 Next::Close => break,
             }
         }
-        // Whoever sent between the closing and now is told so by the channel that goes away.
+        // Senders of later messages see the closed channel.
         if let Some(Err(error)) = self.opened().map(|opened| opened.db.persist(PersistMode::SyncAll)) {
-            tracing::error!(%error, "the store was not synced at its closing");
+            tracing::error!(%error, "syncing the store at its end failed");
         }
     }
 
@@ -175,25 +172,26 @@ impl Writer {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn open_anew(&self) -> Result<(), Error> {
+    fn reopen(&self) -> Result<(), Error> {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
         }
         self.probe().map_err(|error| {
-            let message = format!("the store's disk takes no writes: {}", error.kind());
+            let message = format!("the store's disk accepts no writes: {}", error.kind());
             Error::unavailable(Reason::StoreUnavailable, message)
         })?;
-        if !let_go(&self.opened) {
+        if !close_when_idle(&self.opened) {
             return Err(broken());
         }
         let opened = Opened::open(&self.path, &self.options)?;
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
         self.broken.store(false, Ordering::Release);
-        tracing::warn!("the store was opened anew after a failed write, and takes writes again");
+        tracing::warn!("the store was reopened after a failed write and accepts writes again");
         Ok(())
     }
 
-    /// Whether the disk takes writes: what fails here fails before the database is closed, so that reads go on.
+    /// Checks whether the disk accepts writes. A failure here occurs before the database is closed, so that reads keep
+    /// working.
     fn probe(&self) -> std::io::Result<()> {
         let path = self.path.with_extension("probe");
         let written = std::fs::File::create(&path).and_then(|mut file| {
@@ -204,19 +202,19 @@ impl Writer {
         written.and(removed)
     }
 
-    /// The same as [`Self::commit`] where opening anew failed and there is nothing to write to.
+    /// Refuses writes if reopening failed and there is no open database.
     fn refuse(&self) -> Next {
         match self.jobs.recv() {
             Ok(Message::Write(job)) => {
                 job.fail(broken());
                 Next::Commit
             }
-            Ok(Message::OpenAnew(answer)) => Next::OpenAnew(answer),
+            Ok(Message::Reopen(answer)) => Next::Reopen(answer),
             Ok(Message::Close) | Err(_) => Next::Close,
         }
     }
 
-    /// Waits for a write and makes it, with what waits behind it, one commit.
+    /// Waits for a write and commits it together with the writes that wait behind it.
     fn commit(&self) -> Next {
         let Some(opened) = self.opened() else { return self.refuse() };
         let mut transaction = Transaction::new(&opened);
@@ -226,8 +224,8 @@ impl Writer {
         while jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
             let mut job = match self.next(due) {
                 Ok(Message::Write(job)) => job,
-                Ok(Message::OpenAnew(answer)) => {
-                    next = Next::OpenAnew(answer);
+                Ok(Message::Reopen(answer)) => {
+                    next = Next::Reopen(answer);
                     break;
                 }
                 Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => {
@@ -241,10 +239,10 @@ impl Writer {
                 continue;
             }
             due = due.with(job.is_durable());
-            let goes_on = self.run(job.as_mut(), &mut transaction);
+            let can_continue = self.run(job.as_mut(), &mut transaction);
             jobs.push(job);
-            if !goes_on {
-                self.give_up(jobs);
+            if !can_continue {
+                self.stop_writing(jobs);
                 return next;
             }
         }
@@ -254,7 +252,7 @@ impl Writer {
         next
     }
 
-    /// What is asked next, waited for until the commit is due.
+    /// Returns the next message; waits for it until the commit is due.
     fn next(&self, due: Due) -> Result<Message, RecvTimeoutError> {
         match due {
             Due::Never => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -266,7 +264,7 @@ impl Writer {
         }
     }
 
-    /// Whether the writer can go on.
+    /// Runs a write; returns false if it panicked.
     fn run(&self, job: &mut dyn Job, transaction: &mut Transaction<'_>) -> bool {
         match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
             Ok(keep) => {
@@ -278,7 +276,7 @@ impl Writer {
                 true
             }
             Err(_) => {
-                tracing::error!("a write of the store panicked; nothing more is written");
+                tracing::error!("a write of the store panicked; further writes are refused");
                 false
             }
         }
@@ -289,8 +287,8 @@ impl Writer {
         let mode = if durable { PersistMode::SyncData } else { PersistMode::Buffer };
         if let Some(batch) = transaction.into_batch(mode) {
             if let Err(error) = (self.commit)(batch) {
-                tracing::error!(%error, "a commit of the store failed; nothing more is written");
-                return self.give_up(jobs);
+                tracing::error!(%error, "a commit of the store failed; further writes are refused");
+                return self.stop_writing(jobs);
             }
             self.commits.fetch_add(u64::from(durable), Ordering::Relaxed);
         }
@@ -299,7 +297,7 @@ impl Writer {
         }
     }
 
-    fn give_up(&self, jobs: Vec<Box<dyn Job>>) {
+    fn stop_writing(&self, jobs: Vec<Box<dyn Job>>) {
         self.broken.store(true, Ordering::Release);
         for job in jobs {
             job.fail(broken());

@@ -10,7 +10,7 @@ use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId};
 use super::{Context, locked, since};
 use folio_storage::{EventsAppended, EventsRead, TurnEventStore};
 
-/// Turns whose events are kept at most; those that were written to the longest ago go.
+/// Maximum number of turns whose events are kept; the least recently written ones are evicted.
 const TURNS_MAX: usize = 4_096;
 
 pub(super) struct MemoryEvents {
@@ -22,7 +22,7 @@ struct Buffer {
     owner: Incarnation,
     epoch: u64,
     first: u64,
-    /// The oldest stands for all before it.
+    /// Whether the oldest event is a snapshot or the first event, so that nothing before it is missing.
     whole: bool,
     events: VecDeque<(Event, usize)>,
     bytes: usize,
@@ -53,7 +53,7 @@ impl TurnEventStore for MemoryEvents {
     ) -> Result<EventsAppended> {
         let (now, options) = (self.context.now(), &self.context.options);
         let mut turns = locked(&self.turns);
-        turns.retain(|_, buffer| since(buffer.written_at, now) <= options.events_stay);
+        turns.retain(|_, buffer| since(buffer.written_at, now) <= options.events_ttl);
         let key = (org.clone(), turn.to_string());
         let mut buffer = match turns.remove(&key) {
             Some(old) if epoch < old.epoch || (epoch == old.epoch && *owner != old.owner) => {
@@ -114,12 +114,12 @@ impl TurnEventStore for MemoryEvents {
         let (now, options) = (self.context.now(), &self.context.options);
         let turns = locked(&self.turns);
         let buffer = turns.get(&(org.clone(), turn.to_string()));
-        let Some(buffer) = buffer.filter(|buffer| since(buffer.written_at, now) <= options.events_stay) else {
-            return Ok(EventsRead::Gone);
+        let Some(buffer) = buffer.filter(|buffer| since(buffer.written_at, now) <= options.events_ttl) else {
+            return Ok(EventsRead::Expired);
         };
         let from = if buffer.whole { from.max(buffer.first) } else { from };
         if from < buffer.first || from > buffer.next() {
-            return Ok(EventsRead::Gone);
+            return Ok(EventsRead::Expired);
         }
         let skipped = usize::try_from(from - buffer.first).unwrap_or(usize::MAX);
         let events = buffer.events.iter().skip(skipped).take(limit).map(|(event, _)| event.clone());

@@ -1,4 +1,4 @@
-//! What nodes share, where there is one process: in its memory, with the same rules as in Redis.
+//! The shared stores of the single-process mode: in memory, with the same rules as in Redis.
 
 mod events;
 mod jobs;
@@ -15,7 +15,7 @@ use folio_types::{Environment, Result, Timestamp};
 
 use folio_storage::{SharedOptions, SharedStores, StoreHealth};
 
-/// The shared stores of one process; empty.
+/// Returns empty shared stores for one process.
 pub fn shared_stores(environment: Arc<dyn Environment>, options: SharedOptions) -> SharedStores {
     let context = Context { environment, options };
     SharedStores {
@@ -42,7 +42,7 @@ impl Context {
     }
 }
 
-/// From one time to a later one; nothing where it is not later.
+/// Returns the time from `earlier` to `now`; zero if `now` is not later.
 fn since(earlier: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(earlier)).unwrap_or_default()
 }
@@ -51,7 +51,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory works.
+/// A health check that always succeeds.
 struct Health;
 
 #[async_trait]

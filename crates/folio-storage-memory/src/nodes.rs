@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{Beat, Member, NodeRecord, NodeStore, Nodes};
+use folio_storage::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
 
 pub(super) struct MemoryNodes {
     context: Context,
@@ -16,35 +16,35 @@ pub(super) struct MemoryNodes {
 
 #[derive(Default)]
 struct State {
-    nodes: HashMap<Incarnation, Known>,
-    /// When it was last asked, and from when on without a gap.
-    asked: Option<(Timestamp, Timestamp)>,
+    nodes: HashMap<Incarnation, NodeEntry>,
+    /// The time of the last call, and the time since which calls came without a gap.
+    calls: Option<(Timestamp, Timestamp)>,
 }
 
-struct Known {
+struct NodeEntry {
     node: NodeRecord,
-    beat: Timestamp,
-    gone: Option<Timestamp>,
+    last_heartbeat: Timestamp,
+    dead_since: Option<Timestamp>,
 }
 
 impl State {
     fn answering_since(&mut self, now: Timestamp, context: &Context) -> Timestamp {
-        let from = match self.asked {
-            Some((last, from)) if since(last, now) <= context.options.gone_after / 2 => from,
+        let from = match self.calls {
+            Some((last, from)) if since(last, now) <= context.options.dead_after / 2 => from,
             _ => now,
         };
-        self.asked = Some((now, from));
+        self.calls = Some((now, from));
         from
     }
 }
 
-impl Known {
-    /// Makes a silence that is too long final.
-    fn judge(&mut self, from: Timestamp, now: Timestamp, context: &Context) -> bool {
-        if self.gone.is_none() && since(self.beat.max(from), now) > context.options.gone_after {
-            self.gone = Some(now);
+impl NodeEntry {
+    /// Marks the node as dead if it missed heartbeats for too long; returns whether it is dead.
+    fn update_liveness(&mut self, from: Timestamp, now: Timestamp, context: &Context) -> bool {
+        if self.dead_since.is_none() && since(self.last_heartbeat.max(from), now) > context.options.dead_after {
+            self.dead_since = Some(now);
         }
-        self.gone.is_some()
+        self.dead_since.is_some()
     }
 }
 
@@ -56,29 +56,31 @@ impl MemoryNodes {
 
 #[async_trait]
 impl NodeStore for MemoryNodes {
-    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
+    async fn heartbeat(&self, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus> {
         let now = self.context.now();
         let mut state = locked(&self.state);
         let from = state.answering_since(now, &self.context);
-        let gone = match state.nodes.get_mut(&node.incarnation) {
-            Some(known) => known.judge(from, now, &self.context),
-            None => !joins && since(from, now) > self.context.options.gone_after,
+        let is_dead = match state.nodes.get_mut(&node.incarnation) {
+            Some(entry) => entry.update_liveness(from, now, &self.context),
+            None => !joins && since(from, now) > self.context.options.dead_after,
         };
-        if gone {
-            return Ok(Beat::Gone);
+        if is_dead {
+            return Ok(HeartbeatStatus::Dead);
         }
-        state.nodes.insert(node.incarnation.clone(), Known { node: node.clone(), beat: now, gone: None });
-        Ok(Beat::Kept)
+        state
+            .nodes
+            .insert(node.incarnation.clone(), NodeEntry { node: node.clone(), last_heartbeat: now, dead_since: None });
+        Ok(HeartbeatStatus::Live)
     }
 
     async fn leave(&self, node: &NodeRecord) -> Result<()> {
         let now = self.context.now();
         let mut state = locked(&self.state);
         state.answering_since(now, &self.context);
-        let fresh = || Known { node: node.clone(), beat: now, gone: None };
-        let known = state.nodes.entry(node.incarnation.clone()).or_insert_with(fresh);
-        known.node = node.clone();
-        known.gone.get_or_insert(now);
+        let fresh = || NodeEntry { node: node.clone(), last_heartbeat: now, dead_since: None };
+        let entry = state.nodes.entry(node.incarnation.clone()).or_insert_with(fresh);
+        entry.node = node.clone();
+        entry.dead_since.get_or_insert(now);
         Ok(())
     }
 
@@ -86,19 +88,19 @@ impl NodeStore for MemoryNodes {
         let (now, context) = (self.context.now(), &self.context);
         let mut state = locked(&self.state);
         let from = state.answering_since(now, context);
-        state.nodes.retain(|_, known| {
-            known.judge(from, now, context);
-            known.gone.is_none_or(|gone| since(gone, now) <= context.options.gone_shown)
+        state.nodes.retain(|_, entry| {
+            entry.update_liveness(from, now, context);
+            entry.dead_since.is_none_or(|dead_since| since(dead_since, now) <= context.options.dead_listed_for)
         });
-        let members = state.nodes.values().map(|known| Member {
-            node: known.node.clone(),
-            silent_for: since(known.beat.max(from), now),
-            gone: known.gone.is_some(),
+        let members = state.nodes.values().map(|entry| Member {
+            node: entry.node.clone(),
+            silent_for: since(entry.last_heartbeat.max(from), now),
+            is_dead: entry.dead_since.is_some(),
         });
         Ok(Nodes {
             members: members.collect(),
             answering_for: since(from, now),
-            gone_after: context.options.gone_after,
+            dead_after: context.options.dead_after,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Rates.
+//! Rate limits.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use folio_types::{OrgId, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{Rate, RateStore, Taken};
+use folio_storage::{Rate, RateDecision, RateStore};
 
-/// What never comes is told to come in a day.
+/// The maximum retry delay, also for requests that can never be allowed.
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// Buckets from which full ones are forgotten.
+/// Number of buckets from which full ones are removed.
 const BUCKETS_KEPT: usize = 10_000;
 
 pub(super) struct MemoryRates {
@@ -35,7 +35,7 @@ impl MemoryRates {
 
 #[async_trait]
 impl RateStore for MemoryRates {
-    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<Taken> {
+    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<RateDecision> {
         let now = self.context.now();
         let mut buckets = locked(&self.buckets);
         if buckets.len() >= BUCKETS_KEPT {
@@ -52,11 +52,11 @@ impl RateStore for MemoryRates {
         };
         if level < cost {
             let retry_after = if cost > burst { DAY } else { until(cost - level) };
-            return Ok(Taken::Refused { retry_after });
+            return Ok(RateDecision::Refused { retry_after });
         }
         let level = level - cost;
         let full_at = now + until(burst - level);
         buckets.insert(key, Bucket { level, at: now, full_at });
-        Ok(Taken::Allowed)
+        Ok(RateDecision::Allowed)
     }
 }

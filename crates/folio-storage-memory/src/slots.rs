@@ -10,12 +10,12 @@ use folio_types::{OrgId, Result, Timestamp};
 use super::{Context, locked};
 use folio_storage::SlotStore;
 
-/// The slots of one kind that an organization has, by name, with the end of their lease.
-type Held = HashMap<String, Timestamp>;
+/// The taken slots of one kind, by name, with the end of their lease.
+type KindSlots = HashMap<String, Timestamp>;
 
 pub(super) struct MemorySlots {
     context: Context,
-    held: Mutex<HashMap<(OrgId, String), Held>>,
+    held: Mutex<HashMap<(OrgId, String), KindSlots>>,
 }
 
 impl MemorySlots {
@@ -38,12 +38,12 @@ impl SlotStore for MemorySlots {
         Ok(taken)
     }
 
-    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()> {
+    async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
         let ends = self.context.now() + self.lease();
         let mut all = locked(&self.held);
         let key = (org.clone(), kind.to_owned());
         let slots = all.entry(key.clone()).or_default();
-        slots.extend(held.iter().map(|slot| (slot.clone(), ends)));
+        slots.extend(renewed.iter().map(|slot| (slot.clone(), ends)));
         for slot in freed {
             slots.remove(slot);
         }

@@ -9,7 +9,7 @@ use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
 use super::{Context, locked};
 use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
 
-/// How long the state of a turn stays that names no expiry, in seconds.
+/// Time to live of the state of a turn without an expiry, in seconds.
 const WITHOUT_EXPIRY_SECONDS: i64 = 3_600;
 
 pub(super) struct MemoryTurns {
@@ -22,16 +22,17 @@ type Key = (OrgId, String);
 #[derive(Default)]
 struct State {
     turns: HashMap<Key, SharedTurn>,
-    /// When each state goes.
+    /// The states by time of expiry.
     until: BTreeSet<(Timestamp, Key)>,
-    goes: HashMap<Key, Timestamp>,
-    /// What waits, and who asked.
+    /// The time of expiry of each state.
+    expiries: HashMap<Key, Timestamp>,
+    /// The waiting turns, with the user that started each.
     waiting: BTreeMap<(OrgId, Timestamp, String), UserId>,
 }
 
 impl State {
     fn remove(&mut self, key: &Key) {
-        if let Some(at) = self.goes.remove(key) {
+        if let Some(at) = self.expiries.remove(key) {
             self.until.remove(&(at, key.clone()));
         }
         if let Some(TurnCursor { since, .. }) = self.turns.remove(key).and_then(|old| old.cursor()) {
@@ -65,15 +66,15 @@ impl SharedTurnStore for MemoryTurns {
             return Ok(false);
         }
         state.remove(&key);
-        let stays = self.context.options.ended_stays;
-        let goes = match (turn.phase, turn.expires_at) {
+        let ttl = self.context.options.ended_ttl;
+        let expires = match (turn.phase, turn.expires_at) {
             (None, _) => now,
             (Some(_), Some(expires_at)) => expires_at,
             (Some(_), None) => now + std::time::Duration::from_secs(WITHOUT_EXPIRY_SECONDS.unsigned_abs()),
         };
-        let goes = goes.saturating_add(stays).unwrap_or(Timestamp::MAX);
-        state.until.insert((goes, key.clone()));
-        state.goes.insert(key.clone(), goes);
+        let expires = expires.saturating_add(ttl).unwrap_or(Timestamp::MAX);
+        state.until.insert((expires, key.clone()));
+        state.expiries.insert(key.clone(), expires);
         if let Some(TurnCursor { since, .. }) = turn.cursor() {
             state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.asker().clone());
         }
@@ -101,8 +102,8 @@ impl SharedTurnStore for MemoryTurns {
             None => (org.clone(), Timestamp::MIN, String::new()),
         };
         let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
-        let places = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
-        let mine = places.filter(|(_, whose)| asker.is_none_or(|asker| asker == *whose));
+        let entries = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
+        let mine = entries.filter(|(_, whose)| asker.is_none_or(|asker| asker == *whose));
         let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())).cloned());
         Ok(turns.take(limit).collect())
     }

@@ -13,7 +13,7 @@ fn opened() -> SharedStores {
 }
 
 #[tokio::test]
-async fn memory_holds_what_the_suites_say() {
+async fn memory_passes_the_suites() {
     let stores = opened();
     for nonce in ["first", "second"] {
         folio_storage_conformance::shared::run_all(stores.clone(), nonce).await.unwrap();

@@ -1,4 +1,4 @@
-//! The connection, and running scripts on it.
+//! The connection to Redis, and the execution of scripts and commands on it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,15 +23,15 @@ use folio_storage::{SharedOptions, StoreHealth, Traffic};
 use folio_storage_client::Guard;
 use folio_storage_client::{Material, Tls};
 
-/// How long the making of a connection may take.
+/// Time limit for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_000);
 
-/// Kinds of calls, as figures name them.
+/// Kinds of calls in the metrics.
 const KINDS: &[&str] = &["script", "command"];
 const SCRIPT: usize = 0;
 const COMMAND: usize = 1;
 
-/// One connection that all calls share; made with the first call, and anew where it leads to nobody.
+/// A connection that all calls share. The first call opens it; after a failure of its server the next call reopens it.
 pub(super) struct Connection {
     servers: Vec<ConnectionInfo>,
     options: RedisOptions,
@@ -53,10 +53,10 @@ impl Connection {
             Ok(server.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
         });
         let servers = servers.collect::<Result<Vec<_>, RedisError>>().map_err(|error| {
-            Error::invalid(Reason::InvalidField, format!("the address of Redis cannot be read: {:?}", error.kind()))
+            Error::invalid(Reason::InvalidField, format!("invalid address of Redis: {:?}", error.kind()))
         })?;
         if options.tls.is_some() && !options.url.split(',').all(|url| url.trim().starts_with("rediss://")) {
-            let message = "certificates for Redis are given, and its address does not begin with rediss://";
+            let message = "certificates for Redis are set, but an address does not begin with rediss://";
             return Err(Error::invalid(Reason::InvalidField, message));
         }
         let guard = Guard::new("redis", KINDS, options.breaker);
@@ -67,7 +67,7 @@ impl Connection {
         &self.options.shared
     }
 
-    /// The key of that name under a hash tag.
+    /// Returns the key with this name under a hash tag.
     pub(super) fn key(&self, tag: &str, name: &str) -> String {
         let prefix = &self.options.prefix;
         if name.is_empty() { format!("{prefix}:{{{tag}}}") } else { format!("{prefix}:{{{tag}}}:{name}") }
@@ -104,7 +104,7 @@ impl Connection {
         builder.build()?.get_async_connection().await.map(Link::Cluster)
     }
 
-    /// Runs a script; one that the server does not know (any more) is loaded.
+    /// Runs a script; loads it if the server does not have it.
     pub(super) async fn run<T: FromRedisValue>(&self, invocation: &ScriptInvocation<'_>) -> Result<T> {
         self.call(SCRIPT, async |link| match link {
             Link::One(mut link) => invocation.invoke_async(&mut link).await,
@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// Runs one command.
-    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+    pub(super) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         async fn query<T: FromRedisValue>(command: &Cmd, link: &mut impl ConnectionLike) -> Result<T, RedisError> {
             command.query_async(link).await
         }
@@ -130,15 +130,15 @@ impl Connection {
         let limited = async {
             let answer = async { call(cell.get_or_try_init(|| self.connect()).await.cloned()?).await };
             match tokio::time::timeout(self.options.timeout, answer).await {
-                Ok(answer) => answer.map_err(Failed::Redis),
-                Err(_) => Err(Failed::Late),
+                Ok(answer) => answer.map_err(CallFailure::Redis),
+                Err(_) => Err(CallFailure::Timeout),
             }
         };
-        match self.guard.call(kind, None, self.options.timeout, limited, Failed::says).await? {
+        match self.guard.call(kind, None, self.options.timeout, limited, CallFailure::health).await? {
             Ok(answer) => Ok(answer),
             Err(failed) => {
-                if failed.leads_nowhere() {
-                    self.forget(&cell);
+                if failed.must_reconnect() {
+                    self.drop_link(&cell);
                 }
                 Err(failed.into_error())
             }
@@ -149,8 +149,8 @@ impl Connection {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next call makes a new connection, unless another call has by now.
-    fn forget(&self, used: &Arc<OnceCell<Link>>) {
+    /// Drops the connection, so that the next call reconnects, unless another call has replaced it already.
+    fn drop_link(&self, used: &Arc<OnceCell<Link>>) {
         let mut link = self.link();
         if Arc::ptr_eq(&link, used) {
             *link = Arc::default();
@@ -158,18 +158,18 @@ impl Connection {
     }
 }
 
-/// How a call failed.
-enum Failed {
-    /// Nothing was answered in time.
-    Late,
+/// The failure of a call.
+enum CallFailure {
+    /// The call timed out.
+    Timeout,
     Redis(RedisError),
 }
 
-impl Failed {
-    /// What it says of the server.
-    fn says(&self) -> Outcome {
+impl CallFailure {
+    /// Returns the health of the server after this failure.
+    fn health(&self) -> Outcome {
         match self {
-            Self::Late => Outcome::Failure,
+            Self::Timeout => Outcome::Failure,
             Self::Redis(error) => match error.kind() {
                 ErrorKind::Server(
                     ServerErrorKind::BusyLoading
@@ -187,18 +187,18 @@ impl Failed {
         }
     }
 
-    /// Whether the connection is to be made anew: a silent one may lead to a machine that is gone, and one that refuses
-    /// writes to a server whose replica has taken its place. A connection that broke is made anew by the driver.
-    fn leads_nowhere(&self) -> bool {
+    /// Returns whether the next call must reconnect: a silent connection may lead to a dead machine, and one that
+    /// refuses writes to a server that has become a replica. The driver itself reopens a broken connection.
+    fn must_reconnect(&self) -> bool {
         match self {
-            Self::Late => true,
+            Self::Timeout => true,
             Self::Redis(error) => error.is_timeout() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly),
         }
     }
 
     fn into_error(self) -> Error {
         match self {
-            Self::Late => away("Redis did not answer in time"),
+            Self::Timeout => away("the call to Redis timed out"),
             Self::Redis(error) => unavailable(&error),
         }
     }
@@ -217,7 +217,7 @@ impl StoreHealth for Connection {
     async fn check(&self) -> Result<()> {
         let mut command = redis::cmd("SET");
         command.arg(self.key("health", "")).arg(1).arg("PX").arg(60_000);
-        self.ask::<()>(&command).await
+        self.query::<()>(&command).await
     }
 
     fn traffic(&self) -> Option<Traffic> {
@@ -226,22 +226,22 @@ impl StoreHealth for Connection {
 }
 
 fn unavailable(error: &RedisError) -> Error {
-    tracing::warn!(%error, "a call to redis failed");
-    away("Redis cannot be reached, or refused")
+    tracing::warn!(%error, "a call to Redis failed");
+    away("Redis is unreachable or refused the call")
 }
 
 fn away(message: &'static str) -> Error {
     Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
 }
 
-/// A value as it is stored.
-pub(super) fn written(value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| Error::internal(format!("a shared value cannot be written: {error}")))
+/// Returns the stored JSON of a value.
+pub(super) fn encode(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::internal(format!("a shared value cannot be encoded: {error}")))
 }
 
-/// A stored value. One of another build may not be readable.
+/// Returns the value of stored JSON. A value of another build may be unreadable.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| {
-        Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, format!("a shared value cannot be read: {error}"))
+        Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, format!("a shared value is unreadable: {error}"))
     })
 }

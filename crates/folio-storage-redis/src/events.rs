@@ -7,7 +7,7 @@ use folio_history::event::{Event, EventKind};
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 use redis::Script;
 
-use super::connection::{Connection, read, written};
+use super::connection::{Connection, encode, read};
 use super::milliseconds;
 use folio_storage::{EventsAppended, EventsRead, TurnEventStore};
 
@@ -46,10 +46,10 @@ impl TurnEventStore for RedisEvents {
         let [meta, list] = self.keys(org, turn);
         let mut call = self.append.key(meta);
         call.key(list).arg(epoch).arg(owner.as_str()).arg(shared.events_max).arg(shared.events_bytes_max);
-        call.arg(milliseconds(shared.events_stay));
+        call.arg(milliseconds(shared.events_ttl));
         for event in events {
             let snapshot = matches!(event.kind, EventKind::Snapshot(_));
-            call.arg(event.number).arg(u8::from(snapshot)).arg(written(event)?);
+            call.arg(event.number).arg(u8::from(snapshot)).arg(encode(event)?);
         }
         let answer: Vec<u64> = self.connection.run(&call).await?;
         Ok(match answer.as_slice() {
@@ -64,7 +64,7 @@ impl TurnEventStore for RedisEvents {
         let mut call = self.read.key(meta);
         call.key(list).arg(from).arg(limit);
         let found: Option<Vec<String>> = self.connection.run(&call).await?;
-        let Some(found) = found else { return Ok(EventsRead::Gone) };
+        let Some(found) = found else { return Ok(EventsRead::Expired) };
         found.iter().map(|event| read(event)).collect::<Result<_>>().map(EventsRead::Events)
     }
 }

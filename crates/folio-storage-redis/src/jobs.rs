@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::milliseconds;
 use folio_storage::{Job, JobStore, TakenJob};
 
-/// How long a queue lives after the last job was added or taken.
+/// Time to live of a queue after the last job was added or taken, in milliseconds.
 const TTL_MS: u64 = 7 * 24 * 3_600_000;
 
 pub(super) struct RedisJobs {

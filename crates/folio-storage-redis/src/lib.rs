@@ -1,21 +1,21 @@
-//! What nodes share, in Redis: one server, or a cluster (keys that a script touches share a hash tag).
+//! The shared stores in Redis: one server, or a cluster (all keys of one script share a hash tag).
 //!
-//! Every change of more than one step is a script in `lua/`; the shape and the life of each key are written at the top of the
-//! script that makes it. In short, behind a prefix (`folio`):
+//! Every change of more than one step is a script in `lua/`. The comment at the top of the script that creates a key
+//! describes the key's structure and time to live. All keys have a prefix (`folio`):
 //!
-//! | key | what | lives |
+//! | key | content | time to live |
 //! |---|---|---|
-//! | `{nodes}` | hash: incarnations, heartbeats, since when the data is there | an hour after the last call |
-//! | `{ORG}:turn:TURN` | hash: the state of a turn with its (epoch, version) | until its expiry, and 10 min |
-//! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: turns that wait for decisions, by expiry | as the longest state |
-//! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: the newest events of a turn | 10 min after the last |
-//! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last |
+//! | `{nodes}` | hash: incarnations, heartbeats, start of the data | an hour after the last call |
+//! | `{ORG}:turn:TURN` | hash: the state of a turn with its (epoch, version) | until its expiry plus 10 min |
+//! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: turns that wait for decisions, by expiry | that of its longest state |
+//! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: the newest events of a turn | 10 min after the last event |
+//! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last job |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
-//! | `{ORG}:slots:KIND` | sorted set: slots that are held, by the end of their lease | until the last lease ends |
+//! | `{ORG}:slots:KIND` | sorted set: taken slots by the end of their lease | until the last lease ends |
 //!
-//! A connection that was lost is made again by the next call, also one that leads nowhere (silence, a server that is a
-//! replica by now); scripts that the server forgot are loaded again. A call that does not answer within its time is
-//! `STORE_UNAVAILABLE`, and may still be applied: see each script. While the server does not answer, calls fail at once.
+//! If a connection breaks or stops responding, or its server has become a replica, the next call reconnects. Scripts
+//! that the server lost are loaded again. A call that times out fails with `STORE_UNAVAILABLE` and may still be
+//! applied: each script states the effect. While the server is unavailable, calls fail at once.
 
 mod connection;
 mod events;
@@ -35,25 +35,26 @@ use self::connection::Connection;
 use folio_storage::{SharedOptions, SharedStores};
 use folio_storage_client::Tls;
 
-/// How to reach Redis.
+/// Connection settings of Redis.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; some of the nodes of a cluster, with commas between.
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS. For a cluster, some of its nodes, separated
+    /// by commas.
     pub url: String,
-    /// Whom a `rediss://` connection trusts. Default: the public authorities.
+    /// TLS settings of `rediss://` connections. Default: trust the public authorities.
     pub tls: Option<Tls>,
-    /// What every key begins with (`folio`).
+    /// The prefix of every key (`folio`).
     pub prefix: String,
-    /// How long a call may take, its reconnecting included (2 s).
+    /// Time limit of a call, reconnecting included (2 s).
     pub timeout: Duration,
-    /// When calls to a server that does not answer are held back, and for how long. Default: after 4 failures in a row, 1 s.
+    /// The circuit breaker. Default: it opens for 1 s after 4 consecutive failures.
     pub breaker: BreakerOptions,
-    /// Times and bounds of what is shared.
+    /// Times and bounds of the shared stores.
     pub shared: SharedOptions,
 }
 
 impl RedisOptions {
-    /// Defaults for this server.
+    /// Returns the defaults for this server.
     pub fn at(url: impl Into<String>) -> Self {
         let (prefix, timeout) = ("folio".to_owned(), Duration::from_secs(2));
         let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_secs(1) };
@@ -70,10 +71,10 @@ impl std::fmt::Debug for RedisOptions {
     }
 }
 
-/// The shared stores in Redis. It connects with the first call, so that a Redis that is away now is no error.
+/// Returns the shared stores in Redis. The first call connects, so that an unavailable Redis is no error here.
 ///
 /// # Errors
-/// `INVALID_FIELD`: the URL is none.
+/// `INVALID_FIELD` if the URL is malformed.
 pub fn shared_stores(options: RedisOptions) -> Result<SharedStores> {
     let connection = Arc::new(Connection::new(options)?);
     Ok(SharedStores {
@@ -87,7 +88,7 @@ pub fn shared_stores(options: RedisOptions) -> Result<SharedStores> {
     })
 }
 
-/// Milliseconds, as scripts take them.
+/// Returns milliseconds, the unit of all scripts.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

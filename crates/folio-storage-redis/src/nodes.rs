@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use folio_types::Result;
 use redis::{FromRedisValue as _, Script, Value};
 
-use super::connection::{Connection, read, written};
+use super::connection::{Connection, encode, read};
 use super::milliseconds;
-use folio_storage::{Beat, Member, NodeRecord, NodeStore, Nodes};
+use folio_storage::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
 
-/// How long the key lives after the last call.
+/// Time to live of the key after the last call, in milliseconds.
 const TTL_MS: u64 = 3_600_000;
 
 pub(super) struct RedisNodes {
     connection: Arc<Connection>,
-    beat: Script,
+    heartbeat: Script,
     leave: Script,
     read: Script,
 }
@@ -26,7 +26,7 @@ impl RedisNodes {
         let clock = include_str!("lua/nodes_clock.lua");
         let with_clock = |text: &str| Script::new(&format!("{clock}\n{text}"));
         Self {
-            beat: with_clock(include_str!("lua/nodes_beat.lua")),
+            heartbeat: with_clock(include_str!("lua/nodes_heartbeat.lua")),
             leave: with_clock(include_str!("lua/nodes_leave.lua")),
             read: with_clock(include_str!("lua/nodes_read.lua")),
             connection,
@@ -37,42 +37,42 @@ impl RedisNodes {
         self.connection.key("nodes", "")
     }
 
-    fn gone_after(&self) -> u64 {
-        milliseconds(self.connection.shared().gone_after)
+    fn dead_after(&self) -> u64 {
+        milliseconds(self.connection.shared().dead_after)
     }
 }
 
 #[async_trait]
 impl NodeStore for RedisNodes {
-    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
-        let mut call = self.beat.key(self.key());
-        call.arg(node.incarnation.as_str()).arg(written(node)?).arg(u8::from(joins)).arg(self.gone_after()).arg(TTL_MS);
-        let kept: bool = self.connection.run(&call).await?;
-        Ok(if kept { Beat::Kept } else { Beat::Gone })
+    async fn heartbeat(&self, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus> {
+        let mut call = self.heartbeat.key(self.key());
+        call.arg(node.incarnation.as_str()).arg(encode(node)?).arg(u8::from(joins)).arg(self.dead_after()).arg(TTL_MS);
+        let is_live: bool = self.connection.run(&call).await?;
+        Ok(if is_live { HeartbeatStatus::Live } else { HeartbeatStatus::Dead })
     }
 
     async fn leave(&self, node: &NodeRecord) -> Result<()> {
         let mut call = self.leave.key(self.key());
-        call.arg(node.incarnation.as_str()).arg(written(node)?).arg(self.gone_after()).arg(TTL_MS);
+        call.arg(node.incarnation.as_str()).arg(encode(node)?).arg(self.dead_after()).arg(TTL_MS);
         self.connection.run::<()>(&call).await
     }
 
     async fn nodes(&self) -> Result<Nodes> {
         let shared = self.connection.shared();
         let mut call = self.read.key(self.key());
-        call.arg(self.gone_after()).arg(milliseconds(shared.gone_shown)).arg(TTL_MS);
+        call.arg(self.dead_after()).arg(milliseconds(shared.dead_listed_for)).arg(TTL_MS);
         let mut found = self.connection.run::<Vec<Value>>(&call).await?.into_iter();
         let answering_for = found.next().and_then(|value| u64::from_redis_value(value).ok()).unwrap_or(0);
         let members = found.filter_map(|value| {
-            let (record, silent, gone) = <(String, u64, bool)>::from_redis_value(value).ok()?;
-            // A node of a build that says other things is not known here.
+            let (record, silent, is_dead) = <(String, u64, bool)>::from_redis_value(value).ok()?;
+            // Skips a node of a build whose record this build cannot read.
             let node = read(&record).ok()?;
-            Some(Member { node, silent_for: Duration::from_millis(silent), gone })
+            Some(Member { node, silent_for: Duration::from_millis(silent), is_dead })
         });
         Ok(Nodes {
             members: members.collect(),
             answering_for: Duration::from_millis(answering_for),
-            gone_after: shared.gone_after,
+            dead_after: shared.dead_after,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Rates.
+//! Rate limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use folio_types::{OrgId, Result};
 use redis::Script;
 
 use super::connection::Connection;
-use folio_storage::{Rate, RateStore, Taken};
+use folio_storage::{Rate, RateDecision, RateStore};
 
 pub(super) struct RedisRates {
     connection: Arc<Connection>,
@@ -23,13 +23,13 @@ impl RedisRates {
 
 #[async_trait]
 impl RateStore for RedisRates {
-    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<Taken> {
+    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<RateDecision> {
         let mut call = self.take.key(self.connection.key(org.as_str(), &format!("rate:{bucket}")));
         call.arg(rate.burst).arg(rate.per_second).arg(cost);
         let wait: i64 = self.connection.run(&call).await?;
         Ok(match u64::try_from(wait) {
-            Ok(wait) => Taken::Refused { retry_after: Duration::from_millis(wait) },
-            Err(_) => Taken::Allowed,
+            Ok(wait) => RateDecision::Refused { retry_after: Duration::from_millis(wait) },
+            Err(_) => RateDecision::Allowed,
         })
     }
 }

@@ -14,14 +14,14 @@ use folio_storage::SlotStore;
 pub(super) struct RedisSlots {
     connection: Arc<Connection>,
     take: Script,
-    tell: Script,
+    sync: Script,
 }
 
 impl RedisSlots {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
             take: Script::new(include_str!("lua/slots_take.lua")),
-            tell: Script::new(include_str!("lua/slots_tell.lua")),
+            sync: Script::new(include_str!("lua/slots_sync.lua")),
             connection,
         }
     }
@@ -39,9 +39,9 @@ impl SlotStore for RedisSlots {
         self.connection.run(&call).await
     }
 
-    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()> {
-        let mut call = self.tell.key(self.key(org, kind));
-        call.arg(milliseconds(self.lease())).arg(held.len()).arg(held).arg(freed);
+    async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
+        let mut call = self.sync.key(self.key(org, kind));
+        call.arg(milliseconds(self.lease())).arg(renewed.len()).arg(renewed).arg(freed);
         self.connection.run(&call).await
     }
 

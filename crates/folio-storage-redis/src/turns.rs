@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
 use redis::Script;
 
-use super::connection::{Connection, read, written};
+use super::connection::{Connection, encode, read};
 use super::milliseconds;
 use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
 
-/// How long the state of a turn stays that names no expiry.
+/// Time to live of the state of a turn without an expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
-/// States that are removed at once.
-const ERASED_AT_ONCE: usize = 200;
+/// Number of states that one command removes.
+const ERASE_BATCH: usize = 200;
 
 pub(super) struct RedisTurns {
     connection: Arc<Connection>,
@@ -42,32 +42,32 @@ impl RedisTurns {
     }
 }
 
-/// The place in an index: ordered by the beginning of the pause.
-fn place(cursor: &TurnCursor) -> String {
+/// Returns the member of an index: members are ordered by the start of the pause.
+fn member(cursor: &TurnCursor) -> String {
     format!("{:015}:{}", cursor.since.as_millisecond().max(0), cursor.turn)
 }
 
 #[async_trait]
 impl SharedTurnStore for RedisTurns {
     async fn publish(&self, turn: &SharedTurn) -> Result<bool> {
-        let stays = self.connection.shared().ended_stays;
+        let ended_ttl = self.connection.shared().ended_ttl;
         let left =
             turn.expires_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
         let ttl = match turn.phase {
-            Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(stays),
-            None => stays,
+            Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(ended_ttl),
+            None => ended_ttl,
         };
-        let place = turn.cursor().as_ref().map(place).unwrap_or_default();
+        let member = turn.cursor().as_ref().map(member).unwrap_or_default();
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
         call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(turn.asker())));
-        call.arg(turn.epoch).arg(turn.version).arg(written(turn)?).arg(place).arg(milliseconds(ttl));
+        call.arg(turn.epoch).arg(turn.version).arg(encode(turn)?).arg(member).arg(milliseconds(ttl));
         self.connection.run(&call).await
     }
 
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>> {
         let mut command = redis::cmd("HGET");
         command.arg(self.turn_key(org, &turn.to_string())).arg("state");
-        let state: Option<String> = self.connection.ask(&command).await?;
+        let state: Option<String> = self.connection.query(&command).await?;
         state.map(|state| read(&state)).transpose()
     }
 
@@ -80,24 +80,24 @@ impl SharedTurnStore for RedisTurns {
     ) -> Result<Vec<SharedTurn>> {
         let key = self.waiting_key(org, asker);
         let mut found = Vec::new();
-        let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", place(last)));
+        let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", member(last)));
         while found.len() < limit {
             let wanted = limit - found.len();
             let mut command = redis::cmd("ZRANGE");
             command.arg(&key).arg(&from).arg("+").arg("BYLEX").arg("LIMIT").arg(0).arg(wanted);
-            let places: Vec<String> = self.connection.ask(&command).await?;
-            let Some(last) = places.last() else { break };
+            let members: Vec<String> = self.connection.query(&command).await?;
+            let Some(last) = members.last() else { break };
             from = format!("({last}");
             let mut call = self.states.key(&key);
-            for place in &places {
-                let turn = place.split_once(':').map_or("", |(_, turn)| turn);
-                call.key(self.turn_key(org, turn)).arg(place);
+            for member in &members {
+                let turn = member.split_once(':').map_or("", |(_, turn)| turn);
+                call.key(self.turn_key(org, turn)).arg(member);
             }
             let states: Vec<String> = self.connection.run(&call).await?;
             for state in &states {
                 found.push(read(state)?);
             }
-            if places.len() < wanted {
+            if members.len() < wanted {
                 break;
             }
         }
@@ -106,16 +106,16 @@ impl SharedTurnStore for RedisTurns {
 
     async fn erase(&self, org: &OrgId) -> Result<()> {
         loop {
-            // A place in the index goes when it is read without its state.
-            let some = self.waiting(org, None, None, ERASED_AT_ONCE).await?;
+            // Reading removes index members without a state.
+            let some = self.waiting(org, None, None, ERASE_BATCH).await?;
             let mut command = redis::cmd("DEL");
             if some.is_empty() {
-                return self.connection.ask::<()>(command.arg(self.waiting_key(org, None))).await;
+                return self.connection.query::<()>(command.arg(self.waiting_key(org, None))).await;
             }
             for turn in &some {
                 command.arg(self.turn_key(org, &turn.turn.to_string())).arg(self.waiting_key(org, Some(turn.asker())));
             }
-            self.connection.ask::<()>(&command).await?;
+            self.connection.query::<()>(&command).await?;
         }
     }
 }

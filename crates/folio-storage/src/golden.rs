@@ -1,7 +1,7 @@
 //! Golden files: `golden/v<VERSION>/<KIND>.<CASE>.json` holds the payload of a stored value.
 //!
-//! A file is never changed once it was released. A new version of a format adds a folder; files of older ones must stay
-//! readable. `FOLIO_WRITE_GOLDEN=1` writes those that are missing.
+//! A released file is never changed. A new version of a format adds a folder; files of older versions must stay
+//! readable. `FOLIO_WRITE_GOLDEN=1` writes missing files.
 
 mod access;
 mod entries;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::traits::{Charged, UsageRecord};
 use crate::value::*;
 
-/// A stored value as bytes, and how its kind is read and written again.
+/// A stored value as bytes, with the function that decodes and re-encodes its kind.
 struct Sample {
     kind: &'static str,
     case: &'static str,
@@ -42,7 +42,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn what_is_written_is_what_the_golden_files_hold() {
+fn the_written_format_is_that_of_the_golden_files() {
     for Sample { kind, case, bytes, .. } in samples() {
         let (version, payload) = bytes.split_first().unwrap();
         let path = folder().join(format!("v{version}/{kind}.{case}.json"));
@@ -52,7 +52,7 @@ fn what_is_written_is_what_the_golden_files_hold() {
         }
         let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let written = String::from_utf8(payload.to_vec()).unwrap();
-        assert_eq!(written, golden.trim_end(), "{kind} is no longer written as {case}: give it a new version");
+        assert_eq!(written, golden.trim_end(), "the format of {kind} changed in {case}: give it a new version");
     }
 }
 
@@ -66,7 +66,7 @@ fn every_golden_file_is_readable_and_every_kind_has_one() {
         for file in std::fs::read_dir(version).unwrap() {
             let path = file.unwrap().path();
             let kind = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
-            let read = readers.get(kind.as_str()).unwrap_or_else(|| panic!("nothing reads {}", path.display()));
+            let read = readers.get(kind.as_str()).unwrap_or_else(|| panic!("no kind reads {}", path.display()));
             let payload = std::fs::read(&path).unwrap();
             let again = read(&[&[number], payload.trim_ascii_end()].concat());
             let again = again.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -81,7 +81,7 @@ fn every_golden_file_is_readable_and_every_kind_has_one() {
 }
 
 #[test]
-fn a_newer_or_broken_format_is_refused_by_name() {
+fn a_newer_or_damaged_format_is_refused_with_an_error_that_names_the_kind() {
     for Sample { kind, bytes, again, .. } in samples() {
         let payload = bytes.get(1..).unwrap();
         let newer = [&[200], payload].concat();

@@ -35,7 +35,7 @@ pub fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
     Ok((String::from_utf8(text.to_vec()).map_err(|_| refused())?, suffix.to_vec()))
 }
 
-/// A short digest of some parts.
+/// Returns the first 8 bytes of the SHA-256 of the parts, each preceded by its length.
 pub fn digest(parts: &[&[u8]]) -> [u8; 8] {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,10 +1,10 @@
-//! The span of an operation of a store.
+//! Trace spans of storage operations.
 
 use folio_types::Result;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// The span of an operation; of a store of tables with the table that it is about.
+/// Returns the span of a storage operation. `table`: the table that the operation accesses, if the store has tables.
 pub fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
     tracing::debug_span!(
         "store",
@@ -18,7 +18,7 @@ pub fn operation(system: &'static str, operation: &'static str, table: Option<&s
     )
 }
 
-/// Runs an operation within its span.
+/// Runs an operation within its span and records its error there.
 pub async fn within<T>(system: &'static str, name: &'static str, run: impl Future<Output = Result<T>>) -> Result<T> {
     let span = operation(system, name, None);
     let answer = run.instrument(span.clone()).await;

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::traits::UsageRecord;
 
-/// What may be stored.
+/// A value that an adapter can store.
 pub trait Stored: Serialize + DeserializeOwned {
-    /// Its name in errors and golden files.
+    /// The name of the kind in errors and golden files.
     const KIND: &'static str;
-    /// The version that is written.
+    /// The format version of new values.
     const VERSION: u8 = 1;
 
     /// Reads the payload of a version that is not newer than [`Self::VERSION`].
@@ -63,18 +63,18 @@ pub struct PageText {
     pub text: String,
 }
 
-/// How many items a list has.
+/// The number of items in a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Count(pub u64);
 
-/// A row whose key says it all.
+/// A row that has no value: its key holds all its data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mark;
 
 /// The id behind a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NameRow {
-    /// Whose name it is.
+    /// The id of the resource with this name.
     pub id: String,
 }
 
@@ -85,7 +85,7 @@ pub struct PendingMark {
     pub org: OrgId,
     /// The document.
     pub document: DocumentId,
-    /// How often its processing began.
+    /// Number of processing attempts.
     pub attempts: u32,
 }
 
@@ -107,32 +107,32 @@ pub struct RequestMark {
     pub org: OrgId,
     /// The request.
     pub op: OpKey,
-    /// When it was made.
+    /// The time of the request.
     pub at: Timestamp,
 }
 
-/// A row of the system index of threads that go by themselves.
+/// A row of the system index of threads that expire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadMark {
     /// The tenant.
     pub org: OrgId,
     /// The thread.
     pub thread: ThreadId,
-    /// When it goes.
+    /// The time of expiry.
     pub at: Timestamp,
 }
 
-/// That somebody refers to something: who, and by which op, its key says.
+/// A reference entry. Its key holds the referring resource and the op that wrote the entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// When it was entered.
+    /// The time at which the entry was written.
     pub at: Timestamp,
 }
 
-/// When a token was last used.
+/// The last use of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TokenUse {
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 

@@ -69,7 +69,7 @@ mod tests {
             self.messages[message].field.iter().map(|field| field.name()).collect()
         }
 
-        /// Whether a message has a request id, itself or in one of its messages (the description of an upload).
+        /// Returns whether a message has a request id, itself or in one of its messages (the description of an upload).
         fn has_request_id(&self, message: &str) -> bool {
             let nested =
                 self.messages[message].field.iter().filter(|field| self.messages.contains_key(field.type_name()));

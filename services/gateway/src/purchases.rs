@@ -74,7 +74,7 @@ fn is_secret(text: &str) -> bool {
 
 /// The result of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum PurchaseOutcome {
     /// The credit is granted, now or before.
     Granted,
     /// The message has another type and is ignored.
@@ -140,7 +140,7 @@ impl Purchases {
     /// `UNAUTHENTICATED` without a valid signature; `INVALID_FIELD` with the field; `NOT_FOUND` if the organization
     /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with another content before; those of the
     /// store.
-    pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<Taken> {
+    pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<PurchaseOutcome> {
         if !self.is_signed(headers, body) {
             return Err(Error::new(
                 Code::Unauthenticated,
@@ -155,7 +155,7 @@ impl Purchases {
                 kind = message.r#type.chars().take(64).collect::<String>(),
                 "a message of another type was ignored"
             );
-            return Ok(Taken::Ignored);
+            return Ok(PurchaseOutcome::Ignored);
         }
         let unreadable = |error: serde_json::Error| Error::invalid_field("data", format!("is not a purchase: {error}"));
         let purchase: Purchase = serde_json::from_value(message.data).map_err(unreadable)?;
@@ -169,7 +169,7 @@ impl Purchases {
         plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
     }
 
-    async fn give(&self, purchase: Purchase) -> Result<Taken> {
+    async fn give(&self, purchase: Purchase) -> Result<PurchaseOutcome> {
         let purchase_id = fields::line("data.purchase_id", &purchase.purchase_id, PURCHASE_ID_CHARS)?;
         if purchase_id.is_empty() {
             return Err(Error::invalid_field("data.purchase_id", "is missing"));
@@ -197,7 +197,7 @@ impl Purchases {
         };
         let stands = grant_once(&self.credit, &org, grant).await?;
         self.record(&org, &stands).await?;
-        Ok(Taken::Granted)
+        Ok(PurchaseOutcome::Granted)
     }
 
     /// Writes the entry of a grant to the organization's audit log; a repeated message writes the same entry.

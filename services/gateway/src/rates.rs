@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_storage::{Rate, RateStore, Taken};
+use folio_storage::{Rate, RateDecision, RateStore};
 use folio_types::quota::{Quotas, exceeded};
 use folio_types::{Error, OrgId, Result};
 use governor::clock::{Clock as _, DefaultClock};
@@ -49,8 +49,8 @@ impl Rates {
         let Some(most) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
         let rate = Rate { burst: most.get(), per_second: most.get().into() };
         match self.shared.take(org, REQUESTS, rate, 1).await {
-            Ok(Taken::Allowed) => Ok(()),
-            Ok(Taken::Refused { retry_after }) => Err(over(most, retry_after)),
+            Ok(RateDecision::Allowed) => Ok(()),
+            Ok(RateDecision::Refused { retry_after }) => Err(over(most, retry_after)),
             Err(error) => {
                 tracing::debug!(%error, "the shared rate limit does not answer; limiting locally");
                 self.allow_locally(org, most).await
@@ -89,7 +89,7 @@ mod tests {
 
     #[async_trait]
     impl RateStore for Away {
-        async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<Taken> {
+        async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
             Err(Error::unavailable(Reason::StoreUnavailable, "away"))
         }
     }

@@ -11,8 +11,8 @@ use folio_history::peer::ConversationPeer as _;
 use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
-use folio_quotas::{KnownQuotas, Slots};
-use folio_storage::{Beat, NodeRecord, NodeStore, Nodes, SharedOptions};
+use folio_quotas::{QuotaCache, Slots};
+use folio_storage::{HeartbeatStatus, NodeRecord, NodeStore, Nodes, SharedOptions};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::quota::Quotas;
@@ -55,9 +55,9 @@ struct RecordingNodeStore {
 
 #[async_trait]
 impl NodeStore for RecordingNodeStore {
-    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
+    async fn heartbeat(&self, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus> {
         self.records.lock().unwrap().push(node.clone());
-        self.inner.beat(node, joins).await
+        self.inner.heartbeat(node, joins).await
     }
 
     async fn leave(&self, node: &NodeRecord) -> Result<()> {
@@ -85,7 +85,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         ..folio_cluster::Options::default()
     };
     let parts = NodeParts {
-        turn_slots: Slots::of_turns(KnownQuotas::new(stores.of(), Quotas::default()), shared.slots.clone()),
+        turn_slots: Slots::of_turns(QuotaCache::new(stores.of(), Quotas::default()), shared.slots.clone()),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
         stores: stores.clone(),
         models: Arc::new(NoModels),

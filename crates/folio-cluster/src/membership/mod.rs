@@ -10,7 +10,7 @@ mod view;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use folio_storage::{Beat, Member, NodeRecord, NodeStore};
+use folio_storage::{HeartbeatStatus, Member, NodeRecord, NodeStore};
 use folio_types::{Error, Incarnation, Liveness, Reason, Result};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -192,7 +192,7 @@ impl Inner {
     async fn heartbeat_forever(&self) {
         loop {
             let wanted = std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
-            self.beat().await;
+            self.heartbeat().await;
             self.look().await;
             for waits in wanted {
                 let _ = waits.send(());
@@ -214,16 +214,16 @@ impl Inner {
     }
 
     /// Sends a heartbeat, and reads whether this node still counts as live.
-    async fn beat(&self) {
+    async fn heartbeat(&self) {
         let Some(own) = self.own().clone() else { return };
         let record = (own.describe)();
-        match self.in_time(self.store.beat(&record, !own.known)).await {
-            Ok(Beat::Kept) => self.change(&own, |own| {
+        match self.in_time(self.store.heartbeat(&record, !own.known)).await {
+            Ok(HeartbeatStatus::Live) => self.change(&own, |own| {
                 if let Some(own) = own {
                     own.known = true;
                 }
             }),
-            Ok(Beat::Gone) => {
+            Ok(HeartbeatStatus::Dead) => {
                 tracing::error!(incarnation = %own.incarnation, "this node counts as dead: it restarts under a new incarnation");
                 self.change(&own, |own| *own = None);
                 self.over.send_replace(Some(own.incarnation));

@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 struct Hearts {
     members: Mutex<Vec<Member>>,
     away: AtomicBool,
-    gone: Mutex<Vec<Incarnation>>,
+    dead: Mutex<Vec<Incarnation>>,
     joined: Mutex<Vec<Incarnation>>,
 }
 
@@ -31,18 +31,18 @@ impl Hearts {
 
 #[async_trait]
 impl NodeStore for Hearts {
-    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
+    async fn heartbeat(&self, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus> {
         self.check()?;
-        if self.gone.lock().unwrap().contains(&node.incarnation) {
-            return Ok(Beat::Gone);
+        if self.dead.lock().unwrap().contains(&node.incarnation) {
+            return Ok(HeartbeatStatus::Dead);
         }
         if joins {
             self.joined.lock().unwrap().push(node.incarnation.clone());
         }
         let mut members = self.members.lock().unwrap();
         members.retain(|member| member.node.incarnation != node.incarnation);
-        members.push(Member { node: node.clone(), silent_for: Duration::ZERO, gone: false });
-        Ok(Beat::Kept)
+        members.push(Member { node: node.clone(), silent_for: Duration::ZERO, is_dead: false });
+        Ok(HeartbeatStatus::Live)
     }
 
     async fn leave(&self, node: &NodeRecord) -> Result<()> {
@@ -54,7 +54,7 @@ impl NodeStore for Hearts {
     async fn nodes(&self) -> Result<Nodes> {
         self.check()?;
         let members = self.members.lock().unwrap().clone();
-        Ok(Nodes { members, answering_for: SOON, gone_after: Duration::from_secs(5) })
+        Ok(Nodes { members, answering_for: SOON, dead_after: Duration::from_secs(5) })
     }
 }
 
@@ -126,7 +126,7 @@ async fn a_node_that_counts_as_dead_is_notified_and_sends_no_heartbeat_until_it_
     let (me, again, draining) = (Incarnation::derive(&["me"]), Incarnation::derive(&["again"]), Arc::default());
     one.join(me.clone(), describe(&me, &draining)).await;
     hearts.members.lock().unwrap().clear();
-    hearts.gone.lock().unwrap().push(me.clone());
+    hearts.dead.lock().unwrap().push(me.clone());
     tokio::time::timeout(SOON, one.over(&me)).await.unwrap();
     assert!(hearts.members.lock().unwrap().is_empty());
     one.join(again.clone(), describe(&again, &draining)).await;

@@ -23,7 +23,7 @@ impl MembershipView {
     /// dead node; an unknown node counts as dead once the store has answered for long enough. Before that the store may
     /// have lost its data, and nodes that were live in the previous snapshot stay live.
     pub(crate) fn apply(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
-        let sure = |nodes: &Nodes| nodes.answering_for > nodes.gone_after;
+        let sure = |nodes: &Nodes| nodes.answering_for > nodes.dead_after;
         if let Some((before, _)) = self.heard.as_ref().filter(|_| !sure(&nodes)) {
             let names =
                 |member: &&Member| nodes.members.iter().any(|now| now.node.incarnation == member.node.incarnation);
@@ -32,7 +32,7 @@ impl MembershipView {
         }
         let before = self.heard.replace((nodes, asked_at)).map(|(before, _)| before);
         let (Some(before), Some((now, _))) = (before, &self.heard) else { return true };
-        let lost = |member: &Member| !member.gone && now.is_gone(&member.node.incarnation);
+        let lost = |member: &Member| !member.is_dead && now.is_dead(&member.node.incarnation);
         before.members.iter().any(lost) || (sure(now) && !sure(&before))
     }
 
@@ -52,9 +52,9 @@ impl MembershipView {
         let Some((nodes, _)) = &self.heard else { return Liveness::Unknown };
         let member = nodes.members.iter().find(|member| member.node.incarnation == *incarnation);
         match member {
-            Some(member) if !member.gone && member.node.draining => Liveness::Draining,
-            Some(member) if !member.gone => Liveness::Live,
-            _ if self.is_fresh(now) && nodes.is_gone(incarnation) => Liveness::Dead,
+            Some(member) if !member.is_dead && member.node.draining => Liveness::Draining,
+            Some(member) if !member.is_dead => Liveness::Live,
+            _ if self.is_fresh(now) && nodes.is_dead(incarnation) => Liveness::Dead,
             _ => Liveness::Unknown,
         }
     }
@@ -68,9 +68,9 @@ mod tests {
     use super::*;
 
     const FRESH: Duration = Duration::from_secs(3);
-    const GONE_AFTER: Duration = Duration::from_secs(5);
+    const DEAD_AFTER: Duration = Duration::from_secs(5);
 
-    fn member(name: &str, draining: bool, gone: bool) -> Member {
+    fn member(name: &str, draining: bool, is_dead: bool) -> Member {
         let node = NodeRecord {
             incarnation: Incarnation::derive(&[name]),
             address: "127.0.0.1:1".to_owned(),
@@ -81,7 +81,7 @@ mod tests {
             started_at: Timestamp::UNIX_EPOCH,
             version: String::new(),
         };
-        Member { node, silent_for: Duration::ZERO, gone }
+        Member { node, silent_for: Duration::ZERO, is_dead }
     }
 
     #[test]
@@ -90,22 +90,22 @@ mod tests {
         let someone = Incarnation::derive(&["someone"]);
         assert_eq!(MembershipView::new(FRESH).liveness(&someone, start), Liveness::Unknown);
         for draining in [false, true] {
-            for gone in [None, Some(false), Some(true)] {
-                for answering in [Duration::ZERO, GONE_AFTER, GONE_AFTER + Duration::from_millis(1)] {
+            for is_dead in [None, Some(false), Some(true)] {
+                for answering in [Duration::ZERO, DEAD_AFTER, DEAD_AFTER + Duration::from_millis(1)] {
                     for age in [Duration::ZERO, FRESH, FRESH + Duration::from_millis(1)] {
-                        let members = gone.map(|gone| member("someone", draining, gone)).into_iter().collect();
+                        let members = is_dead.map(|is_dead| member("someone", draining, is_dead)).into_iter().collect();
                         let mut known = MembershipView::new(FRESH);
-                        let nodes = Nodes { members, answering_for: answering, gone_after: GONE_AFTER };
+                        let nodes = Nodes { members, answering_for: answering, dead_after: DEAD_AFTER };
                         known.apply(nodes, start);
                         let fresh = age <= FRESH;
-                        let expected = match gone {
+                        let expected = match is_dead {
                             Some(false) if draining => Liveness::Draining,
                             Some(false) => Liveness::Live,
                             Some(true) if fresh => Liveness::Dead,
-                            None if fresh && answering > GONE_AFTER => Liveness::Dead,
+                            None if fresh && answering > DEAD_AFTER => Liveness::Dead,
                             Some(true) | None => Liveness::Unknown,
                         };
-                        let case = (draining, gone, answering, age);
+                        let case = (draining, is_dead, answering, age);
                         assert_eq!(known.liveness(&someone, start + age), expected, "{case:?}");
                     }
                 }
@@ -118,12 +118,12 @@ mod tests {
         let start = Instant::now();
         let answer = |names: &[&str], answering_for| {
             let members = names.iter().map(|name| member(name, false, false)).collect();
-            Nodes { members, answering_for, gone_after: GONE_AFTER }
+            Nodes { members, answering_for, dead_after: DEAD_AFTER }
         };
-        let (sure, a) = (GONE_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
+        let (sure, a) = (DEAD_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
         let mut known = MembershipView::new(FRESH);
         known.apply(answer(&["a", "b"], sure), start);
-        assert!(!known.apply(answer(&[], Duration::ZERO), start), "nobody is gone by that");
+        assert!(!known.apply(answer(&[], Duration::ZERO), start), "no node is newly dead");
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
         assert!(!known.apply(answer(&["b"], Duration::from_secs(1)), start));
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
@@ -135,8 +135,11 @@ mod tests {
     fn a_later_answer_takes_the_place_of_an_earlier_one() {
         let start = Instant::now();
         let mut known = MembershipView::new(FRESH);
-        let nodes =
-            |gone| Nodes { members: vec![member("a", false, gone)], answering_for: GONE_AFTER, gone_after: GONE_AFTER };
+        let nodes = |is_dead| Nodes {
+            members: vec![member("a", false, is_dead)],
+            answering_for: DEAD_AFTER,
+            dead_after: DEAD_AFTER,
+        };
         let a = Incarnation::derive(&["a"]);
         assert!(known.apply(nodes(false), start), "the first answer");
         assert!(!known.apply(nodes(false), start));

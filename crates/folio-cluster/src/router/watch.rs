@@ -76,7 +76,7 @@ impl Watcher {
         let Some(shared) = &self.router.inner.shared else { return Vec::new() };
         match shared.events.read(&self.principal.org, &self.turn, self.next, BATCH).await {
             Ok(EventsRead::Events(events)) => events,
-            Ok(EventsRead::Gone) => Vec::new(),
+            Ok(EventsRead::Expired) => Vec::new(),
             Err(error) => {
                 tracing::debug!(turn = %self.turn, %error, "cannot read the published events of a turn");
                 Vec::new()

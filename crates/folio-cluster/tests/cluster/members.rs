@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// Short times, so that a test sees them pass.
 fn shared() -> SharedOptions {
-    SharedOptions { gone_after: Duration::from_millis(2_000), ..SharedOptions::default() }
+    SharedOptions { dead_after: Duration::from_millis(2_000), ..SharedOptions::default() }
 }
 
 fn in_redis(urls: &str) -> Arc<dyn NodeStore> {

@@ -102,7 +102,7 @@ impl Node {
             started_at: Timestamp::UNIX_EPOCH,
             version: String::new(),
         };
-        Member { node, silent_for: Duration::ZERO, gone: false }
+        Member { node, silent_for: Duration::ZERO, is_dead: false }
     }
 }
 

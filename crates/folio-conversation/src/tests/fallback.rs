@@ -12,7 +12,7 @@ fn limited() -> ModelError {
     ModelError::RateLimited { retry_after: None }
 }
 
-/// It was sent, and fails before the first token.
+/// Returns a call that is sent and fails before the first token.
 fn sent_in_vain() -> Step {
     Step::Break(String::new(), limited())
 }

@@ -8,7 +8,7 @@ use folio_history::event::{CallView, Event, EventKind, TurnView};
 use folio_history::journal::{Decision, Entry};
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
-use folio_quotas::{KnownQuotas, Slots};
+use folio_quotas::{QuotaCache, Slots};
 use folio_resources::{Document, DocumentChange, NewDocument, Tag, TextState};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, ThreadStore, UsageRecord};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
@@ -271,7 +271,7 @@ async fn node(
 
 /// Slots without a quota.
 pub(super) fn slots(stores: &Stores, store: Arc<dyn SlotStore>) -> Slots {
-    Slots::of_turns(KnownQuotas::new(stores.of(), Quotas::default()), store)
+    Slots::of_turns(QuotaCache::new(stores.of(), Quotas::default()), store)
 }
 
 /// A meter without credit for some models.

@@ -127,12 +127,12 @@ impl Script {
         *self.fallbacks.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// From now on credit does not pay these models.
+    /// Makes credit insufficient for these models.
     pub(super) fn too_dear(&self, names: &[&str]) {
         *self.dear.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// Whether credit does not pay a model.
+    /// Returns whether credit is insufficient for a model.
     pub(super) fn is_too_dear(&self, name: &str) -> bool {
         self.dear.lock().unwrap().iter().any(|dear| dear == name)
     }

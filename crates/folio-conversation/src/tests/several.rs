@@ -242,7 +242,7 @@ impl Several {
         self.nodes.len() - 1
     }
 
-    /// From now on the others think so of a node.
+    /// Sets the liveness of a node as the other nodes see it.
     pub(super) fn say(&self, node: usize, liveness: Liveness) {
         self.known.nodes.lock().unwrap()[node].1 = liveness;
         if liveness == Liveness::Dead {

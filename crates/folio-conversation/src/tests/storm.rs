@@ -44,7 +44,7 @@ struct Client {
 }
 
 impl Client {
-    /// Whether to ask again: the node that was asked may live no longer.
+    /// Returns whether to retry: the called node may be dead.
     async fn again(&self, error: &Error, since: Instant) -> bool {
         tokio::task::yield_now().await;
         error.is_retriable() && since.elapsed() < SOON

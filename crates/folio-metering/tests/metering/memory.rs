@@ -34,10 +34,10 @@ impl CreditStore for Memory {
     async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
         let mut rows = self.rows();
         if let Some(stands) = rows.entries.get(&change.entry.key()) {
-            return Ok(AccountChanged::Stands(Box::new(stands.clone())));
+            return Ok(AccountChanged::EntryExists(Box::new(stands.clone())));
         }
         if rows.account.version != change.expected {
-            return Ok(AccountChanged::Moved);
+            return Ok(AccountChanged::VersionMismatch);
         }
         rows.account = change.account;
         rows.entries.insert(change.entry.key(), change.entry);
@@ -62,7 +62,7 @@ impl CreditStore for Memory {
         let (sealed, ledger) = rows.blocks.entry(block.clone()).or_default();
         match ledger.get(&row.key) {
             Some(stands) if stands.settled.is_none() && stands.permit == row.permit => Ok(Reserved::Done),
-            Some(stands) => Ok(Reserved::Stands(Box::new(stands.clone()))),
+            Some(stands) => Ok(Reserved::Exists(Box::new(stands.clone()))),
             None if *sealed => Ok(Reserved::Sealed),
             None => {
                 ledger.insert(row.key.clone(), row);

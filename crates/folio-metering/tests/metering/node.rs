@@ -162,7 +162,7 @@ impl Node {
                 Vec::new()
             }
             Ok(Reserved::Sealed) => self.wallet.sealed(&block, need, now),
-            Ok(Reserved::Stands(_)) => panic!("a key is used twice"),
+            Ok(Reserved::Exists(_)) => panic!("a key is used twice"),
             Err(_) => {
                 let ends = row.settled_as_not_sent(now);
                 let used = self.store.settle(&self.world.org, &block, ends).await;

@@ -12,23 +12,23 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// Processes with one shared store, and a clock that a test moves.
 struct Processes {
-    quotas: KnownQuotas,
+    quotas: QuotaCache,
     clock: Arc<Simulated>,
     shared: Arc<Counted>,
     org: OrgId,
     _folder: tempfile::TempDir,
 }
 
-/// Counts what the store is asked, which is away at times.
+/// Counts the calls to the store, which can be made unavailable.
 struct Counted {
     inner: Arc<dyn SlotStore>,
-    asked: AtomicUsize,
+    calls: AtomicUsize,
     away: Mutex<bool>,
 }
 
 impl Counted {
-    fn ask(&self) -> Result<()> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+    fn count(&self) -> Result<()> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
         match *self.away.lock().unwrap() {
             true => Err(Error::unavailable(Reason::StoreUnavailable, "away")),
             false => Ok(()),
@@ -39,13 +39,13 @@ impl Counted {
 #[async_trait]
 impl SlotStore for Counted {
     async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
-        self.ask()?;
+        self.count()?;
         self.inner.take(org, kind, slot, most).await
     }
 
-    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()> {
-        self.ask()?;
-        self.inner.tell(org, kind, held, freed).await
+    async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
+        self.count()?;
+        self.inner.sync(org, kind, renewed, freed).await
     }
 
     fn lease(&self) -> Duration {
@@ -54,15 +54,15 @@ impl SlotStore for Counted {
 }
 
 impl Processes {
-    /// An organization may have `turns` at once.
+    /// Processes in which an organization may run `turns` turns concurrently.
     fn new(turns: u32, slot_lease: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stores = EmbeddedStore::open(Options::at(folder.path())).unwrap().stores();
-        let quotas = KnownQuotas::new(stores.of(), Quotas { concurrent_turns: turns, ..Quotas::default() });
+        let quotas = QuotaCache::new(stores.of(), Quotas { concurrent_turns: turns, ..Quotas::default() });
         let clock = Arc::new(Simulated::new(folio_testkit::seed()));
         let options = SharedOptions { slot_lease, ..SharedOptions::default() };
         let inner = folio_storage_memory::shared_stores(clock.clone(), options).slots;
-        let shared = Arc::new(Counted { inner, asked: AtomicUsize::default(), away: Mutex::default() });
+        let shared = Arc::new(Counted { inner, calls: AtomicUsize::default(), away: Mutex::default() });
         Self { quotas, clock, shared, org: OrgId::derive(&["a"]), _folder: folder }
     }
 
@@ -71,7 +71,7 @@ impl Processes {
     }
 
     async fn takes(&self, slots: &Slots, name: &str) -> Slot {
-        wait_for("a slot is free", SOON, || async { slots.take(&self.org, name).await.ok() }).await
+        wait_for("a slot to be free", SOON, || async { slots.take(&self.org, name).await.ok() }).await
     }
 }
 
@@ -83,76 +83,77 @@ fn over(taken: Result<Slot>) {
 }
 
 #[tokio::test]
-async fn processes_count_together_and_each_organization_for_itself() {
+async fn all_processes_share_a_limit_and_organizations_do_not() {
     let all = Processes::new(2, Duration::from_secs(60));
     let [one, other] = [all.start(), all.start()];
-    let held = [one.take(&all.org, "1").await.unwrap(), other.take(&all.org, "2").await.unwrap()];
+    let taken = [one.take(&all.org, "1").await.unwrap(), other.take(&all.org, "2").await.unwrap()];
     over(one.take(&all.org, "3").await);
     over(other.take(&all.org, "3").await);
     let _theirs = one.take(&OrgId::derive(&["b"]), "3").await.unwrap();
-    drop(held);
+    drop(taken);
     let _again = [all.takes(&other, "3").await, all.takes(&other, "4").await];
     over(one.take(&all.org, "5").await);
 }
 
 #[tokio::test]
-async fn what_ended_here_makes_room_here_at_once() {
+async fn a_freed_slot_is_available_in_its_process_at_once() {
     let all = Processes::new(2, Duration::from_secs(60));
     let slots = all.start();
-    let mut held = vec![slots.take(&all.org, "a").await.unwrap(), slots.take(&all.org, "b").await.unwrap()];
+    let mut taken = vec![slots.take(&all.org, "a").await.unwrap(), slots.take(&all.org, "b").await.unwrap()];
     for name in 0..50 {
-        drop(held.remove(0));
-        held.push(slots.take(&all.org, &name.to_string()).await.unwrap());
+        drop(taken.remove(0));
+        taken.push(slots.take(&all.org, &name.to_string()).await.unwrap());
     }
 }
 
 #[tokio::test]
-async fn what_goes_on_counts_beyond_the_quota_and_once_wherever_it_is() {
+async fn a_joined_slot_ignores_the_quota_and_counts_once_in_all_processes() {
     let all = Processes::new(2, Duration::from_secs(60));
     let [one, other] = [all.start(), all.start()];
-    let held = one.take(&all.org, "1").await.unwrap();
-    // It is taken over before its old process gave it back.
+    let taken = one.take(&all.org, "1").await.unwrap();
+    // Another process takes the turn over before the first one frees the slot.
     let _over = other.join(&all.org, "1");
     let second = one.take(&all.org, "2").await.unwrap();
     let _beyond = [other.join(&all.org, "3"), other.join(&all.org, "4")];
     drop(second);
-    drop(held);
-    wait_for("only what goes on there is held", SOON, || async {
+    drop(taken);
+    wait_for("only the joined slots are taken", SOON, || async {
         let probe = |most| all.shared.inner.take(&all.org, "concurrent_turns", "probe", most);
-        let held = !probe(3).await.unwrap() && probe(4).await.unwrap();
-        all.shared.inner.tell(&all.org, "concurrent_turns", &[], &["probe".to_owned()]).await.unwrap();
-        held.then_some(())
+        let taken = !probe(3).await.unwrap() && probe(4).await.unwrap();
+        all.shared.inner.sync(&all.org, "concurrent_turns", &[], &["probe".to_owned()]).await.unwrap();
+        taken.then_some(())
     })
     .await;
     over(one.take(&all.org, "5").await);
 }
 
 #[tokio::test]
-async fn an_organization_without_a_quota_costs_the_shared_store_nothing() {
+async fn an_organization_without_a_quota_causes_no_calls_to_the_store() {
     let all = Processes::new(0, Duration::from_secs(60));
     let slots = all.start();
-    let mut held = Vec::new();
+    let mut taken = Vec::new();
     for name in 0..100 {
-        held.push(slots.take(&all.org, &name.to_string()).await.unwrap());
+        taken.push(slots.take(&all.org, &name.to_string()).await.unwrap());
     }
-    held.push(slots.join(&all.org, "joined"));
-    drop(held);
-    wait_for("all is told that is to be", SOON, || async { slots.0.here().is_empty().then_some(()) }).await;
-    assert_eq!(all.shared.asked.load(Ordering::SeqCst), 0);
+    taken.push(slots.join(&all.org, "joined"));
+    drop(taken);
+    wait_for("all changes are synced", SOON, || async { slots.0.local().is_empty().then_some(()) }).await;
+    assert_eq!(all.shared.calls.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn leases_are_renewed_and_those_of_a_dead_process_end() {
-    // Renewed in earnest every few milliseconds, while the clock by which leases end stands still unless it is moved.
+async fn leases_are_renewed_and_those_of_a_dead_process_expire() {
+    // Leases are renewed in real time every few milliseconds; the clock by which they expire only moves when the test
+    // advances it.
     let all = Processes::new(2, Duration::from_millis(30));
     let slots = all.start();
     let _held = slots.take(&all.org, "held").await.unwrap();
     assert!(all.shared.inner.take(&all.org, "concurrent_turns", "of a dead process", 2).await.unwrap());
     over(slots.take(&all.org, "more").await);
     all.clock.advance(Duration::from_millis(29));
-    let renewed = all.shared.asked.load(Ordering::SeqCst) + 2;
+    let renewed = all.shared.calls.load(Ordering::SeqCst) + 2;
     wait_for("leases are renewed", SOON, || async {
-        (all.shared.asked.load(Ordering::SeqCst) >= renewed).then_some(())
+        (all.shared.calls.load(Ordering::SeqCst) >= renewed).then_some(())
     })
     .await;
     all.clock.advance(Duration::from_millis(1));
@@ -161,7 +162,7 @@ async fn leases_are_renewed_and_those_of_a_dead_process_end() {
 }
 
 #[tokio::test]
-async fn without_the_shared_store_each_process_counts_its_own() {
+async fn without_the_shared_store_each_process_counts_its_own_slots() {
     let all = Processes::new(2, Duration::from_secs(60));
     *all.shared.away.lock().unwrap() = true;
     let [one, other] = [all.start(), all.start()];

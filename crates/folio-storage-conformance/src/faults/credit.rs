@@ -17,7 +17,7 @@ pub(super) struct AccountVersionIgnored;
 impl CreditLayer for AccountVersionIgnored {
     async fn change_account(&self, below: &dyn CreditStore, mut change: AccountChange) -> Result<AccountChanged> {
         match below.change_account(change.clone()).await? {
-            AccountChanged::Moved => {
+            AccountChanged::VersionMismatch => {
                 change.expected = below.account(&change.org).await?.version;
                 change.account.version = change.expected + 1;
                 below.change_account(change).await

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_storage::{
-    Beat, EventsAppended, EventsRead, Job, JobStore, NodeRecord, NodeStore, Nodes, Rate, RateStore, SharedStores,
-    SharedTurn, SharedTurnStore, SlotStore, Taken, TakenJob, TurnCursor, TurnEventStore,
+    EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, NodeRecord, NodeStore, Nodes, Rate, RateDecision,
+    RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TakenJob, TurnCursor, TurnEventStore,
 };
 use folio_types::{Incarnation, OrgId, Result, TurnId, UserId};
 
@@ -153,8 +153,8 @@ struct DeadNodeReturns;
 
 #[async_trait]
 impl NodeLayer for DeadNodeReturns {
-    async fn beat(&self, below: &dyn NodeStore, node: &NodeRecord, joins: bool) -> Result<Beat> {
-        below.beat(node, joins).await.map(|_| Beat::Kept)
+    async fn heartbeat(&self, below: &dyn NodeStore, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus> {
+        below.heartbeat(node, joins).await.map(|_| HeartbeatStatus::Live)
     }
 }
 
@@ -166,7 +166,7 @@ impl NodeLayer for SilenceIgnored {
     async fn nodes(&self, below: &dyn NodeStore) -> Result<Nodes> {
         let mut nodes = below.nodes().await?;
         for member in &mut nodes.members {
-            member.gone = false;
+            member.is_dead = false;
         }
         Ok(nodes)
     }
@@ -177,8 +177,15 @@ struct BucketNeverEmpty;
 
 #[async_trait]
 impl RateLayer for BucketNeverEmpty {
-    async fn take(&self, below: &dyn RateStore, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<Taken> {
-        below.take(org, bucket, rate, cost).await.map(|_| Taken::Allowed)
+    async fn take(
+        &self,
+        below: &dyn RateStore,
+        org: &OrgId,
+        bucket: &str,
+        rate: Rate,
+        cost: u32,
+    ) -> Result<RateDecision> {
+        below.take(org, bucket, rate, cost).await.map(|_| RateDecision::Allowed)
     }
 }
 
@@ -207,12 +214,12 @@ impl SlotLayer for LeaseNeverEnds {
         Ok(true)
     }
 
-    async fn tell(
+    async fn sync(
         &self,
         below: &dyn SlotStore,
         org: &OrgId,
         kind: &str,
-        held: &[String],
+        renewed: &[String],
         freed: &[String],
     ) -> Result<()> {
         if let Some(slots) =
@@ -220,7 +227,7 @@ impl SlotLayer for LeaseNeverEnds {
         {
             slots.retain(|slot| !freed.contains(slot));
         }
-        below.tell(org, kind, held, freed).await
+        below.sync(org, kind, renewed, freed).await
     }
 }
 
@@ -229,15 +236,15 @@ struct LeaseNotRenewed;
 
 #[async_trait]
 impl SlotLayer for LeaseNotRenewed {
-    async fn tell(
+    async fn sync(
         &self,
         below: &dyn SlotStore,
         org: &OrgId,
         kind: &str,
-        _held: &[String],
+        _renewed: &[String],
         freed: &[String],
     ) -> Result<()> {
-        below.tell(org, kind, &[], freed).await
+        below.sync(org, kind, &[], freed).await
     }
 }
 

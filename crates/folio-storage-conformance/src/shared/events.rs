@@ -28,7 +28,7 @@ impl<'a> Turn<'a> {
     }
 
     fn events(&self, numbers: std::ops::RangeInclusive<u64>) -> Vec<Event> {
-        numbers.map(|number| self.event(number, &format!("piece {number}"))).collect()
+        numbers.map(|number| self.event(number, &format!("delta {number}"))).collect()
     }
 
     fn snapshot(&self, number: u64) -> Event {
@@ -67,27 +67,31 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
 }
 
 async fn order(turn: Turn<'_>) -> Outcome {
-    same!(turn.read(1).await?, EventsRead::Gone, "events of a turn that told none");
-    same!(turn.append(&turn.events(2..=2)).await?, EventsAppended::NeedsSnapshot, "a beginning that is none");
+    same!(turn.read(1).await?, EventsRead::Expired, "events of a turn without events");
+    same!(
+        turn.append(&turn.events(2..=2)).await?,
+        EventsAppended::NeedsSnapshot,
+        "first events that do not start at 1"
+    );
     same!(turn.append(&turn.events(1..=3)).await?, EventsAppended::Done, "the first events");
     same!(turn.read(1).await?, EventsRead::Events(turn.events(1..=3)), "events");
     same!(turn.read(3).await?, EventsRead::Events(turn.events(3..=3)), "the last event");
     same!(turn.read(4).await?, EventsRead::Events(Vec::new()), "nothing yet");
-    same!(turn.read(5).await?, EventsRead::Gone, "beyond what was told");
+    same!(turn.read(5).await?, EventsRead::Expired, "beyond the appended events");
     let limited = turn.stores.events.read(&turn.org, &turn.turn, 1, 2).await?;
     same!(limited, EventsRead::Events(turn.events(1..=2)), "a bounded read");
     same!(turn.append(&turn.events(2..=4)).await?, EventsAppended::Done, "sent again, with one more");
-    same!(turn.read(1).await?, EventsRead::Events(turn.events(1..=4)), "what was sent twice is there once");
+    same!(turn.read(1).await?, EventsRead::Events(turn.events(1..=4)), "repeated events are stored once");
     same!(turn.append(&turn.events(6..=6)).await?, EventsAppended::NeedsSnapshot, "a gap");
     same!(turn.read(1).await?, EventsRead::Events(turn.events(1..=4)), "a gap is not filled");
     same!(turn.append(&[turn.snapshot(6)]).await?, EventsAppended::Done, "a snapshot over a gap");
     let EventsRead::Events(found) = turn.read(2).await? else {
-        return Err(Failure("a snapshot does not stand for what was before it".to_owned()));
+        return Err(Failure("a snapshot does not replace the events before it".to_owned()));
     };
     same!(found, vec![turn.snapshot(6)], "a snapshot alone");
     same!(turn.append(&turn.events(7..=7)).await?, EventsAppended::Done, "what follows a snapshot");
     let other = Turn { org: OrgId::derive(&["other"]), ..turn };
-    same!(other.read(1).await?, EventsRead::Gone, "invariant 6: events in another organization");
+    same!(other.read(1).await?, EventsRead::Expired, "invariant 6: events in another organization");
     Ok(())
 }
 
@@ -104,7 +108,7 @@ async fn takeover(mut turn: Turn<'_>) -> Outcome {
     (turn.owner, turn.epoch) = (first, 1);
     same!(turn.append(&turn.events(4..=4)).await?, EventsAppended::Replaced { epoch: 2 }, "invariant 1: the old owner");
     let EventsRead::Events(found) = turn.read(3).await? else {
-        return Err(Failure("who saw the old owner's events gets no snapshot".to_owned()));
+        return Err(Failure("a reader of the old owner's events gets no snapshot".to_owned()));
     };
     same!(found.iter().map(|event| event.number).collect::<Vec<_>>(), [higher, higher + 1, higher + 2], "numbers");
     Ok(())
@@ -112,12 +116,14 @@ async fn takeover(mut turn: Turn<'_>) -> Outcome {
 
 async fn bounds(turn: Turn<'_>) -> Outcome {
     turn.append(&turn.events(1..=12)).await?;
-    same!(turn.read(4).await?, EventsRead::Gone, "invariant 10: more events than are kept");
+    same!(turn.read(4).await?, EventsRead::Expired, "invariant 10: more events than are kept");
     same!(turn.read(5).await?, EventsRead::Events(turn.events(5..=12)), "the newest events");
     let large: Vec<_> = (13..=16).map(|number| turn.event(number, &"x".repeat(1_500))).collect();
     turn.append(&large).await?;
-    same!(turn.read(14).await?, EventsRead::Gone, "invariant 10: more bytes than are kept");
+    same!(turn.read(14).await?, EventsRead::Expired, "invariant 10: more bytes than are kept");
     check!(matches!(turn.read(15).await?, EventsRead::Events(found) if found.len() == 2), "the newest bytes");
-    eventually("events go when nothing follows", async || Ok((turn.read(16).await? == EventsRead::Gone).then_some(())))
-        .await
+    eventually("events expire after the last append", async || {
+        Ok((turn.read(16).await? == EventsRead::Expired).then_some(()))
+    })
+    .await
 }

@@ -1,7 +1,7 @@
-//! The suites of what nodes share, for each adapter of it.
+//! The suites of the shared stores, which every adapter runs.
 //!
-//! They wait for times to pass (on conditions), so the adapter is opened with [`options`]. Nodes are one for all: the suite
-//! wants a store without others.
+//! The suites wait for time limits to pass, so the adapter is opened with [`options`]. The suite of nodes needs a store
+//! without other nodes.
 
 mod events;
 mod jobs;
@@ -17,18 +17,18 @@ use futures::future::LocalBoxFuture;
 use super::{Failure, Outcome};
 use folio_storage::{SharedOptions, SharedStores};
 
-/// How long a suite waits for something that is to come.
+/// Time limit of a wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Short times, so that a suite sees them pass, and low bounds.
+/// Returns short times, so that a suite sees them pass, and low bounds.
 pub fn options() -> SharedOptions {
     SharedOptions {
-        gone_after: Duration::from_millis(2_000),
-        gone_shown: Duration::from_millis(600),
-        events_stay: Duration::from_millis(4_000),
+        dead_after: Duration::from_millis(2_000),
+        dead_listed_for: Duration::from_millis(600),
+        events_ttl: Duration::from_millis(4_000),
         events_max: 8,
         events_bytes_max: 4_000,
-        ended_stays: Duration::from_millis(3_000),
+        ended_ttl: Duration::from_millis(3_000),
         jobs_max: 5,
         slot_lease: Duration::from_millis(1_500),
     }
@@ -45,15 +45,15 @@ const SUITES: &[(&str, Suite)] = &[
     ("turns", |stores, nonce| Box::pin(async move { turns::suite(&stores, &nonce).await })),
 ];
 
-/// The names of the suites.
+/// Returns the names of the suites.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|(name, _)| *name)
 }
 
-/// Runs one suite; `nonce` names what it makes.
+/// Runs one suite; `nonce` is part of the names of its data.
 ///
 /// # Errors
-/// What it saw that must not be, or that there is no such suite.
+/// The first violation, or that there is no such suite.
 pub async fn run(name: &str, stores: SharedStores, nonce: &str) -> Outcome {
     let (_, suite) =
         SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
@@ -61,17 +61,17 @@ pub async fn run(name: &str, stores: SharedStores, nonce: &str) -> Outcome {
     outcome.map_err(|Failure(what)| Failure(format!("{name}: {what}")))
 }
 
-/// Runs every suite beside each other on one store.
+/// Runs all suites concurrently on one store.
 ///
 /// # Errors
-/// What they saw that must not be.
+/// The first violation.
 pub async fn run_all(stores: SharedStores, nonce: &str) -> Outcome {
     stores.health.check().await?;
     let runs = names().map(|name| run(name, stores.clone(), nonce));
     futures::future::try_join_all(runs).await.map(drop)
 }
 
-/// Polls until the condition gives something.
+/// Polls until the condition returns a value.
 async fn eventually<T>(
     what: &str,
     mut condition: impl AsyncFnMut() -> Result<Option<T>, Failure>,
@@ -82,7 +82,7 @@ async fn eventually<T>(
             return Ok(found);
         }
         if Instant::now() > end {
-            return Err(Failure(format!("waited in vain for: {what}")));
+            return Err(Failure(format!("timed out waiting for: {what}")));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

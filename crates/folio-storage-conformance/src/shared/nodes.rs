@@ -6,9 +6,9 @@ use folio_types::{Incarnation, Timestamp};
 
 use super::super::{Failure, Outcome, check, same};
 use super::eventually;
-use folio_storage::{Beat, Member, NodeRecord, SharedStores};
+use folio_storage::{HeartbeatStatus, Member, NodeRecord, SharedStores};
 
-/// A node of that name.
+/// Returns a node with this name.
 fn node(nonce: &str, name: &str) -> NodeRecord {
     NodeRecord {
         incarnation: Incarnation::derive(&[nonce, name]),
@@ -32,64 +32,77 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         (node(nonce, "living"), node(nonce, "silent"), node(nonce, "leaver"), node(nonce, "unknown"));
     let begun = Instant::now();
     for node in [&living, &silent, &leaver] {
-        same!(stores.nodes.beat(node, true).await?, Beat::Kept, "the first heartbeat");
+        same!(stores.nodes.heartbeat(node, true).await?, HeartbeatStatus::Live, "the first heartbeat");
     }
     let nodes = stores.nodes.nodes().await?;
     for node in [&living, &silent, &leaver] {
-        check!(!nodes.is_gone(&node.incarnation), "{node:?} is gone at once");
-        check!(nodes.live().any(|member| member.node == *node), "{node:?} is not as it said");
+        check!(!nodes.is_dead(&node.incarnation), "{node:?} is dead at once");
+        check!(nodes.live().any(|member| member.node == *node), "{node:?} differs from its heartbeat");
     }
-    let young = nodes.answering_for <= nodes.gone_after;
-    check!(nodes.is_gone(&unknown.incarnation) != young, "in young data an unknown node is gone");
+    let young = nodes.answering_for <= nodes.dead_after;
+    check!(nodes.is_dead(&unknown.incarnation) != young, "an unlisted node is dead in young data");
 
     stores.nodes.leave(&leaver).await?;
-    check!(stores.nodes.nodes().await?.is_gone(&leaver.incarnation), "a node that left is there");
+    check!(stores.nodes.nodes().await?.is_dead(&leaver.incarnation), "a node that left is live");
     for joins in [false, true] {
-        same!(stores.nodes.beat(&leaver, joins).await?, Beat::Gone, "a late heartbeat of a node that left");
+        same!(
+            stores.nodes.heartbeat(&leaver, joins).await?,
+            HeartbeatStatus::Dead,
+            "a late heartbeat of a node that left"
+        );
     }
 
-    // Data that was lost: a node that was there says so again while it is young.
+    // After a loss of data, a node registers again while the data is young.
     let returned = node(nonce, "returned");
-    let beat = stores.nodes.beat(&returned, false).await?;
+    let status = stores.nodes.heartbeat(&returned, false).await?;
     let nodes = stores.nodes.nodes().await?;
-    let young = nodes.answering_for < nodes.gone_after;
-    check!(!young || beat == Beat::Kept, "a heartbeat that is missing in young data is refused");
+    let young = nodes.answering_for < nodes.dead_after;
+    check!(!young || status == HeartbeatStatus::Live, "an unlisted node is refused in young data");
 
     (living.draining, living.conversations) = (true, 4);
-    eventually("a silent node is gone", async || {
-        same!(stores.nodes.beat(&living, false).await?, Beat::Kept, "a heartbeat in time");
-        let gone = stores.nodes.nodes().await?.is_gone(&silent.incarnation);
-        check!(!gone || begun.elapsed() > Duration::from_millis(1_900), "gone after {:?}", begun.elapsed());
-        Ok(gone.then_some(()))
+    eventually("a silent node is dead", async || {
+        same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
+        let is_dead = stores.nodes.nodes().await?.is_dead(&silent.incarnation);
+        check!(!is_dead || begun.elapsed() > Duration::from_millis(1_900), "dead after {:?}", begun.elapsed());
+        Ok(is_dead.then_some(()))
     })
     .await?;
-    same!(stores.nodes.beat(&silent, false).await?, Beat::Gone, "a heartbeat after the silence");
-    same!(stores.nodes.beat(&silent, true).await?, Beat::Gone, "a late first heartbeat after the silence");
-    same!(stores.nodes.beat(&living, false).await?, Beat::Kept, "a heartbeat in time");
+    same!(stores.nodes.heartbeat(&silent, false).await?, HeartbeatStatus::Dead, "a heartbeat after the silence");
+    same!(
+        stores.nodes.heartbeat(&silent, true).await?,
+        HeartbeatStatus::Dead,
+        "a late first heartbeat after the silence"
+    );
+    same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
     let nodes = stores.nodes.nodes().await?;
-    check!(nodes.answering_for > nodes.gone_after, "it answers for {:?}", nodes.answering_for);
-    check!(nodes.is_gone(&unknown.incarnation), "in old data an unknown node is there");
-    same!(stores.nodes.beat(&unknown, false).await?, Beat::Gone, "a heartbeat that is missing in old data");
-    same!(stores.nodes.beat(&unknown, true).await?, Beat::Kept, "a node that joins");
-    let member = found(stores, &living).await?.ok_or_else(|| Failure("a live node is not there".to_owned()))?;
-    check!(member.node == living && !member.gone, "the last heartbeat is not what counts: {member:?}");
+    check!(nodes.answering_for > nodes.dead_after, "the store is available for {:?}", nodes.answering_for);
+    check!(nodes.is_dead(&unknown.incarnation), "an unlisted node is live in old data");
+    same!(
+        stores.nodes.heartbeat(&unknown, false).await?,
+        HeartbeatStatus::Dead,
+        "a heartbeat of an unlisted node in old data"
+    );
+    same!(stores.nodes.heartbeat(&unknown, true).await?, HeartbeatStatus::Live, "a node that joins");
+    let member = found(stores, &living).await?.ok_or_else(|| Failure("a live node is not listed".to_owned()))?;
+    check!(member.node == living && !member.is_dead, "the last heartbeat does not apply: {member:?}");
 
-    eventually("nodes that went are forgotten", async || {
-        same!(stores.nodes.beat(&living, false).await?, Beat::Kept, "a heartbeat in time");
+    eventually("dead nodes are removed", async || {
+        same!(stores.nodes.heartbeat(&living, false).await?, HeartbeatStatus::Live, "a heartbeat in time");
         Ok(found(stores, &silent).await?.is_none().then_some(()))
     })
     .await?;
-    a_gap_is_no_silence(stores, &living).await
+    downtime_of_the_store_is_no_silence(stores, &living).await
 }
 
-/// When nobody could say anything, nobody was silent. The gap is one of the callers', which for the store is the same.
-async fn a_gap_is_no_silence(stores: &SharedStores, living: &NodeRecord) -> Outcome {
-    same!(stores.nodes.beat(living, false).await?, Beat::Kept, "a heartbeat before the gap");
-    // Time itself is the matter.
+/// Time during which the store is unavailable does not count as silence. The gap here is one between calls, which the
+/// store cannot distinguish from its own downtime.
+async fn downtime_of_the_store_is_no_silence(stores: &SharedStores, living: &NodeRecord) -> Outcome {
+    same!(stores.nodes.heartbeat(living, false).await?, HeartbeatStatus::Live, "a heartbeat before the gap");
+    // The passage of time itself is under test.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let nodes = stores.nodes.nodes().await?;
-    check!(!nodes.is_gone(&living.incarnation), "a node is gone because the store was away");
-    check!(nodes.answering_for < nodes.gone_after, "a gap counts as answering: {:?}", nodes.answering_for);
-    same!(stores.nodes.beat(living, false).await?, Beat::Kept, "a heartbeat after the gap");
+    check!(!nodes.is_dead(&living.incarnation), "a node is dead because the store was unavailable");
+    check!(nodes.answering_for < nodes.dead_after, "a gap counts as answering: {:?}", nodes.answering_for);
+    same!(stores.nodes.heartbeat(living, false).await?, HeartbeatStatus::Live, "a heartbeat after the gap");
     Ok(())
 }

@@ -12,26 +12,26 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     check!(store.take(&org, "turns", "a", 2).await?, "the first of two");
     check!(store.take(&org, "turns", "b", 2).await?, "the second of two");
     check!(!store.take(&org, "turns", "c", 2).await?, "a third of two");
-    check!(store.take(&org, "turns", "a", 2).await?, "one that is held is taken again");
+    check!(store.take(&org, "turns", "a", 2).await?, "a taken slot is taken again");
     check!(store.take(&org, "calls", "c", 1).await?, "another kind");
     check!(store.take(&OrgId::derive(&[nonce, "x"]), "turns", "c", 1).await?, "another organization");
     check!(store.take(&org, "turns", "c", 3).await?, "a higher limit");
-    check!(!store.take(&org, "turns", "d", 1).await?, "a limit that is lower than what is held");
+    check!(!store.take(&org, "turns", "d", 1).await?, "a limit below the number of taken slots");
 
-    store.tell(&org, "turns", &[], &names(&["a", "b", "nobody's"])).await?;
-    check!(store.take(&org, "turns", "d", 2).await?, "what was freed");
-    // What is told is held, also beyond the limit, and for as long as it is told; all else ends with its lease.
-    store.tell(&org, "turns", &names(&["e", "f"]), &[]).await?;
-    check!(!store.take(&org, "turns", "g", 4).await?, "more than the limit is held");
-    eventually("slots of which nothing is told any more are free", async || {
-        store.tell(&org, "turns", &names(&["e", "f"]), &[]).await?;
+    store.sync(&org, "turns", &[], &names(&["a", "b", "unknown"])).await?;
+    check!(store.take(&org, "turns", "d", 2).await?, "a freed slot");
+    // Synced slots are taken regardless of the limit for as long as they are renewed; all others expire.
+    store.sync(&org, "turns", &names(&["e", "f"]), &[]).await?;
+    check!(!store.take(&org, "turns", "g", 4).await?, "more slots than the limit are taken");
+    eventually("slots that are not renewed become free", async || {
+        store.sync(&org, "turns", &names(&["e", "f"]), &[]).await?;
         Ok(store.take(&org, "turns", "g", 3).await?.then_some(()))
     })
     .await?;
-    check!(!store.take(&org, "turns", "h", 3).await?, "three are held");
-    store.tell(&org, "turns", &[], &names(&["e", "f", "g"])).await?;
-    store.tell(&org, "turns", &[], &[]).await?;
-    same!(store.take(&org, "turns", "i", 1).await?, true, "nothing is held");
+    check!(!store.take(&org, "turns", "h", 3).await?, "three slots are taken");
+    store.sync(&org, "turns", &[], &names(&["e", "f", "g"])).await?;
+    store.sync(&org, "turns", &[], &[]).await?;
+    same!(store.take(&org, "turns", "i", 1).await?, true, "no slot is taken");
     same!(store.take(&org, "turns", "j", 0).await?, false, "none of none");
     Ok(())
 }

@@ -34,7 +34,7 @@ fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
         phase: Some(Phase::Paused),
         pending: vec![pending],
         since: Timestamp::from_millisecond(since).ok(),
-        // Who waits longest need not expire first.
+        // The longest pause need not expire first.
         expires_at: Timestamp::from_millisecond(since + 60_000 - 10 * i64::from(number)).ok(),
         approvers: vec![Approver { roles: vec![Role::Admin], not_by_asker: true }],
     }
@@ -48,28 +48,28 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
 }
 
 async fn order(stores: &SharedStores, nonce: &str) -> Outcome {
-    let (store, mut told) = (&stores.turns, turn(&format!("{nonce} order"), 1, "a"));
-    same!(store.get(&told.org, &told.turn).await?, None, "a turn before it is told");
-    check!(store.publish(&told).await?, "the first state is refused");
-    same!(store.get(&told.org, &told.turn).await?, Some(told.clone()), "a turn");
-    same!(store.get(&OrgId::derive(&["other"]), &told.turn).await?, None, "a turn in another organization");
-    check!(store.publish(&told).await?, "the same state again is refused");
-    let late = told.clone();
-    (told.version, told.phase) = (2, Some(Phase::Executing));
-    check!(store.publish(&told).await?, "a later version is refused");
-    check!(!store.publish(&late).await?, "an earlier version is taken");
-    (told.epoch, told.version) = (2, 1);
-    check!(store.publish(&told).await?, "a later epoch is refused");
+    let (store, mut state) = (&stores.turns, turn(&format!("{nonce} order"), 1, "a"));
+    same!(store.get(&state.org, &state.turn).await?, None, "a turn before its publication");
+    check!(store.publish(&state).await?, "the first state is refused");
+    same!(store.get(&state.org, &state.turn).await?, Some(state.clone()), "a turn");
+    same!(store.get(&OrgId::derive(&["other"]), &state.turn).await?, None, "a turn in another organization");
+    check!(store.publish(&state).await?, "the same state again is refused");
+    let late = state.clone();
+    (state.version, state.phase) = (2, Some(Phase::Executing));
+    check!(store.publish(&state).await?, "a later version is refused");
+    check!(!store.publish(&late).await?, "an earlier version is accepted");
+    (state.epoch, state.version) = (2, 1);
+    check!(store.publish(&state).await?, "a later epoch is refused");
     let mut old_epoch = late;
     old_epoch.version = 9;
-    check!(!store.publish(&old_epoch).await?, "an earlier epoch is taken");
-    same!(store.get(&told.org, &told.turn).await?, Some(told), "the latest state");
+    check!(!store.publish(&old_epoch).await?, "an earlier epoch is accepted");
+    same!(store.get(&state.org, &state.turn).await?, Some(state), "the latest state");
     Ok(())
 }
 
 async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     let store = &stores.turns;
-    // Told in an order that is not that of their pauses.
+    // Publishes the turns in another order than that of their pauses.
     let turns: Vec<_> = (1..=7).map(|number| turn(nonce, number, if number % 2 == 0 { "b" } else { "a" })).collect();
     for turn in turns.iter().rev() {
         store.publish(turn).await?;
@@ -91,17 +91,17 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     same!(
         store.waiting(&org, Some(&UserId::derive(&["b"])), None, 10).await?,
         of_b,
-        "turns that wait and one user began"
+        "waiting turns that one user started"
     );
     let of_owner = store.waiting(&org, Some(&UserId::derive(&["owner"])), None, 10).await?;
-    same!(of_owner, vec![], "turns that wait in somebody's threads and others began");
+    same!(of_owner, vec![], "waiting turns of a thread owner that other users started");
     same!(store.waiting(&OrgId::derive(&["none", nonce]), None, None, 10).await?, vec![], "another organization's");
-    // It goes on: decided, then waiting again until another time.
+    // The turn resumes after a decision, then waits again with another expiry.
     for (at, turn) in turns.iter().enumerate().skip(1) {
         let mut on = turn.clone();
         (on.version, on.phase) = (2, if at == 1 { None } else { Some(Phase::Executing) });
         check!(store.publish(&on).await?, "a state is refused");
-        check!(!store.publish(turn).await?, "a late pause is taken");
+        check!(!store.publish(turn).await?, "a late pause is accepted");
     }
     same!(store.waiting(&org, None, None, 10).await?.len(), 1, "turns that still wait");
     let Some(mut again) = turns.first().cloned() else { return Ok(()) };
@@ -109,22 +109,24 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     again.since = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 500).ok();
     again.expires_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 90_000).ok();
     check!(store.publish(&again).await?, "another pause is refused");
-    same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is there once");
-    same!(store.waiting(&org, Some(again.asker()), None, 10).await?, vec![again], "and so for who began it");
+    same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is listed once");
+    same!(
+        store.waiting(&org, Some(again.asker()), None, 10).await?,
+        vec![again],
+        "a turn that waits again, for the user that started it"
+    );
     Ok(())
 }
 
 async fn ended(stores: &SharedStores, nonce: &str) -> Outcome {
-    let (store, mut told) = (&stores.turns, turn(&format!("{nonce} ended"), 1, "a"));
-    let late = told.clone();
-    (told.version, told.phase, told.pending) = (5, None, Vec::new());
-    check!(store.publish(&told).await?, "the end is refused");
-    check!(!store.publish(&late).await?, "a pause that comes after its end is taken");
-    same!(store.waiting(&told.org, None, None, 10).await?, vec![], "a turn that ended waits");
-    eventually("an ended turn is forgotten", async || {
-        Ok(store.get(&told.org, &told.turn).await?.is_none().then_some(()))
-    })
-    .await
+    let (store, mut state) = (&stores.turns, turn(&format!("{nonce} ended"), 1, "a"));
+    let late = state.clone();
+    (state.version, state.phase, state.pending) = (5, None, Vec::new());
+    check!(store.publish(&state).await?, "the end is refused");
+    check!(!store.publish(&late).await?, "a late pause of an ended turn is accepted");
+    same!(store.waiting(&state.org, None, None, 10).await?, vec![], "a turn that ended waits");
+    eventually("an ended turn expires", async || Ok(store.get(&state.org, &state.turn).await?.is_none().then_some(())))
+        .await
 }
 
 async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {
@@ -139,11 +141,15 @@ async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {
     store.erase(&first.org).await?;
     for turn in &turns {
         same!(store.get(&turn.org, &turn.turn).await?, None, "a turn of an erased organization");
-        same!(store.waiting(&turn.org, Some(turn.asker()), None, 10).await?, vec![], "what waited that one user began");
+        same!(
+            store.waiting(&turn.org, Some(turn.asker()), None, 10).await?,
+            vec![],
+            "waiting turns of one user in an erased organization"
+        );
     }
-    same!(store.waiting(&first.org, None, None, 10).await?, vec![], "what waited in an erased organization");
+    same!(store.waiting(&first.org, None, None, 10).await?, vec![], "waiting turns of an erased organization");
     same!(store.get(&other.org, &other.turn).await?, Some(other.clone()), "a turn of another organization");
     store.erase(&first.org).await?;
-    same!(store.waiting(&other.org, None, None, 10).await?, vec![other], "what waits in another organization");
+    same!(store.waiting(&other.org, None, None, 10).await?, vec![other], "waiting turns of another organization");
     Ok(())
 }

@@ -1,27 +1,28 @@
-//! The catalogue: what lists and searches read instead of the things themselves.
+//! The catalogue: the rows that lists and searches read instead of the resources.
 //!
 //! # Rows
 //!
-//! An item has a row under each of its terms, and in each row all that a filter needs to know of it; where that is more than
-//! [`VALUE_BYTES`], only the row under `all` has it, and the others are empty:
+//! An item has a row under each of its terms. Each row holds all data that filters need; if that data exceeds
+//! [`VALUE_BYTES`], only the row under `all` holds it, and the other rows are empty:
 //!
-//! | term | place | one row for |
+//! | term | sort key | one row for |
 //! |---|---|---|
 //! | `all` | | each item |
 //! | `name` | the name, folded | each item that has a name |
-//! | `tag/TAG`, `user/USER`, `profile/PROFILE`, `of/DOCUMENT`, `of/DOCUMENT/PROMPT` | | what it has |
+//! | `tag/TAG`, `user/USER`, `profile/PROFILE`, `of/DOCUMENT`, `of/DOCUMENT/PROMPT` | | each of its terms |
 //! | `metadata/KEY` | | each key of its metadata |
-//! | `text/name/CHAR`, `text/metadata/KEY/CHAR` | what follows from there on, 32 characters | each character of the name or value |
+//! | `text/name/CHAR`, `text/metadata/KEY/CHAR` | the following 32 characters | each character of the name or value |
 //!
-//! So a piece of a name is a range of places in the partitions of its first character. Each term is spread over
-//! [`SHARDS`](super::table) shards by the hash of the ids, which bounds a partition to an eighth of what an organization has.
+//! So a substring of a name is a range of sort keys in the partitions of its first character. Each term is spread over
+//! [`SHARDS`](super::table) shards by the hash of the ids, which bounds a partition to an eighth of an organization's
+//! rows.
 //!
 //! # Derived
 //!
-//! Rows are written plainly and bear the item's version as their timestamp, so that it does not matter how often, in which
-//! order and under whose clock they arrive. New ones are written before the deciding write, old ones removed after it: an
-//! live item is never missing. Readers read the item itself, skip a row that leads nowhere, and remove it by [`repair_row`];
-//! [`rebuild`] rewrites all rows of an organization.
+//! Rows are written unconditionally with the item's version as their timestamp, so that repetition, order and clocks of
+//! the writes do not matter. New rows are written before the deciding write, old ones removed after it: a live item is
+//! never missing. Readers read the item itself, skip a dangling row, and remove it by [`repair_row`]; [`rebuild`]
+//! rewrites all rows of an organization.
 
 mod query;
 mod rows;
@@ -40,11 +41,11 @@ use super::table::{Position, SHARDS};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
 
-/// An item as the catalogue shows it.
+/// The catalogue entry of an item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Listed {
     pub(crate) row: ListRow,
-    /// When the item was made, in microseconds.
+    /// The time of the item's creation, in microseconds.
     pub(crate) at: i64,
     /// The item's version.
     pub(crate) version: u64,
@@ -56,12 +57,12 @@ impl From<&folio_resources::Listed> for Listed {
     }
 }
 
-/// Which of the writes about one version a row's timestamp is of: later ones count more.
+/// The stage of a write for one version of an item: a later stage has a higher timestamp.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     /// Before the deciding write that makes the version.
     Entered = 0,
-    /// A row that led nowhere.
+    /// The repair of a dangling row.
     Repaired = 1,
     /// After the deciding write.
     Settled = 2,
@@ -71,7 +72,7 @@ fn stamp(version: u64, stage: Stage) -> i64 {
     version.cast_signed().saturating_mul(4).saturating_add(stage as i64)
 }
 
-/// Bytes from which a row leaves out what the row under `all` says.
+/// Size in bytes above which only the row under `all` holds the value.
 const VALUE_BYTES: usize = 2_048;
 
 async fn change(
@@ -82,18 +83,18 @@ async fn change(
     value: Option<Vec<u8>>,
     stamp: i64,
 ) -> Result<()> {
-    let rows = keys.into_iter().map(|Key { term, place }| {
+    let rows = keys.into_iter().map(|Key { term, sort_key }| {
         let value = value.as_ref().map(|value| match value.len() <= VALUE_BYTES || term == ALL {
             true => value.clone(),
             false => Vec::new(),
         });
-        (term, Position { place, at: listed.at, id: listed.row.id.clone() }, value)
+        (term, Position { sort_key, at: listed.at, id: listed.row.id.clone() }, value)
     });
     keyspace.tables.catalogue.change(&keyspace.cql, (org, kind), rows, stamp).await
 }
 
-/// What a row says of its item; none where it leads nowhere.
-async fn said(
+/// Returns the value of a row, or none for a dangling row.
+async fn value_of(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, &str),
     position: &Position,
@@ -102,7 +103,7 @@ async fn said(
     if !value.is_empty() {
         return decode(value).map(Some);
     }
-    let all = Position { place: String::new(), ..position.clone() };
+    let all = Position { sort_key: String::new(), ..position.clone() };
     let found = keyspace.tables.catalogue.value(&keyspace.cql, (org, kind, ALL), &all).await?;
     found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
 }
@@ -121,7 +122,8 @@ pub(crate) async fn enter(
     change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::Entered)).await
 }
 
-/// Removes the rows that an item no longer has, and renews those that say something else by now; after its deciding write.
+/// Removes the rows that an item no longer has, and updates those whose value changed; executed after the deciding
+/// write.
 pub(crate) async fn settle(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -182,19 +184,19 @@ pub(crate) async fn walk(
     Ok(())
 }
 
-/// Rows that are read at once.
+/// Number of rows that one read returns.
 const ROWS: usize = 500;
-/// Before every row of a shard.
-const FIRST: Position = Position { place: String::new(), at: i64::MIN, id: String::new() };
+/// A position before every row of a shard.
+const FIRST: Position = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };
 
-/// Behind every row of a shard.
+/// Returns a position behind every row of a shard.
 fn last() -> Position {
-    Position { place: char::MAX.to_string(), at: i64::MAX, id: String::new() }
+    Position { sort_key: char::MAX.to_string(), at: i64::MAX, id: String::new() }
 }
 
-/// Rewrites all rows of every item of a kind from the items, and removes rows that lead nowhere; returns the number of
-/// items. Reads all that the organization has of the kind: for an operator, not for a request. Kinds with parents have no
-/// terms to walk along.
+/// Rewrites all rows of all items of a kind from the items, and removes dangling rows; returns the number of items.
+/// Reads all items of the organization: for operators, not for requests. Kinds with parents have no terms to iterate
+/// over.
 pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
     let mut items = 0;
     let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };
@@ -209,10 +211,8 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
                 from = end.clone();
                 let whole = part.len() < ROWS;
                 for (position, value) in part {
-                    let row = said(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| ListRow {
-                        id: position.id.clone(),
-                        name: position.place.clone(),
-                        ..ListRow::default()
+                    let row = value_of(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| {
+                        ListRow { id: position.id.clone(), name: position.sort_key.clone(), ..ListRow::default() }
                     });
                     repair_row(keyspace, org, &Listed { row, at: position.at, version: 0 }).await?;
                     let loaded = load(keyspace, org, &position.id, Strength::Serial).await?;

@@ -1,15 +1,14 @@
-//! A page of a list.
+//! Pages of lists.
 //!
-//! What a page costs. The rows under a lookup are read in the order of creation, or under the term `name` in that of names,
-//! a little of each shard at a time.
+//! Cost of a page. The rows of a lookup are read in the order of creation, or under the term `name` in the order of
+//! names, a few from each shard at a time.
 //!
 //! - No filter, or one filter that is a term (a tag, a user): the page's own rows, those skipped, and one read for each item.
-//!   The total is counted by the server; a count over [`COUNT_KEPT`] rows is remembered for [`COUNT_SECONDS`].
-//! - Any other filter: each of its terms is asked for at most twice [`SMALL`] rows. Where one has no more, all of them are at hand:
-//!   they are filtered, ordered and counted in memory, and the total is exact. Where every term has more, the list is walked
-//!   in its order and filtered: what so many items have is found soon; after [`WALKED`] rows the page ends early, and its
-//!   token goes on from there. The total of such a list is counted only where one page walks through all of it; else it is
-//!   given as [`SMALL`] and one, and means many.
+//!   The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
+//! - Any other filter: at most twice [`SMALL`] rows of each term are read. If a term has no more, its rows are filtered, ordered
+//!   and counted in memory, and the total is exact. If every term has more, the list is scanned in its order and filtered:
+//!   matches are frequent then. After [`SCANNED_MAX`] rows the page ends early, and its token continues from there. The total
+//!   of such a list is exact only if one page scans all of it; otherwise it is [`SMALL`] + 1, which means many.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -22,27 +21,27 @@ use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use super::rows::{ALL, NAME, all, lookups};
-use super::said;
+use super::value_of;
 use crate::keyspace::Keyspace;
 use crate::table::{Position, SHARDS};
 use folio_storage::page_token;
 
-/// Items up to which a list with a filter is counted.
+/// Number of items up to which a list with a filter is counted.
 const SMALL: usize = 1_024;
-/// Rows that a page of a list with a filter looks at.
-const WALKED: usize = 4_096;
-/// Counts above this many are remembered.
-const COUNT_KEPT: u64 = 5_000;
-/// For how long.
+/// Maximum number of rows that a page of a filtered list reads.
+const SCANNED_MAX: usize = 4_096;
+/// Counts above this number are cached.
+const CACHED_COUNT_MIN: u64 = 5_000;
+/// Time to live of a cached count, in seconds.
 const COUNT_SECONDS: u64 = 10;
-/// Counts that are remembered.
+/// Maximum number of cached counts.
 const COUNTS: usize = 1_024;
-/// Items that are read at once.
+/// Number of items that are read concurrently.
 const LOADS: usize = 16;
-/// Bytes of stored items from which a page takes no further one.
+/// Size of stored items from which a page takes no further one, in bytes.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// What is looked for: the rows of a term whose places begin with a prefix.
+/// A lookup: the rows of a term whose sort keys begin with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lookup {
     pub(crate) term: String,
@@ -53,9 +52,9 @@ pub(crate) struct Lookup {
 pub(crate) struct Query<'a> {
     /// The word of the kind.
     pub(crate) kind: &'a str,
-    /// All its rows without a filter; none: all items of the kind.
+    /// The lookup of all rows without a filter; none: all items of the kind.
     pub(crate) base: Option<Lookup>,
-    /// Its filters: at least one lookup of each must find an item.
+    /// The filters: an item must match at least one lookup of each.
     pub(crate) filters: Vec<Vec<Lookup>>,
     /// Identifies the filter in page tokens.
     pub(crate) word: String,
@@ -64,7 +63,8 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// The list of a kind, or of the children of a parent. The first condition of children is a term under the parent.
+    /// Returns the query for a kind, or for the children of a parent. The first condition of children is a term under
+    /// the parent.
     pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], word: String) -> Self {
         let mut filters: Vec<Vec<Lookup>> = conditions.iter().map(lookups).collect();
         let base = parent.map(|parent| match filters.first().map(Vec::as_slice) {
@@ -85,15 +85,16 @@ pub(crate) struct Found {
     pub(crate) row: ListRow,
 }
 
-/// What a page is to hold, before its items are read.
+/// The rows of a page, before their items are read.
 struct Selected {
     found: Vec<Found>,
-    /// Where the list goes on although this page has ended: behind this position, with so many still to be skipped.
+    /// The position behind which the list continues after a page that ended early, and the number of items still to be
+    /// skipped.
     rest: Option<(Position, u32)>,
     total: u64,
 }
 
-/// A page. `load` reads an item and says how large it is; none where the row leads nowhere.
+/// Returns a page. `load` reads an item and returns it with its size; none for a dangling row.
 pub(crate) async fn page<'a, T: Send>(
     keyspace: &'a Keyspace,
     org: &'a OrgId,
@@ -164,14 +165,14 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
     walk.along(&walked.term, total).await
 }
 
-/// All rows of some lookups, or none where they are many.
+/// Returns all rows of some lookups, or none if there are too many.
 async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[Lookup]) -> Result<Option<Vec<Found>>> {
-    // Of as many as are counted exactly no shard has twice its part.
+    // With hashing, no shard of a list that is counted exactly has twice its share.
     let per_shard = 2 * SMALL / SHARDS.unsigned_abs() as usize;
     let mut stored = Vec::new();
     for lookup in lookups {
-        let from = Position { place: lookup.prefix.clone(), at: i64::MIN, id: String::new() };
-        let to = Position { place: format!("{}{}", lookup.prefix, char::MAX), at: i64::MAX, id: String::new() };
+        let from = Position { sort_key: lookup.prefix.clone(), at: i64::MIN, id: String::new() };
+        let to = Position { sort_key: format!("{}{}", lookup.prefix, char::MAX), at: i64::MAX, id: String::new() };
         let list = (org, query.kind, lookup.term.as_str());
         let ranges = (0..SHARDS).map(|shard| {
             let catalogue = &keyspace.tables.catalogue;
@@ -185,7 +186,7 @@ async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[L
         }
     }
     let read = |(position, value): (Position, Vec<u8>)| async move {
-        let row = said(keyspace, (org, query.kind), &position, &value).await?;
+        let row = value_of(keyspace, (org, query.kind), &position, &value).await?;
         Ok::<_, Error>(row.map(|row| Found { position, row }))
     };
     let found: Vec<_> = futures::stream::iter(stored).map(read).buffered(LOADS).try_collect().await?;
@@ -207,13 +208,13 @@ impl Walk<'_, '_> {
         self.after.as_ref().is_none_or(|after| if self.backward { position < after } else { position > after })
     }
 
-    /// The page among all rows that there are.
+    /// Selects the page from all rows of a filter.
     fn among(&self, rows: Vec<Found>, by_name: bool) -> Selected {
         let mut items = BTreeMap::new();
         for Found { position, row } in rows {
             if row.matches(self.query.conditions) {
-                let place = if by_name { folded(&row.name) } else { String::new() };
-                items.insert(Position { place, ..position }, row);
+                let sort_key = if by_name { folded(&row.name) } else { String::new() };
+                items.insert(Position { sort_key, ..position }, row);
             }
         }
         let total = items.len() as u64;
@@ -232,14 +233,14 @@ impl Walk<'_, '_> {
         Selected { found, rest, total }
     }
 
-    /// The page along the rows of a term.
+    /// Selects the page by scanning the rows of a term.
     async fn along(&self, term: &str, total: u64) -> Result<Selected> {
         let filtered = !self.query.filters.is_empty();
         let chunk = (self.size + self.skip as usize).div_ceil(SHARDS.unsigned_abs() as usize).saturating_mul(2);
         let chunk = chunk.clamp(8, 512);
         let shards = (0..SHARDS).map(|shard| self.shard(term, shard, chunk, self.after.clone()));
         let mut shards = futures::future::try_join_all(shards).await?;
-        let (mut skip, mut looked, mut matched, mut found) = (self.skip, 0_usize, 0_u64, Vec::new());
+        let (mut skip, mut scanned, mut matched, mut found) = (self.skip, 0_usize, 0_u64, Vec::new());
         let mut last = None;
         loop {
             let heads = shards.iter().enumerate().filter_map(|(at, shard)| Some((shard.head()?, at)));
@@ -248,15 +249,15 @@ impl Walk<'_, '_> {
                 let total = if filtered && self.after.is_none() { matched } else { total };
                 return Ok(Selected { found, rest: None, total });
             };
-            if found.len() == self.size || (filtered && looked >= WALKED) {
+            if found.len() == self.size || (filtered && scanned >= SCANNED_MAX) {
                 let rest = last.map(|last: Position| (last, skip));
                 return Ok(Selected { found, rest, total });
             }
             let Some(shard) = shards.get_mut(at) else { return Ok(Selected { found, rest: None, total }) };
             if let Some((position, value)) = shard.rows.pop_front() {
-                looked += 1;
+                scanned += 1;
                 last = Some(position.clone());
-                let row = said(self.keyspace, (self.org, self.query.kind), &position, &value).await?;
+                let row = value_of(self.keyspace, (self.org, self.query.kind), &position, &value).await?;
                 if let Some(row) = row.filter(|row| row.matches(self.query.conditions)) {
                     matched += 1;
                     match skip.checked_sub(1) {
@@ -273,8 +274,8 @@ impl Walk<'_, '_> {
     }
 
     async fn shard(&self, term: &str, shard: i32, rows: usize, after: Option<Position>) -> Result<Shard> {
-        let first = Position { place: String::new(), at: i64::MIN, id: String::new() };
-        let end = Position { place: char::MAX.to_string(), at: i64::MAX, id: char::MAX.to_string() };
+        let first = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };
+        let end = Position { sort_key: char::MAX.to_string(), at: i64::MAX, id: char::MAX.to_string() };
         let (from, to) = match (after, self.backward) {
             (Some(after), true) => (first, after),
             (Some(after), false) => (after, end),
@@ -287,7 +288,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// What was read of a shard and not yet used.
+/// The buffered rows of a shard.
 struct Shard {
     rows: VecDeque<(Position, Vec<u8>)>,
     whole: bool,
@@ -299,7 +300,7 @@ impl Shard {
     }
 }
 
-/// Counts that took long, and when they were made.
+/// The cached counts, with the time of each.
 #[derive(Debug, Default)]
 pub(crate) struct Counts(Mutex<BTreeMap<String, (u64, Instant)>>);
 
@@ -319,7 +320,7 @@ impl Counts {
     }
 }
 
-/// How many rows a term has.
+/// Returns the number of rows of a term.
 async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) -> Result<u64> {
     let key = format!("{org}/{}/{}", kind, lookup.term);
     if let Some(count) = keyspace.counts.get(&key) {
@@ -330,13 +331,13 @@ async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) ->
         .map(|shard| keyspace.tables.catalogue.count(&keyspace.cql, list, shard))
         .buffer_unordered(SHARDS.unsigned_abs() as usize);
     let count: u64 = counts.try_fold(0, async |sum, count| Ok(sum + count)).await?;
-    if count > COUNT_KEPT {
+    if count > CACHED_COUNT_MIN {
         keyspace.counts.put(key, count);
     }
     Ok(count)
 }
 
-/// What a token is bound to: the list, its filter and its order.
+/// Returns the scope of a token: the list, its filter and its order.
 fn scope(org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
     let base = format!("{:?}", query.base);
     let order = format!("{order:?}");
@@ -353,14 +354,14 @@ fn token(org: &OrgId, query: &Query<'_>, order: Order, position: &Position, skip
     let mut suffix = skip.to_be_bytes().to_vec();
     suffix.extend_from_slice(&position.at.to_be_bytes());
     suffix.extend_from_slice(position.id.as_bytes());
-    page_token::encode(scope(org, query, order), &position.place, &suffix)
+    page_token::encode(scope(org, query, order), &position.sort_key, &suffix)
 }
 
 fn position(org: &OrgId, query: &Query<'_>, order: Order, token: &str) -> Result<(Position, u32)> {
     let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
-    let (place, suffix) = page_token::decode(scope(org, query, order), token)?;
+    let (sort_key, suffix) = page_token::decode(scope(org, query, order), token)?;
     let (skip, rest) = suffix.split_first_chunk::<4>().ok_or_else(refused)?;
     let (at, id) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
     let id = String::from_utf8(id.to_vec()).map_err(|_| refused())?;
-    Ok((Position { place, at: i64::from_be_bytes(*at), id }, u32::from_be_bytes(*skip)))
+    Ok((Position { sort_key, at: i64::from_be_bytes(*at), id }, u32::from_be_bytes(*skip)))
 }

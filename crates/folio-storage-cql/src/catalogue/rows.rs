@@ -1,4 +1,4 @@
-//! Under which terms and places an item is found.
+//! The terms and sort keys under which an item is found.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +8,22 @@ use super::query::Lookup;
 
 /// The term of every item.
 pub(crate) const ALL: &str = "all";
-/// The term of every item that has a name; its place is the name.
+/// The term of every item that has a name; its sort key is the name.
 pub(crate) const NAME: &str = "name";
 
-/// Characters of a text that a place holds.
-const PIECE_CHARS: usize = 32;
+/// Number of characters of a text in a sort key.
+const SUBSTRING_CHARS: usize = 32;
 
-/// A term, and the place under it.
+/// A term, and the sort key under it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) term: String,
-    pub(crate) place: String,
+    pub(crate) sort_key: String,
 }
 
 impl Key {
     fn of<T: Into<String>>(term: T) -> Self {
-        Self { term: term.into(), place: String::new() }
+        Self { term: term.into(), sort_key: String::new() }
     }
 }
 
@@ -35,11 +35,11 @@ pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
     }
     keys.insert(Key::of(ALL));
     let name = folded(&row.name);
-    keys.insert(Key { term: NAME.to_owned(), place: name.clone() });
-    keys.extend(pieces(NAME_FIELD, &name));
+    keys.insert(Key { term: NAME.to_owned(), sort_key: name.clone() });
+    keys.extend(suffixes(NAME_FIELD, &name));
     for (key, value) in &row.metadata {
         keys.insert(Key::of(metadata_term(key)));
-        keys.extend(pieces(&metadata_field(key), &folded(value)));
+        keys.extend(suffixes(&metadata_field(key), &folded(value)));
     }
     keys
 }
@@ -49,8 +49,8 @@ pub(crate) fn lookups(condition: &Condition) -> Vec<Lookup> {
     match condition {
         Condition::AnyTerm(terms) => terms.iter().map(|term| all(term)).collect(),
         Condition::SharedTerm { .. } => Vec::new(),
-        Condition::NameContains(piece) => vec![name_pieces(piece)],
-        Condition::MetadataContains { key, piece } => vec![value_pieces(key, piece)],
+        Condition::NameContains(substring) => vec![name_lookup(substring)],
+        Condition::MetadataContains { key, substring } => vec![value_lookup(key, substring)],
     }
 }
 
@@ -64,33 +64,33 @@ fn metadata_term(key: &str) -> String {
     format!("metadata/{key}")
 }
 
-/// The lookup of everything under a term.
+/// Returns the lookup of all rows of a term.
 pub(crate) fn all(term: &str) -> Lookup {
     Lookup { term: term.to_owned(), prefix: String::new() }
 }
 
-/// Where a piece of a name (folded, not empty) is found.
-fn name_pieces(piece: &str) -> Lookup {
-    piece_of(NAME_FIELD, piece)
+/// Returns the lookup of a substring of a name (folded, not empty).
+fn name_lookup(substring: &str) -> Lookup {
+    substring_lookup(NAME_FIELD, substring)
 }
 
-/// Where a piece of a metadata value (folded) is found.
-fn value_pieces(key: &str, piece: &str) -> Lookup {
-    if piece.is_empty() { all(&metadata_term(key)) } else { piece_of(&metadata_field(key), piece) }
+/// Returns the lookup of a substring of a metadata value (folded).
+fn value_lookup(key: &str, substring: &str) -> Lookup {
+    if substring.is_empty() { all(&metadata_term(key)) } else { substring_lookup(&metadata_field(key), substring) }
 }
 
-fn piece_of(field: &str, piece: &str) -> Lookup {
-    let first: String = piece.chars().take(1).collect();
-    Lookup { term: format!("{field}/{first}"), prefix: piece.chars().take(PIECE_CHARS).collect() }
+fn substring_lookup(field: &str, substring: &str) -> Lookup {
+    let first: String = substring.chars().take(1).collect();
+    Lookup { term: format!("{field}/{first}"), prefix: substring.chars().take(SUBSTRING_CHARS).collect() }
 }
 
-/// A key for each character of a text: it, and what follows.
-fn pieces(field: &str, text: &str) -> BTreeSet<Key> {
-    let piece = |(at, first): (usize, char)| {
-        let place = text.get(at..).unwrap_or_default().chars().take(PIECE_CHARS).collect();
-        Key { term: format!("{field}/{first}"), place }
+/// Returns a key for each character of a text, with the characters that follow.
+fn suffixes(field: &str, text: &str) -> BTreeSet<Key> {
+    let substring = |(at, first): (usize, char)| {
+        let sort_key = text.get(at..).unwrap_or_default().chars().take(SUBSTRING_CHARS).collect();
+        Key { term: format!("{field}/{first}"), sort_key }
     };
-    text.char_indices().map(piece).collect()
+    text.char_indices().map(substring).collect()
 }
 
 #[cfg(test)]
@@ -98,16 +98,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_piece_of_a_name_is_the_beginning_of_a_place() {
+    fn every_substring_of_a_name_is_a_prefix_of_a_sort_key() {
         let name = "Überweisung 00012 an die Äcme GmbH & Co. KG, Köln";
         let row = ListRow { id: "x".into(), name: name.into(), ..ListRow::default() };
         let keys = keys(&row);
         let text: Vec<char> = folded(name).chars().collect();
         for from in 0..text.len() {
             for to in from + 1..=text.len() {
-                let piece: String = text[from..to].iter().collect();
-                let Lookup { term, prefix } = name_pieces(&piece);
-                assert!(keys.iter().any(|key| key.term == term && key.place.starts_with(&prefix)), "{piece}");
+                let substring: String = text[from..to].iter().collect();
+                let Lookup { term, prefix } = name_lookup(&substring);
+                assert!(keys.iter().any(|key| key.term == term && key.sort_key.starts_with(&prefix)), "{substring}");
             }
         }
     }

@@ -8,14 +8,14 @@ use super::keyed::Keyed;
 use crate::session::{Cql, Select, Strength, Use};
 use crate::values::{Values, limit, values};
 
-/// What a row of `access` is.
+/// The kind of a row of `access`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part {
     /// A member, by user.
     Member,
     /// A token that is not revoked, by its id.
     Token,
-    /// When a token was used, by its id.
+    /// The last use of a token, by its id.
     TokenUse,
 }
 
@@ -65,12 +65,13 @@ impl Rows {
         Ok(row.map(|(value,)| value))
     }
 
-    /// A row where none of its key is.
+    /// Inserts a row if none with its key exists.
     pub(crate) fn insert(&self, org: &str, part: Part, key: &str, value: Vec<u8>) -> (&PreparedStatement, Values) {
         (&self.insert, values![org, part.word(), key, value])
     }
 
-    /// A value in place of the one that was read; of the same value: only that it still is there.
+    /// Replaces a value if it is the one that was read. With an equal value, this only checks that the row is
+    /// unchanged.
     pub(crate) fn replace(
         &self,
         org: &str,
@@ -82,7 +83,7 @@ impl Rows {
         (&self.replace, values![new, org, part.word(), key, old])
     }
 
-    /// Those after a key, in order, at most `rows`.
+    /// Returns the rows after a key, in order, at most `rows`.
     pub(crate) async fn list(
         &self,
         cql: &Cql,

@@ -9,14 +9,14 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, Select, Strength, Use};
 use crate::values::{Values, limit, values};
 
-/// What a row of an aggregate's partition is.
+/// The kind of a row of a resource's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Key: the op. Value: its row.
     Op,
     /// Key: the number, ten digits. Value: the revision.
     Revision,
-    /// Key: `USER/OP`, who refers to it and by which op. Value: a mark.
+    /// Key: `USER/OP`, the referring resource and its op. Value: a mark.
     Reference,
     /// Key: the id of a resource that belongs to this one. Value: a mark.
     Dependent,
@@ -42,19 +42,19 @@ impl Part {
 /// The static columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Whether it lives; none: never made.
+    /// Whether the resource is live; none: it was never created.
     pub(crate) live: Option<bool>,
-    /// Its version; none: never made.
+    /// The version; none: the resource was never created.
     pub(crate) version: Option<u64>,
     /// The stored value.
     pub(crate) record: Option<Vec<u8>>,
-    /// When it was made, in microseconds.
+    /// The time of creation, in microseconds.
     pub(crate) created_at: i64,
-    /// How many references to it there are.
+    /// The number of references to the resource.
     pub(crate) uses: u64,
     /// Grows by one with each change of the text's state.
     pub(crate) text_version: u64,
-    /// What ingestion found out.
+    /// The state of the text.
     pub(crate) text_state: Option<Vec<u8>>,
 }
 
@@ -182,12 +182,12 @@ impl Aggregates {
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
 
-    /// Makes it, at version 1.
+    /// Creates the resource at version 1.
     pub(crate) fn create(&self, org: &OrgId, id: &str, record: Vec<u8>, at: i64) -> (&PreparedStatement, Values) {
         (&self.create, values![record, at, org.as_str(), id])
     }
 
-    /// Changes it from one version to another; where `unused`, only while nothing refers to it.
+    /// Changes the resource from one version to another; if `unused`, only while it has no references.
     pub(crate) fn change(
         &self,
         org: &OrgId,
@@ -200,12 +200,12 @@ impl Aggregates {
         (statement, values![live, to, record, org.as_str(), id, from])
     }
 
-    /// Holds only while it lives.
+    /// Checks that the resource is live.
     pub(crate) fn live(&self, org: &OrgId, id: &str) -> (&PreparedStatement, Values) {
         (&self.live, values![org.as_str(), id])
     }
 
-    /// Changes the count of references; where it `lives` only while it does.
+    /// Changes the count of references; if `lives`, only while the resource is live.
     pub(crate) fn uses(
         &self,
         org: &OrgId,
@@ -217,12 +217,12 @@ impl Aggregates {
         (statement, values![to, org.as_str(), id, from])
     }
 
-    /// Changes what is known of the text, while the document lives.
+    /// Changes the state of the text while the document is live.
     pub(crate) fn text(&self, org: &OrgId, id: &str, from: u64, state: Vec<u8>) -> (&PreparedStatement, Values) {
         (&self.text, values![from + 1, state, org.as_str(), id, from])
     }
 
-    /// A row that must not be there yet.
+    /// Inserts a row if it does not exist.
     pub(crate) fn insert_once(
         &self,
         org: &OrgId,
@@ -233,7 +233,7 @@ impl Aggregates {
         (&self.insert_once, values![org.as_str(), id, part.word(), key, value])
     }
 
-    /// A row, there or not; only beside a condition.
+    /// Inserts or replaces a row; only in a batch with a condition.
     pub(crate) fn insert(
         &self,
         org: &OrgId,
@@ -244,7 +244,7 @@ impl Aggregates {
         (&self.insert, values![org.as_str(), id, part.word(), key, value])
     }
 
-    /// Another value for a row that is there.
+    /// Replaces the value of an existing row.
     pub(crate) fn replace(
         &self,
         org: &OrgId,
@@ -255,12 +255,12 @@ impl Aggregates {
         (&self.replace, values![value, org.as_str(), id, part.word(), key])
     }
 
-    /// Removes a row; only beside a condition.
+    /// Removes a row; only in a batch with a condition.
     pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> (&PreparedStatement, Values) {
         (&self.remove, values![org.as_str(), id, part.word(), key])
     }
 
-    /// Removes a row that must be there.
+    /// Removes a row if it exists.
     pub(crate) fn remove_there(
         &self,
         org: &OrgId,

@@ -11,7 +11,7 @@ use crate::values::{limit, values};
 pub(crate) struct Audit {
     put_hour: PreparedStatement,
     put: PreparedStatement,
-    /// The oldest first, the newest first.
+    /// The query for the oldest first, and that for the newest first.
     hours: [Select; 2],
     list: [Select; 2],
 }
@@ -50,7 +50,7 @@ impl Audit {
         cql.write(&self.put, values![org.as_str(), hour, place.micros, place.key, value]).await
     }
 
-    /// The hours from the first to the last one that have entries, at most `rows`.
+    /// Returns the hours with entries from the first to the last one, at most `rows`.
     pub(crate) async fn hours(
         &self,
         cql: &Cql,
@@ -66,7 +66,7 @@ impl Audit {
         Ok(rows.into_iter().map(|(hour,)| hour).collect())
     }
 
-    /// The entries of an hour between two places, at most `rows`.
+    /// Returns the entries of an hour between two positions, at most `rows`.
     pub(crate) async fn list(
         &self,
         cql: &Cql,

@@ -1,8 +1,8 @@
-//! `catalogue`: what lists and searches read. One partition for each list, term and shard; rows in the order of a place
-//! (a name, a piece of a text, or nothing), then of creation.
+//! `catalogue`: the rows that lists and searches read. One partition for each list, term and shard; rows in the order
+//! of a sort key (a name, a substring of a text, or nothing), then of creation.
 //!
-//! Rows are derived: plain writes whose timestamp is the version of what they are about, so that it does not matter in
-//! which order, how often, and under whose clock they arrive.
+//! Rows are derived data: unconditional writes with the version of their item as timestamp, so that repetition, order
+//! and clocks of the writes do not matter.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -11,15 +11,15 @@ use crate::session::{Cql, Select, Strength, Use};
 use crate::values::{limit, values};
 use folio_storage::page_token;
 
-/// Shards of each term: rows are spread by the hash of their id.
+/// Number of shards of each term: rows are spread by the hash of their id.
 pub(crate) const SHARDS: i32 = 8;
 
-/// Where a row stands in its partition.
+/// The position of a row in its partition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
-    /// A name, a piece of a text, or nothing.
-    pub(crate) place: String,
-    /// When the item was made, in microseconds.
+    /// The sort key: a name, a substring of a text, or nothing.
+    pub(crate) sort_key: String,
+    /// The time of the item's creation, in microseconds.
     pub(crate) at: i64,
     /// The item.
     pub(crate) id: String,
@@ -37,12 +37,12 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let range = "SELECT place, at, id, value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
-                     AND (place, at, id) > (?, ?, ?) AND (place, at, id) < (?, ?, ?)";
+        let range = "SELECT sort_key, at, id, value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
+                     AND (sort_key, at, id) > (?, ?, ?) AND (sort_key, at, id) < (?, ?, ?)";
         Ok(Self {
             put: cql
                 .prepare(
-                    "INSERT INTO catalogue (org, list, term, shard, place, at, id, value) \
+                    "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
                      VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
                     Use::Write,
                 )
@@ -50,16 +50,16 @@ impl Catalogue {
             remove: cql
                 .prepare(
                     "DELETE FROM catalogue USING TIMESTAMP ? \
-                     WHERE org = ? AND list = ? AND term = ? AND shard = ? AND place = ? AND at = ? AND id = ?",
+                     WHERE org = ? AND list = ? AND term = ? AND shard = ? AND sort_key = ? AND at = ? AND id = ?",
                     Use::Write,
                 )
                 .await?,
-            forward: cql.select(&format!("{range} ORDER BY place ASC, at ASC, id ASC LIMIT ?")).await?,
-            backward: cql.select(&format!("{range} ORDER BY place DESC, at DESC, id DESC LIMIT ?")).await?,
+            forward: cql.select(&format!("{range} ORDER BY sort_key ASC, at ASC, id ASC LIMIT ?")).await?,
+            backward: cql.select(&format!("{range} ORDER BY sort_key DESC, at DESC, id DESC LIMIT ?")).await?,
             one: cql
                 .select(
                     "SELECT value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
-                     AND place = ? AND at = ? AND id = ?",
+                     AND sort_key = ? AND at = ? AND id = ?",
                 )
                 .await?,
             count: cql
@@ -68,7 +68,7 @@ impl Catalogue {
         })
     }
 
-    /// Writes and removes rows: `(term, position, value)`, none to remove.
+    /// Writes and removes rows: `(term, position, value)`; no value removes the row.
     pub(crate) async fn change(
         &self,
         cql: &Cql,
@@ -77,17 +77,17 @@ impl Catalogue {
         version: i64,
     ) -> Result<()> {
         let (mut statements, mut bytes) = (Vec::new(), 0);
-        for (term, Position { place, at, id }, value) in rows {
+        for (term, Position { sort_key, at, id }, value) in rows {
             let shard = shard(&id);
-            let size = ROW_BYTES + term.len() + place.len() + value.as_ref().map_or(0, Vec::len);
+            let size = ROW_BYTES + term.len() + sort_key.len() + value.as_ref().map_or(0, Vec::len);
             if statements.len() == BATCH_ROWS || (bytes + size > BATCH_BYTES && !statements.is_empty()) {
                 cql.write_all(std::mem::take(&mut statements)).await?;
                 bytes = 0;
             }
             bytes += size;
             statements.push(match value {
-                Some(value) => (&self.put, values![org.as_str(), list, term, shard, place, at, id, value, version]),
-                None => (&self.remove, values![version, org.as_str(), list, term, shard, place, at, id]),
+                Some(value) => (&self.put, values![org.as_str(), list, term, shard, sort_key, at, id, value, version]),
+                None => (&self.remove, values![version, org.as_str(), list, term, shard, sort_key, at, id]),
             });
         }
         match statements.is_empty() {
@@ -96,19 +96,19 @@ impl Catalogue {
         }
     }
 
-    /// The value of one row.
+    /// Returns the value of one row.
     pub(crate) async fn value(
         &self,
         cql: &Cql,
         (org, list, term): (&OrgId, &str, &str),
-        Position { place, at, id }: &Position,
+        Position { sort_key, at, id }: &Position,
     ) -> Result<Option<Vec<u8>>> {
-        let values = values![org.as_str(), list, term, shard(id), place, *at, id];
+        let values = values![org.as_str(), list, term, shard(id), sort_key, *at, id];
         let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.one, Strength::Quorum, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Rows of a shard strictly between two positions, at most `rows`, in order or against it.
+    /// Returns rows of a shard strictly between two positions, at most `rows`, in order or in reverse.
     pub(crate) async fn range(
         &self,
         cql: &Cql,
@@ -123,22 +123,22 @@ impl Catalogue {
             list,
             term,
             shard,
-            &from.place,
+            &from.sort_key,
             from.at,
             &from.id,
-            &to.place,
+            &to.sort_key,
             to.at,
             &to.id,
             limit(rows)
         ];
         let rows: Vec<(String, i64, String, Option<Vec<u8>>)> = cql.rows(select, Strength::Quorum, values).await?;
-        let row = |(place, at, id, value): (_, _, _, Option<Vec<u8>>)| {
-            (Position { place, at, id }, value.unwrap_or_default())
+        let row = |(sort_key, at, id, value): (_, _, _, Option<Vec<u8>>)| {
+            (Position { sort_key, at, id }, value.unwrap_or_default())
         };
         Ok(rows.into_iter().map(row).collect())
     }
 
-    /// How many rows a shard of a term has.
+    /// Returns the number of rows in a shard of a term.
     pub(crate) async fn count(&self, cql: &Cql, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
         let values = values![org.as_str(), list, term, shard];
         let row: Option<(i64,)> = cql.row(&self.count, Strength::Quorum, values).await?;
@@ -146,13 +146,13 @@ impl Catalogue {
     }
 }
 
-/// Rows that are sent at once.
+/// Maximum number of rows in one batch.
 const BATCH_ROWS: usize = 100;
 
-/// Bytes that are sent at once: a server refuses a batch over several partitions of more than 50 KiB.
+/// Maximum size of a batch, in bytes: a server refuses a batch over several partitions of more than 50 KiB.
 const BATCH_BYTES: usize = 24 * 1024;
 
-/// Bytes of a row beside its term, place and value, about.
+/// Approximate overhead of a row apart from its term, sort key and value, in bytes.
 const ROW_BYTES: usize = 120;
 
 fn shard(id: &str) -> i32 {

@@ -1,6 +1,6 @@
-//! `credit_accounts`: one partition for each organization. Static: the account and its version; rows: what changed it.
-//! `credit_blocks`: one for each block. Static: whether it is sealed; rows: its ledger, with the permit of a row that has
-//! not ended.
+//! `credit_accounts`: one partition for each organization. Static: the account and its version; rows: its changes.
+//! `credit_blocks`: one partition for each block. Static: whether it is sealed; rows: its ledger, with the permit of a
+//! row that has not ended.
 
 use folio_types::{BlockId, OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -8,7 +8,7 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, Select, Sent, Strength, Use};
 use crate::values::{Values, limit, values};
 
-/// The permit of a row that has ended: nobody's.
+/// The permit of a row that has ended; no caller has it.
 pub(crate) const ENDED: &str = "";
 
 /// The statements.
@@ -32,7 +32,8 @@ impl Credit {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
         Ok(Self {
-            // From the end, where entries of grants stay: those of blocks, before them, leave tombstones.
+            // Reads from the end, where the entries of grants are: expired entries of blocks, which sort before them,
+            // leave tombstones.
             account: cql.select("SELECT account FROM credit_accounts WHERE org = ? ORDER BY key DESC LIMIT 1").await?,
             entry: cql.select("SELECT value FROM credit_accounts WHERE org = ? AND key = ?").await?,
             entries: cql
@@ -75,7 +76,7 @@ impl Credit {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Entries with keys from one on and before another, at most `rows`.
+    /// Returns entries with keys from one on and before another, at most `rows`.
     pub(crate) async fn entries(
         &self,
         cql: &Cql,
@@ -88,7 +89,7 @@ impl Credit {
         Ok(rows.into_iter().filter_map(|(value,)| value).collect())
     }
 
-    /// The account's new value, where its version is the expected one (0: there is none).
+    /// Replaces the account if its version is the expected one (0: there is none).
     pub(crate) fn change(
         &self,
         org: &OrgId,
@@ -102,7 +103,7 @@ impl Credit {
         }
     }
 
-    /// The entry beside it, where none of its key stands; it goes by itself after some seconds (0: never).
+    /// Inserts the entry of the change if none with its key exists. It expires after some seconds (0: never).
     pub(crate) fn enter(
         &self,
         org: &OrgId,
@@ -125,7 +126,7 @@ impl Credit {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Whether the block is sealed, and all its rows.
+    /// Returns whether the block is sealed, and all its rows.
     pub(crate) async fn rows(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
         let values = values![org.as_str(), block.as_str()];
         let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = cql.rows(&self.rows, Strength::Serial, values).await?;
@@ -133,12 +134,12 @@ impl Credit {
         Ok((sealed, rows.into_iter().filter_map(|(_, value)| value).collect()))
     }
 
-    /// That the block is not sealed, as a condition of what is sent beside it.
+    /// Checks that the block is not sealed, as a condition of the batch.
     pub(crate) fn unsealed(&self, org: &OrgId, block: &BlockId) -> (&PreparedStatement, Values) {
         (&self.unsealed, values![org.as_str(), block.as_str()])
     }
 
-    /// A row, where none of its key is there.
+    /// Inserts a row if none with its key exists.
     pub(crate) fn reserve(
         &self,
         org: &OrgId,
@@ -149,7 +150,7 @@ impl Credit {
         (&self.reserve, values![org.as_str(), block.as_str(), key, permit, value])
     }
 
-    /// The end of a row that this permit reserved and that has none.
+    /// Ends a row that this permit reserved and that has not ended.
     pub(crate) async fn settle(
         &self,
         cql: &Cql,

@@ -1,4 +1,4 @@
-//! `asked`: one partition for each request outside turns, with the target that it changes.
+//! `idempotency`: one partition for each request outside turns, with the target that it changes.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -18,10 +18,12 @@ impl Idempotency {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
         Ok(Self {
-            get: cql.select("SELECT value, at FROM asked WHERE org = ? AND op = ?").await?,
-            insert: conditional("INSERT INTO asked (org, op, value, at) VALUES (?, ?, ?, ?) IF NOT EXISTS").await?,
-            replace: conditional("UPDATE asked SET value = ?, at = ? WHERE org = ? AND op = ? IF value = ?").await?,
-            remove: conditional("DELETE FROM asked WHERE org = ? AND op = ? IF EXISTS").await?,
+            get: cql.select("SELECT value, at FROM idempotency WHERE org = ? AND op = ?").await?,
+            insert: conditional("INSERT INTO idempotency (org, op, value, at) VALUES (?, ?, ?, ?) IF NOT EXISTS")
+                .await?,
+            replace: conditional("UPDATE idempotency SET value = ?, at = ? WHERE org = ? AND op = ? IF value = ?")
+                .await?,
+            remove: conditional("DELETE FROM idempotency WHERE org = ? AND op = ? IF EXISTS").await?,
         })
     }
 
@@ -41,7 +43,7 @@ impl Idempotency {
         cql.conditional(&self.insert, values![org.as_str(), op, value, at]).await
     }
 
-    /// Puts a row in the place of the one that was read.
+    /// Replaces the row that was read.
     pub(crate) async fn replace(
         &self,
         cql: &Cql,

@@ -29,7 +29,7 @@ impl Keyed {
         Ok(row.map(|(value,)| value))
     }
 
-    /// Inserts a value unless one is there; gives the one that stands then.
+    /// Inserts a value unless one is stored; returns the value that is then stored.
     pub(crate) async fn insert(&self, cql: &Cql, key: &str, value: Vec<u8>) -> Result<Vec<u8>> {
         match cql.conditional(&self.insert, values![key, value.clone()]).await? {
             Sent::Applied => Ok(value),
@@ -40,7 +40,7 @@ impl Keyed {
         }
     }
 
-    /// Replaces a value by another, unless it is another one by now. Whether the new one stands.
+    /// Replaces a value if it is `old`; returns whether it was replaced.
     pub(crate) async fn replace(&self, cql: &Cql, key: &str, old: Vec<u8>, new: Vec<u8>) -> Result<bool> {
         match cql.conditional(&self.replace, values![new.clone(), key, old]).await? {
             Sent::Applied => Ok(true),

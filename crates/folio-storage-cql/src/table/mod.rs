@@ -1,4 +1,4 @@
-//! One file for each table: its prepared statements, and nothing else knows their text.
+//! The tables: one file for each, with its prepared statements. No other module contains statements.
 
 mod access;
 mod aggregates;
@@ -45,7 +45,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Prepares all statements, those of the tables at once: a start waits for the slowest table, not for their sum.
+    /// Prepares the statements of all tables concurrently, so that a start waits for the slowest table only.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let (access, aggregates, idempotency, audit, catalogue, credit, names, system_rows, text_pages, threads, usage) =
             tokio::try_join!(
@@ -82,7 +82,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// The statements that are prepared with a condition, or to be sent beside one, as `FILE.NAME`.
+    /// Returns the statements that are prepared with a condition, or for a batch with one, as `FILE.NAME`.
     fn conditional(file: &str, text: &str) -> BTreeSet<String> {
         let (mut name, mut found) = (String::new(), BTreeSet::new());
         for line in text.lines() {

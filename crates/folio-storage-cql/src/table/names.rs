@@ -1,4 +1,4 @@
-//! `names`: one partition for each name of a kind. Whose it is, and by which op it was reserved.
+//! `names`: one partition for each name of a kind, with the resource that has it and the op that reserved it.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -9,11 +9,11 @@ use crate::values::values;
 /// A reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameRow {
-    /// Whose name it is.
+    /// The id of the resource with the name.
     pub(crate) id: String,
     /// The op that reserved it.
     pub(crate) op: String,
-    /// When, in microseconds of the clock of who reserved it.
+    /// The time of the reservation, in microseconds by the clock of the reserving process.
     pub(crate) at: i64,
 }
 
@@ -42,7 +42,7 @@ impl Names {
         })
     }
 
-    /// The row of a name (as names are compared).
+    /// Returns the row of a folded name.
     pub(crate) async fn get(
         &self,
         cql: &Cql,
@@ -66,7 +66,7 @@ impl Names {
         cql.conditional(&self.reserve, values).await
     }
 
-    /// Puts a row in the place of the one that was read.
+    /// Replaces the row that was read.
     pub(crate) async fn replace(
         &self,
         cql: &Cql,

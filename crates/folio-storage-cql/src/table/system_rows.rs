@@ -1,6 +1,6 @@
 //! `system_rows`: the indexes that background jobs read, each in buckets by the hash of its keys.
 //!
-//! Plain writes: a row says where to look, and who finds one reads there first.
+//! Unconditional writes: a row is a hint, and its reader checks the resource itself first.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::session::{Cql, Select, Statements, Strength, Use};
 use crate::values::{limit, micros, values};
 use folio_storage::page_token;
 
-/// Buckets of each index.
+/// Number of buckets of each index.
 const BUCKETS: i32 = 16;
 
 /// A row of an index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SystemRow {
-    /// What the index is ordered by, in microseconds; 0 where by key only.
+    /// The time by which the index is ordered, in microseconds; 0 if it is ordered by key only.
     pub(crate) at: i64,
-    /// One of its kind in its index.
+    /// The key, unique in the index.
     pub(crate) key: String,
     /// The stored value.
     pub(crate) value: Vec<u8>,
@@ -56,7 +56,7 @@ impl SystemRows {
         cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value]).await
     }
 
-    /// A row that goes by itself.
+    /// Stores a row with a time to live.
     pub(crate) async fn put_until(&self, cql: &Cql, index: &str, row: SystemRow, until: Timestamp) -> Result<()> {
         let left = until.duration_since(cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
         let left = i32::try_from(left).unwrap_or(i32::MAX);
@@ -67,7 +67,7 @@ impl SystemRows {
         cql.write(&self.remove, values![index, bucket(key), at, key]).await
     }
 
-    /// Removes rows: one batch for those of a bucket.
+    /// Removes rows, with one batch for each bucket.
     pub(crate) async fn remove_all(
         &self,
         cql: &Cql,
@@ -88,7 +88,7 @@ impl SystemRows {
         Ok(())
     }
 
-    /// The first rows up to a time, by time and key, of all buckets.
+    /// Returns the first rows up to a time, by time and key, of all buckets.
     pub(crate) async fn first(
         &self,
         cql: &Cql,
@@ -111,7 +111,7 @@ impl SystemRows {
         Ok(found)
     }
 
-    /// Rows behind one, bucket by bucket, at most `rows`.
+    /// Returns the rows after one, bucket by bucket, at most `rows`.
     pub(crate) async fn after(
         &self,
         cql: &Cql,
@@ -144,10 +144,10 @@ impl SystemRows {
     }
 }
 
-/// Rows of one batch.
+/// Maximum number of rows in one batch.
 const BATCH_ROWS: usize = 100;
 
-/// The longest time to live that the servers take: 20 years.
+/// The longest time to live that the servers accept, in seconds: 20 years.
 const TTL_SECONDS: i64 = 630_720_000;
 
 fn bucket(key: &str) -> i32 {

@@ -1,5 +1,5 @@
-//! `text_pages`: one partition for each text that a document ever had. Which of them counts, its document's partition
-//! says.
+//! `text_pages`: one partition for each generation of a document's text. The document's partition has the valid
+//! generation.
 
 use folio_types::{DocumentId, OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -43,7 +43,7 @@ impl TextPages {
         cql.write(&self.put, values![org.as_str(), document.as_str(), generation, page, value]).await
     }
 
-    /// The pages from one on, at most `count`.
+    /// Returns the pages from one on, at most `count`.
     pub(crate) async fn pages(
         &self,
         cql: &Cql,

@@ -1,8 +1,9 @@
 //! `threads`: one partition for each thread. Static columns: the header and its fence. Rows by part and key: the journal,
 //! the rows of batches and of requests.
 //!
-//! The header and the rows of the journal are written under conditions only. What was imported is written before there is
-//! a header, under a part that only this making of the thread knows; what is removed goes after the tombstone stands.
+//! The header and the rows of the journal are written under conditions only. Imported entries are written before the
+//! header exists, under a part with a random name per creation; rows of a removed thread are deleted after its
+//! tombstone is committed.
 
 use folio_history::thread::Fence;
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
@@ -11,12 +12,12 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, Select, Sent, Strength, Use};
 use crate::values::{Values, limit, micros, values};
 
-/// What a row of a thread's partition is.
+/// The kind of a row of a thread's partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadPart {
     /// Key: the sequence number, twenty digits. Value: the entry.
     Entry,
-    /// The same for entries that were there before the thread: by the making that they belong to.
+    /// An imported entry, as [`Self::Entry`]; with the name of its creation.
     Imported(String),
     /// Key: the batch. Value: a mark.
     Batch,
@@ -38,13 +39,13 @@ impl ThreadPart {
 /// The static columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ThreadRow {
-    /// Whether it lives; none: never made.
+    /// Whether the thread is live; none: it was never created.
     pub(crate) live: Option<bool>,
     /// The stored value.
     pub(crate) header: Vec<u8>,
-    /// When it goes by itself, in nanoseconds.
+    /// The time of expiry, in nanoseconds.
     pub(crate) expires_at: Option<i64>,
-    /// How many entries were imported, and by which making.
+    /// The number of imported entries, and the name of their creation.
     pub(crate) imported: Option<(u64, String)>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Threads {
     append: PreparedStatement,
     expire: PreparedStatement,
     expire_unused: PreparedStatement,
-    bury: PreparedStatement,
+    write_tombstone: PreparedStatement,
     insert_once: PreparedStatement,
     insert: PreparedStatement,
     import: PreparedStatement,
@@ -104,7 +105,7 @@ impl Threads {
                  WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
             )
             .await?,
-            bury: conditional(
+            write_tombstone: conditional(
                 "UPDATE threads SET live = false, header = ? \
                  WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
             )
@@ -128,7 +129,7 @@ impl Threads {
         Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
     }
 
-    /// A row of a thread that lives.
+    /// Returns a row of a live thread.
     pub(crate) async fn row(
         &self,
         cql: &Cql,
@@ -142,7 +143,7 @@ impl Threads {
         Ok(row.filter(|(live, _)| *live == Some(true)).and_then(|(_, value)| value))
     }
 
-    /// Entries of a thread that lives, from `from` on and before `before`, at most `rows`.
+    /// Returns entries of a live thread, from `from` on and before `before`, at most `rows`.
     pub(crate) async fn entries(
         &self,
         cql: &Cql,
@@ -159,7 +160,7 @@ impl Threads {
         Ok(live.filter_map(|(_, _, value)| value).collect())
     }
 
-    /// Makes a thread that never was.
+    /// Creates a thread that never existed.
     pub(crate) fn create(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -171,7 +172,7 @@ impl Threads {
         (&self.create, values)
     }
 
-    /// The fence: from one epoch and version to others, while the expiry stays.
+    /// Checks the fence and moves it from one epoch and version to others; the expiry must be unchanged.
     pub(crate) fn append(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -183,7 +184,7 @@ impl Threads {
         (&self.append, values![to.0, to.1, header, org.as_str(), id.as_str(), from.0, from.1, expires_at])
     }
 
-    /// Another expiry in the place of the one that was read.
+    /// Replaces the expiry that was read.
     pub(crate) async fn expire(
         &self,
         cql: &Cql,
@@ -194,7 +195,7 @@ impl Threads {
         cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
     }
 
-    /// Another expiry in the place of the one that was read, where nobody used the thread since.
+    /// Replaces the expiry that was read if the thread was not used since.
     pub(crate) async fn expire_unused(
         &self,
         cql: &Cql,
@@ -207,18 +208,18 @@ impl Threads {
         cql.conditional(&self.expire_unused, values).await
     }
 
-    /// The tombstone.
-    pub(crate) async fn bury(
+    /// Replaces the header with a tombstone.
+    pub(crate) async fn write_tombstone(
         &self,
         cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         (epoch, version): (u64, u64),
         header: Vec<u8>,
     ) -> Result<Sent> {
-        cql.conditional(&self.bury, values![header, org.as_str(), id.as_str(), epoch, version]).await
+        cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
     }
 
-    /// A row that must not be there yet.
+    /// Inserts a row if it does not exist.
     pub(crate) fn insert_once(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -228,7 +229,7 @@ impl Threads {
         (&self.insert_once, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
-    /// An entry, beside the fence.
+    /// Inserts an entry, in the batch of the fence.
     pub(crate) fn entry(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -238,7 +239,7 @@ impl Threads {
         self.insert((org, id), (ThreadPart::Entry, &sequence(at)), value)
     }
 
-    /// A row, there or not; only beside the fence.
+    /// Inserts or replaces a row; only in the batch of the fence.
     pub(crate) fn insert(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -248,7 +249,7 @@ impl Threads {
         (&self.insert, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
-    /// An entry that was there before the thread; nobody sees it before the header names this making.
+    /// Writes an imported entry. No reader sees it before the header refers to its creation.
     pub(crate) async fn import(
         &self,
         cql: &Cql,
@@ -261,8 +262,8 @@ impl Threads {
         cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
     }
 
-    /// Removes all rows of a part, after the tombstone stands: nothing is written to the partition from then on, so the
-    /// removal may bear any later time, whichever clock the rows' own times are from.
+    /// Removes all rows of a part after the tombstone is committed. The partition gets no further writes then, so that
+    /// the timestamp of the removal may be any later time, regardless of the clocks of the rows.
     pub(crate) async fn remove_rows(
         &self,
         cql: &Cql,

@@ -35,18 +35,18 @@ impl Usages {
         cql.write(&self.put, values![org.as_str(), day, at, key, value]).await
     }
 
-    /// Enters a day that has records.
+    /// Adds a day with records to the index.
     pub(crate) async fn put_day(&self, cql: &Cql, org: &OrgId, day: i64) -> Result<()> {
         cql.write(&self.day, values![org.as_str(), day]).await
     }
 
-    /// The days from one on that have records.
+    /// Returns the days with records from one on.
     pub(crate) async fn days(&self, cql: &Cql, org: &OrgId, from: i64) -> Result<Vec<i64>> {
         let rows: Vec<(i64,)> = cql.rows(&self.days, Strength::Quorum, values![org.as_str(), from]).await?;
         Ok(rows.into_iter().map(|(day,)| day).collect())
     }
 
-    /// The records of a day from a time on, oldest first, at most `rows`.
+    /// Returns the records of a day from a time on, oldest first, at most `rows`.
     pub(crate) async fn list(
         &self,
         cql: &Cql,

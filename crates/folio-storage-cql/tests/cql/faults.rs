@@ -1,4 +1,4 @@
-//! CQL servers that die, fall silent and come back, several of them, and connections that are encrypted.
+//! Tests of CQL servers that die, stop responding and return, of several servers, and of encrypted connections.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use folio_types::op::{Decided, Expected, OpKey, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
 
-use crate::identity::{identity, shown_by};
+use crate::identity::{client_files, identity};
 use crate::nonce;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Stores on these servers, beside blobs in a folder that nobody uses.
+/// Stores on these servers, with blobs in an unused folder.
 struct World {
     stores: Stores,
     org: OrgId,
@@ -53,12 +53,12 @@ impl World {
         Ok(self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
     }
 
-    /// Counts until it is told.
+    /// Counts, with retries until the store answers.
     async fn counted(&self) -> u64 {
         wait_for("a list", PATIENCE, async || self.count().await.ok()).await
     }
 
-    /// Creates until it is told that it stands.
+    /// Creates a tag, with retries until the creation is acknowledged.
     async fn created(&self, name: &str) {
         let done = wait_for("a write", PATIENCE, async || match self.create(name).await {
             Ok(Decided::Row(row)) => Some(row),
@@ -85,7 +85,7 @@ fn options(cassandra: &Cassandra, copies: u8) -> Options {
 }
 
 #[tokio::test]
-async fn calls_fail_at_once_while_the_server_is_away_or_silent_and_work_when_it_is_back() {
+async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_after_its_return() {
     let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(1)).await.unwrap().unwrap();
     let world = World::open(options(&cassandra, 1)).await.unwrap();
     world.created("first").await;
@@ -94,7 +94,7 @@ async fn calls_fail_at_once_while_the_server_is_away_or_silent_and_work_when_it_
             true => cassandra.node(0).unwrap().pause().unwrap(),
             false => cassandra.node(0).unwrap().kill(),
         }
-        // Many at once, and again and again: none is acknowledged, none waits longer than its time.
+        // Sends many calls in rounds: none is acknowledged, and none exceeds its time limit.
         for round in 0..3 {
             let begun = Instant::now();
             let writes = (0..300).map(|number| {
@@ -113,8 +113,8 @@ async fn calls_fail_at_once_while_the_server_is_away_or_silent_and_work_when_it_
                 assert!(refused.retry_after.is_some() || again.elapsed() < Duration::from_secs(3), "{refused:?}");
             }
         }
-        let told = world.stores.health.traffic().unwrap();
-        assert!(told.held_back && told.refused > 300, "{told:?}");
+        let traffic = world.stores.health.traffic().unwrap();
+        assert!(traffic.is_open && traffic.refused > 300, "{traffic:?}");
         match silent {
             true => cassandra.node(0).unwrap().resume().unwrap(),
             false => {
@@ -127,16 +127,16 @@ async fn calls_fail_at_once_while_the_server_is_away_or_silent_and_work_when_it_
             }
         }
         world.created(&format!("after-{silent}")).await;
-        assert!(!world.stores.health.traffic().unwrap().held_back);
+        assert!(!world.stores.health.traffic().unwrap().is_open);
     }
-    // What was told to be unknown may stand; what was acknowledged does.
+    // Writes with an unknown outcome may be committed; acknowledged writes are.
     assert!(world.count().await.unwrap() >= 3);
 }
 
 #[tokio::test]
-async fn one_of_three_servers_can_be_lost() {
+async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(3)).await.unwrap().unwrap();
-    // Three that have just started find each other, and take their time to agree on tables.
+    // Servers that have just started need time to discover each other and to agree on tables.
     let world = wait_for("an open keyspace", PATIENCE, async || World::open(options(&cassandra, 3)).await.ok()).await;
     for number in 0..10 {
         world.created(&format!("before-{number}")).await;
@@ -158,28 +158,28 @@ async fn one_of_three_servers_can_be_lost() {
 }
 
 #[tokio::test]
-async fn connections_are_encrypted_and_show_a_password_and_a_certificate() {
+async fn connections_use_tls_a_password_and_a_client_certificate() {
     let identity = identity();
     let cassandra = {
         let identity = identity.clone();
         tokio::task::spawn_blocking(move || Cassandra::start_secured(&identity)).await.unwrap().unwrap()
     };
     let credentials = |password: &str| Some(("cassandra".to_owned(), password.to_owned()));
-    let client = shown_by(&identity);
+    let client = client_files(&identity);
     let secured =
         Options { credentials: credentials("cassandra"), tls: Some(client.clone()), ..options(&cassandra, 1) };
-    // The user is made some time after the server serves.
+    // The server creates the user some time after it starts to serve.
     let world = wait_for("the user", PATIENCE, async || World::open(secured.clone()).await.ok()).await;
     world.created("encrypted").await;
     assert_eq!(world.count().await.unwrap(), 1);
 
-    let stranger = shown_by(&crate::identity::identity());
+    let stranger = client_files(&crate::identity::identity());
     let stranger = folio_storage_client::Tls { authorities: stranger.authorities, ..client.clone() };
-    let nobody = folio_storage_client::Tls { client: None, ..client };
+    let anonymous = folio_storage_client::Tls { client: None, ..client };
     for (what, options) in [
         ("no encryption", Options { tls: None, ..secured.clone() }),
         ("an authority that did not sign it", Options { tls: Some(stranger), ..secured.clone() }),
-        ("no certificate to show", Options { tls: Some(nobody), ..secured.clone() }),
+        ("no client certificate", Options { tls: Some(anonymous), ..secured.clone() }),
         ("another password", Options { credentials: credentials("another"), ..secured.clone() }),
         ("no password", Options { credentials: None, ..secured.clone() }),
     ] {

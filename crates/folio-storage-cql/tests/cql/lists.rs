@@ -1,5 +1,5 @@
-//! Lists and searches find what they are to find, by rows and not by a scan. How long they take over many documents:
-//! `cargo xtask bench lists`.
+//! Tests that lists and searches find matching items through rows and without a scan. `cargo xtask bench lists`
+//! measures their duration over many documents.
 
 use std::collections::BTreeMap;
 
@@ -64,22 +64,22 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
         ("metadata of some", placed("castrop"), count.div_ceil(97)),
         ("metadata of most", placed("Berlin"), count - count.div_ceil(97)),
     ] {
-        let before = asked(stores);
+        let before = calls_so_far(stores);
         let page = stores.of::<Document>().list(&org, &filter, &PageRequest::default()).await.unwrap();
-        let calls = asked(stores) - before;
+        let calls = calls_so_far(stores) - before;
         assert!(!page.items.is_empty(), "{what}");
         assert_eq!(page.total, expected as u64, "{what}");
-        // The page's items, a look at each shard for each term, and the counts.
+        // The items of the page, a read of each shard for each term, and the counts.
         assert!(calls <= 50 + 4 * 8, "{what}: {calls} calls for one page");
     }
 }
 
-/// Calls so far.
-fn asked(stores: &Stores) -> u64 {
+/// Returns the number of calls so far.
+fn calls_so_far(stores: &Stores) -> u64 {
     stores.health.traffic().unwrap().calls.iter().map(|(_, calls)| calls).sum()
 }
 
-/// Rows of long metadata hold no copy of it, and a batch of them stays below what a server takes.
+/// Rows of long metadata contain no copy of it, and a batch of them stays below the limit of a server.
 #[tokio::test]
 async fn documents_with_long_metadata_are_stored_and_found() {
     let (opened, org) = (opened().await, OrgId::derive(&[&nonce()]));

@@ -1,4 +1,4 @@
-//! Bringing a keyspace up to date.
+//! Tests of migrations.
 
 use folio_storage_cql::CqlStore;
 use folio_types::{Code, Reason};
@@ -6,7 +6,7 @@ use scylla::client::session_builder::SessionBuilder;
 
 use crate::options;
 
-/// A keyspace of this test's own, empty.
+/// Drops the keyspace of a test, so that it starts empty.
 async fn fresh(keyspace: &str) -> scylla::client::session::Session {
     let session = SessionBuilder::new().known_nodes(options(keyspace).await.contact_points).build().await.unwrap();
     session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {keyspace}"), ()).await.unwrap();
@@ -14,7 +14,7 @@ async fn fresh(keyspace: &str) -> scylla::client::session::Session {
 }
 
 #[tokio::test]
-async fn many_nodes_that_start_at_once_migrate_an_empty_keyspace_once() {
+async fn concurrently_starting_nodes_migrate_an_empty_keyspace_once() {
     let session = fresh("folio_migrated").await;
     let options = options("folio_migrated").await;
     let openings = (0..4).map(|_| CqlStore::open(options.clone()));

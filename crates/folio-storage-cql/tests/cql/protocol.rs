@@ -1,4 +1,4 @@
-//! What the steps around a deciding write leave behind when they stop half-way, and writes whose outcome nobody told.
+//! Tests of the rows that an interrupted deciding write leaves, and of writes with an unknown outcome.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ struct World {
 
 async fn world() -> World {
     let opened = opened().await;
-    let contact_points = options("folio_test").await.contact_points;
+    let contact_points = options("folio_suites").await.contact_points;
     let session = SessionBuilder::new().known_nodes(contact_points).build().await.unwrap();
-    session.use_keyspace("folio_test", false).await.unwrap();
+    session.use_keyspace("folio_suites", false).await.unwrap();
     let org = OrgId::derive(&[&nonce()]);
     World { stores: opened.stores.clone(), cql: opened.cql.clone(), session, org, _opened: opened }
 }
@@ -58,7 +58,7 @@ impl World {
         self.stores.of::<Tag>().decide(&self.id(id), self.write(id, Expected::Absent, change)).await
     }
 
-    /// Reserves a name as a write does that stops right after.
+    /// Reserves a name as an interrupted write does.
     async fn reserve(&self, id: &str, name: &str, at: Timestamp) {
         let insert = "INSERT INTO names (org, kind, name, id, op, at) VALUES (?, 'tag', ?, ?, ?, ?) IF NOT EXISTS";
         let (id, op) = (self.id(id).to_string(), op(id).to_string());
@@ -96,7 +96,7 @@ async fn a_name_whose_write_was_closed_is_free() {
 }
 
 #[tokio::test]
-async fn a_name_that_a_request_left_reserved_is_taken_over_and_the_request_never_happens() {
+async fn a_name_that_a_stale_request_reserved_is_replaced_and_its_write_never_executed() {
     let world = world().await;
     world.reserve("stopped", "wanted", Timestamp::now() - Duration::from_secs(600)).await;
     assert!(matches!(state(world.create("late", "wanted").await.unwrap()), OpState::Done(_)));
@@ -105,7 +105,7 @@ async fn a_name_that_a_request_left_reserved_is_taken_over_and_the_request_never
 }
 
 #[tokio::test]
-async fn an_entry_of_a_user_that_never_came_does_not_hold_a_tag_for_ever() {
+async fn a_reference_of_a_stale_request_does_not_block_the_deletion_of_a_tag() {
     let world = world().await;
     world.create("used", "used").await.unwrap();
     let id = world.id("used");
@@ -119,7 +119,7 @@ async fn an_entry_of_a_user_that_never_came_does_not_hold_a_tag_for_ever() {
          IF NOT EXISTS; APPLY BATCH",
         org = world.org
     );
-    // The version of the value's format is its first byte.
+    // The first byte is the version of the format.
     let batch = batch.replace("'?{", "'\u{1}{");
     world.session.query_unpaged(batch, ()).await.unwrap();
     let delete = world.write("delete", Expected::Version(1), TagChange::Delete);
@@ -127,11 +127,11 @@ async fn an_entry_of_a_user_that_never_came_does_not_hold_a_tag_for_ever() {
     assert!(matches!(state(decided), OpState::Done(_)));
     let target = Prompt::target(&user);
     let closed = world.stores.ops.row(&world.org, &target, &op("prompt")).await.unwrap().unwrap();
-    assert_eq!(closed.state, OpState::Aborted, "what had entered the reference can still come");
+    assert_eq!(closed.state, OpState::Aborted, "the op of the reference is still open");
 }
 
 #[tokio::test]
-async fn rows_of_lists_are_mended_by_who_reads_them_and_repaired_from_the_things() {
+async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
     let world = world().await;
     for name in ["one", "two", "three"] {
         world.create(name, name).await.unwrap();
@@ -144,8 +144,8 @@ async fn rows_of_lists_are_mended_by_who_reads_them_and_repaired_from_the_things
         shards.extend(rows.rows::<(i32, i64)>().unwrap().map(Result::unwrap));
     }
     assert_eq!(shards.len(), 3);
-    // A row for what was never made, and the loss of the names.
-    let insert = "INSERT INTO catalogue (org, list, term, shard, place, at, id, value) \
+    // Inserts a row of a resource that never existed, and deletes the rows of the names.
+    let insert = "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
                   VALUES (?, 'tag', 'all', 0, '', ?, ?, textAsBlob(?)) USING TIMESTAMP 4";
     let stray = world.id("stray").to_string();
     let value = format!("\u{1}{{\"id\":\"{stray}\",\"name\":\"stray\"}}");
@@ -160,18 +160,18 @@ async fn rows_of_lists_are_mended_by_who_reads_them_and_repaired_from_the_things
     assert_eq!(names, ["one", "three", "two"]);
     let search = TagFilter { name_search: Some("t".into()) };
     let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
-    assert_eq!(found.total, 0, "the rows are still there");
+    assert_eq!(found.total, 0, "the rows exist");
     assert_eq!(world.cql.repair_lists(&world.org).await.unwrap(), 3);
     let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
     assert_eq!((found.total, found.items.len()), (2, 2));
 }
 
-/// Time-outs far below what the server takes: nearly every outcome is unknown to who asks.
+/// Uses time limits far below the latency of the server, so that nearly every outcome is unknown to the caller.
 #[tokio::test]
-async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
+async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
     let world = world().await;
     let breaker = BreakerOptions { failures: 0, ..BreakerOptions::default() };
-    let impatient = Options { write_timeout: Duration::from_millis(3), breaker, ..options("folio_test").await };
+    let impatient = Options { write_timeout: Duration::from_millis(3), breaker, ..options("folio_suites").await };
     let impatient = CqlStore::open(impatient).await.unwrap().stores(world.stores.blobs.clone());
     let mut unknown = 0;
     for number in 0..20 {
@@ -192,7 +192,7 @@ async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
                 }
                 attempts += 1;
                 if attempts % 5 == 0 {
-                    // Whoever asks elsewhere is told.
+                    // A call without the short limit gets the result.
                     break world.stores.of::<Tag>().decide(&id, write.clone()).await.unwrap();
                 }
             };
@@ -205,7 +205,7 @@ async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
     println!("{unknown} outcomes were unknown");
 }
 
-/// A thread, and a batch that is appended to it at a fence.
+/// Returns a new thread.
 fn thread(org: &OrgId) -> NewThread {
     NewThread {
         id: ThreadId::derive(&[org.as_str(), "thread"]),
@@ -242,23 +242,23 @@ fn done(appended: Appended) -> ThreadHeader {
 }
 
 #[tokio::test]
-async fn what_a_process_remembers_of_a_header_is_not_written_over_what_another_one_wrote() {
-    let (here, there) = (world().await, opened().await);
-    let (org, new) = (&here.org, thread(&here.org));
-    let (here, there, id) = (&here.stores.threads, &there.stores.threads, &new.id.clone());
-    let made = here.create(new).await.unwrap();
-    let first = done(here.append(org, id, titled(1, &made, "Here")).await.unwrap());
-    let second = done(there.append(org, id, titled(2, &first, "There")).await.unwrap());
-    // It remembers the first, whose fence it is asked for.
-    let refused = here.append(org, id, titled(3, &first, "Late")).await.unwrap();
+async fn a_cached_header_never_overwrites_the_header_of_another_process() {
+    let (local, remote) = (world().await, opened().await);
+    let (org, new) = (&local.org, thread(&local.org));
+    let (local, remote, id) = (&local.stores.threads, &remote.stores.threads, &new.id.clone());
+    let made = local.create(new).await.unwrap();
+    let first = done(local.append(org, id, titled(1, &made, "Here")).await.unwrap());
+    let second = done(remote.append(org, id, titled(2, &first, "There")).await.unwrap());
+    // The process has cached the first header, whose fence this append names.
+    let refused = local.append(org, id, titled(3, &first, "Late")).await.unwrap();
     let Appended::Refused { header, .. } = refused else { panic!("{refused:?}") };
     assert_eq!(*header, second, "invariant 1");
-    // What it is asked for is what it never wrote.
-    let third = done(here.append(org, id, titled(4, &second, "Here again")).await.unwrap());
-    assert_eq!(here.header(org, id).await.unwrap().as_ref(), Some(&third));
+    // The fence of this append is of a header that the process never wrote.
+    let third = done(local.append(org, id, titled(4, &second, "Here again")).await.unwrap());
+    assert_eq!(local.header(org, id).await.unwrap().as_ref(), Some(&third));
     assert_eq!((third.title.as_str(), third.version), ("Here again", second.version + 1));
-    // And of a thread that is gone nothing is remembered for good.
-    there.delete(org, id, None).await.unwrap();
-    let gone = here.append(org, id, titled(5, &third, "Gone")).await.unwrap_err();
-    assert_eq!(gone.reason, Reason::NotFound);
+    // The cache does not revive a removed thread.
+    remote.delete(org, id, None).await.unwrap();
+    let refused = local.append(org, id, titled(5, &third, "Gone")).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::NotFound);
 }

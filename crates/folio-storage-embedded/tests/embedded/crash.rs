@@ -1,4 +1,5 @@
-//! Killing the process before or after any call of a store: what was acknowledged is there, and every write is whole or absent.
+//! Kills the process before or after any call of a store: acknowledged writes survive, and every write is whole or
+//! absent.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -16,13 +17,13 @@ const FAULT: &str = "FOLIO_CRASH_FAULT";
 /// A fault of the killed process, which the test must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChildFault {
-    /// It acknowledges a step before the step.
+    /// The process acknowledges a step before it executes it.
     EarlyAcknowledgement,
-    /// It executes one step in two writes.
+    /// The process executes one step in two writes.
     TornStep,
 }
 
-/// What the store shows after each number of steps.
+/// Returns the dump of the store after each number of steps.
 async fn expected() -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
@@ -37,7 +38,7 @@ async fn expected() -> Vec<String> {
     seen
 }
 
-/// Not a test of its own: the process that is killed. It carries out the steps and says after each that it is done.
+/// The process that the tests kill; passes without their variables. It executes the steps and reports each one.
 #[tokio::test]
 async fn crashing_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -50,25 +51,25 @@ async fn crashing_child() {
     }
     for number in 0..STEPS {
         if is(ChildFault::EarlyAcknowledgement) {
-            say(&format!("acknowledged {}", number + 1));
+            report(&format!("acknowledged {}", number + 1));
         }
         step(&stores, number).await.unwrap();
-        say(&format!("acknowledged {}", number + 1));
+        report(&format!("acknowledged {}", number + 1));
     }
     drop(stores);
     store.close().await;
-    say(&format!("whole {}", crash_points_passed()));
+    report(&format!("whole {}", crash_points_passed()));
 }
 
-fn say(line: &str) {
+fn report(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }
 
-/// How far a child came.
+/// The progress of a child process.
 struct Reached {
     acknowledged: usize,
-    /// Crash points it passed, where it was not killed.
+    /// The number of crash points, if the process was not killed.
     whole: Option<u64>,
 }
 
@@ -85,7 +86,7 @@ fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached
     let mut reached = Reached { acknowledged: 0, whole: None };
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
-        // The harness writes onto the same lines.
+        // The test harness writes to the same lines.
         if let Some((_, number)) = line.split_once("acknowledged ") {
             reached.acknowledged = number.trim().parse().unwrap();
         } else if let Some((_, number)) = line.split_once("whole ") {
@@ -96,7 +97,7 @@ fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached
     reached
 }
 
-/// Kills a child at one crash point and looks at what it left.
+/// Kills a child at one crash point and checks the store that it left.
 async fn killed_at(expected: &[String], crash_at: u64, fault: Option<ChildFault>) -> Result<Reached, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
@@ -118,7 +119,7 @@ async fn invariant_3_a_kill_at_any_commit_step_loses_nothing_acknowledged_and_te
     let expected = expected().await;
     let whole = killed_at(&expected, u64::MAX, None).await.unwrap();
     assert_eq!(whole.acknowledged, STEPS);
-    let points = whole.whole.expect("the child that nobody killed came to its end");
+    let points = whole.whole.expect("the child that was not killed reported its crash points");
     assert!(points > 2 * STEPS as u64, "only {points} crash points");
     let kills = (1..=points).map(|crash_at| {
         let expected = &expected;
@@ -126,14 +127,14 @@ async fn invariant_3_a_kill_at_any_commit_step_loses_nothing_acknowledged_and_te
     });
     let mut kills = stream::iter(kills).buffer_unordered(4);
     while let Some((crash_at, reached)) = kills.next().await {
-        assert!(reached.whole.is_none(), "nobody was killed at {crash_at} of {points}");
+        assert!(reached.whole.is_none(), "no child was killed at {crash_at} of {points}");
     }
 }
 
-/// What a kill in the middle of a write leaves: the journal up to some byte. Whatever byte it is, the store shows the
-/// steps up to some step.
+/// A kill in the middle of a write leaves the journal up to some byte. For every byte the store shows the steps up to
+/// some step.
 #[tokio::test]
-async fn a_journal_that_was_cut_anywhere_shows_whole_steps_only() {
+async fn a_journal_truncated_at_any_byte_shows_whole_steps_only() {
     let expected: Vec<String> = expected().await.iter().map(|state| without_blob(state)).collect();
     let whole = tempfile::tempdir().unwrap();
     run_child(whole.path(), u64::MAX, None);
@@ -161,7 +162,7 @@ async fn a_journal_that_was_cut_anywhere_shows_whole_steps_only() {
     assert!(states.len() > 5, "only {states:?}");
 }
 
-/// Blobs are files: no journal brings them back.
+/// Removes the blob, which is a file and not in the journal.
 fn without_blob(state: &str) -> String {
     state.lines().filter(|line| !line.starts_with("blob: ")).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! What holds for the embedded store alone: its queue, its commits and what it does with formats it does not know.
+//! Tests of the embedded store's queue and commits.
 
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurnRow};
 use folio_storage::{NewThread, Stores};
@@ -48,19 +48,19 @@ async fn ten_appends(stores: &Stores, number: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn writes_at_once_share_commits_and_all_stand() {
+async fn concurrent_writes_share_commits_and_all_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let stores = store.stores();
     let versions = futures::future::join_all((0..50).map(|number| ten_appends(&stores, number))).await;
     assert!(versions.iter().all(|version| *version == 10));
     let commits = store.commits();
-    assert!(commits < 550, "{commits} commits for 550 writes: nothing was shared");
+    assert!(commits < 550, "{commits} commits for 550 writes: no commit was shared");
     store.close().await;
 }
 
 #[tokio::test]
-async fn removing_an_open_turn_costs_no_fsync_and_still_outlives_the_process() {
+async fn removing_an_open_turn_costs_no_fsync_and_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let turn = TurnId::new(thread(1).id, 1);
@@ -68,7 +68,7 @@ async fn removing_an_open_turn_costs_no_fsync_and_still_outlives_the_process() {
     store.stores().threads.create(thread(1)).await.unwrap();
     let opening = Append { opens: Some(row.clone()), ..append(0) };
     store.stores().threads.append(&row.org, &thread(1).id, opening).await.unwrap();
-    assert_eq!(store.commits(), 2, "an append and the row that it opens share one");
+    assert_eq!(store.commits(), 2, "an append and the row that it opens share one commit");
     store.stores().open_turns.remove(&[row]).await.unwrap();
     assert_eq!(store.commits(), 2);
     store.close().await;

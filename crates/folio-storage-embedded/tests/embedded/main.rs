@@ -1,4 +1,4 @@
-//! The embedded store: what holds for it alone, and the suites that every adapter runs.
+//! Tests of the embedded store, and the suites that every adapter runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

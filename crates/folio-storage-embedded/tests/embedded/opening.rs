@@ -1,4 +1,4 @@
-//! Opening, closing and opening again.
+//! Tests of opening, closing and reopening a folder.
 
 use folio_history::thread::{Append, Appended, Fence, HeaderChange};
 use folio_resources::{Tag, TagChange};
@@ -59,7 +59,7 @@ fn append(batch: u128, version: u64) -> Append {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_opening_again() {
+async fn acknowledged_writes_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let id = TagId::derive(&["tag"]);
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
@@ -87,7 +87,7 @@ async fn what_was_acknowledged_is_there_after_opening_again() {
 }
 
 #[tokio::test]
-async fn a_second_opening_of_a_folder_is_refused() {
+async fn a_folder_cannot_be_opened_twice() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let refused = EmbeddedStore::open(Options::at(folder.path())).unwrap_err();

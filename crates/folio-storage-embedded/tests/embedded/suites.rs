@@ -14,7 +14,7 @@ async fn opened() -> (tempfile::TempDir, EmbeddedStore) {
     (folder, store)
 }
 
-/// Twice on one store, so that no suite depends on an empty one.
+/// Runs a suite twice on one store, so that no suite depends on an empty one.
 async fn passes(suite: &str) {
     let (_folder, store) = opened().await;
     for nonce in ["first", "second"] {
@@ -33,28 +33,28 @@ macro_rules! suites {
         )+
 
         #[test]
-        fn no_suite_is_left_out() {
+        fn every_suite_runs() {
             assert!(folio_storage_conformance::names().eq([$($suite),+]));
         }
     };
 }
 
 suites! {
-    access_holds_what_its_suite_says: "access",
-    audit_holds_what_its_suite_says: "audit",
-    blobs_hold_what_their_suite_says: "blobs",
-    invariant_5_credit_holds_what_its_suite_says: "credit",
-    documents_hold_what_their_suite_says: "documents",
-    erasure_holds_what_its_suite_says: "erasure",
-    extractions_hold_what_their_suite_says: "extractions",
-    health_holds_what_its_suite_says: "health",
-    open_turns_hold_what_their_suite_says: "open_turns",
-    invariant_3_ops_hold_what_their_suite_says: "ops",
-    prompts_hold_what_their_suite_says: "prompts",
-    schemas_hold_what_their_suite_says: "schemas",
-    tags_hold_what_their_suite_says: "tags",
-    invariant_1_threads_hold_what_their_suite_says: "threads",
-    usage_holds_what_its_suite_says: "usage",
+    access_passes_its_suite: "access",
+    audit_passes_its_suite: "audit",
+    blobs_pass_their_suite: "blobs",
+    invariant_5_credit_passes_its_suite: "credit",
+    documents_pass_their_suite: "documents",
+    erasure_passes_its_suite: "erasure",
+    extractions_pass_their_suite: "extractions",
+    health_passes_its_suite: "health",
+    open_turns_pass_their_suite: "open_turns",
+    invariant_3_ops_pass_their_suite: "ops",
+    prompts_pass_their_suite: "prompts",
+    schemas_pass_their_suite: "schemas",
+    tags_pass_their_suite: "tags",
+    invariant_1_threads_pass_their_suite: "threads",
+    usage_passes_its_suite: "usage",
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn every_suite_catches_the_faults_of_its_trait() {
 }
 
 #[tokio::test]
-async fn random_operations_do_as_a_simple_model_foretells() {
+async fn random_operations_match_a_simple_model() {
     let seed = folio_testkit::seed();
     let (_folder, store) = opened().await;
     for round in 0..3_u64 {
@@ -90,53 +90,53 @@ async fn random_operations_do_as_a_simple_model_foretells() {
 }
 
 #[tokio::test]
-async fn random_operations_show_faults() {
+async fn random_operations_detect_faults() {
     use Fault::{ExpectedIgnored, FenceOff, NameNotUnique, OpRowMissing, ReferenceIgnored};
     for fault in [OpRowMissing, ExpectedIgnored, NameNotUnique, ReferenceIgnored, FenceOff] {
         let (_folder, store) = opened().await;
         let stores = decorate(&store.stores(), fault);
         let outcome = folio_storage_conformance::random_operations(stores, "faulty", 7, 2_000).await;
-        assert!(outcome.is_err(), "{} was not seen", fault.name());
+        assert!(outcome.is_err(), "{} was not detected", fault.name());
         store.close().await;
     }
 }
 
 #[tokio::test]
-async fn no_word_of_a_deleted_document_is_left_a_day_later() {
+async fn content_of_a_deleted_document_is_erased_after_a_day() {
     let (folder, store) = opened().await;
-    let filled = folio_storage_conformance::fill_document(&store.stores(), "gone", "platypus").await.unwrap();
+    let filled = folio_storage_conformance::fill_document(&store.stores(), "erased", "platypus").await.unwrap();
     let with = || store.everything().unwrap().into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>();
     assert!(with().len() > 10, "{:?}", with());
     filled.delete().await.unwrap();
     assert_eq!(with(), Vec::<String>::new());
     let bytes = std::fs::read_dir(folder.path().join("blobs").join(filled.org().as_str()));
-    assert_eq!(bytes.map_or(0, Iterator::count), 0, "its bytes are there");
+    assert_eq!(bytes.map_or(0, Iterator::count), 0, "its bytes are stored");
     store.close().await;
 }
 
 #[tokio::test]
-async fn no_word_of_an_erased_organization_is_left_anywhere() {
+async fn content_of_an_erased_organization_is_erased_everywhere() {
     let (folder, store) = opened().await;
     let stores = store.stores();
     let kept = folio_storage_conformance::fill(&stores, "kept", "hippopotamus").await.unwrap();
     let before = store.everything().unwrap();
-    let gone = folio_storage_conformance::fill(&stores, "gone", "rhinoceros").await.unwrap();
+    let erased = folio_storage_conformance::fill(&stores, "erased", "rhinoceros").await.unwrap();
     let with =
         |word: &str| store.everything().unwrap().into_iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
     assert!(with("rhinoceros").len() > 10, "{:?}", with("rhinoceros"));
-    let (key, at) = (format!("delete-{gone}").parse().unwrap(), folio_types::Timestamp::now());
+    let (key, at) = (format!("delete-{erased}").parse().unwrap(), folio_types::Timestamp::now());
     let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), OrganizationChange::Delete);
-    stores.of::<Organization>().decide(&gone, delete).await.unwrap();
-    stores.erasure.erase(&[gone.clone()].into()).await.unwrap();
-    stores.blobs.delete_all(&gone).await.unwrap();
+    stores.of::<Organization>().decide(&erased, delete).await.unwrap();
+    stores.erasure.erase(&[erased.clone()].into()).await.unwrap();
+    stores.blobs.delete_all(&erased).await.unwrap();
     assert_eq!(with("rhinoceros"), Vec::<String>::new());
     // The tombstone, the deletion index and the records of both writes.
-    let (left, platform) = (with(gone.as_str()), OrgId::platform());
+    let (left, platform) = (with(erased.as_str()), OrgId::platform());
     assert!(left.iter().all(|row| row.contains(platform.as_str())), "{left:?}");
-    let others = store.everything().unwrap().into_iter().filter(|row| !row.contains(gone.as_str()));
+    let others = store.everything().unwrap().into_iter().filter(|row| !row.contains(erased.as_str()));
     assert_eq!(others.collect::<Vec<_>>(), before, "{kept}");
     let bytes = std::fs::read_dir(folder.path().join("blobs")).unwrap();
     let names: Vec<_> = bytes.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert!(names.contains(&kept.to_string()) && !names.contains(&gone.to_string()), "{names:?}");
+    assert!(names.contains(&kept.to_string()) && !names.contains(&erased.to_string()), "{names:?}");
     store.close().await;
 }

@@ -1,11 +1,11 @@
 -- Appends events of a turn.
 --
--- KEYS[1]  PREFIX:{ORG TURN}:events:meta  hash: epoch, owner, next (number of the next event), first (number of the oldest one
---                                     that is there), bytes, whole (1: the oldest stands for all before it)
+-- KEYS[1]  PREFIX:{ORG TURN}:events:meta  hash: epoch, owner, next (number of the next event), first (number of the oldest
+--                                     stored event), bytes, whole (1: no event before the oldest is missing)
 -- KEYS[2]  PREFIX:{ORG TURN}:events       list of the events (JSON), numbers first to next - 1
--- Both live for ttl after the last event.
--- ARGV: epoch, owner, count_max, bytes_max, ttl (ms), then for each event its number, 1 if it is a snapshot, itself.
--- Gives [0]: done, [1]: begin with a snapshot, [2, epoch]: a later owner has written.
+-- Both expire ttl after the last event.
+-- ARGV: epoch, owner, count_max, bytes_max, ttl (ms), then for each event its number, 1 if it is a snapshot, and the event.
+-- Returns [0]: done, [1]: begin with a snapshot, [2, epoch]: a later owner has written.
 local meta_key, list = KEYS[1], KEYS[2]
 local epoch, owner = tonumber(ARGV[1]), ARGV[2]
 local meta = redis.call('HMGET', meta_key, 'epoch', 'owner', 'next', 'first', 'bytes', 'whole')
@@ -23,7 +23,7 @@ local answer = { 0 }
 for at = 6, #ARGV, 3 do
   local number, snapshot, event = tonumber(ARGV[at]), ARGV[at + 1] == '1', ARGV[at + 2]
   if following and number < following then
-    -- It is there already.
+    -- The event is stored already.
   elseif snapshot or (not following and number == 1) then
     redis.call('DEL', list)
     redis.call('RPUSH', list, event)

@@ -1,10 +1,10 @@
--- Adds a job unless one of its key is there.
+-- Adds a job unless one with its key exists.
 --
 -- KEYS[1]  PREFIX:{queue:NAME}:jobs  stream with the consumer group `workers`, whose consumers are incarnations; an entry
 --                                    has the fields key and payload
 -- KEYS[2]  PREFIX:{queue:NAME}:keys  hash: id of the entry by the key of its job
--- Both live for ttl after the last job was added or taken.
--- ARGV: key, payload, jobs_max, ttl (ms). Gives 1: added, 0: it is there, -1: full.
+-- Both expire ttl after the last job was added or taken.
+-- ARGV: key, payload, jobs_max, ttl (ms). Returns 1: added, 0: it exists, -1: full.
 -- Applied late, it may repeat a job that has ended.
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
   return 0

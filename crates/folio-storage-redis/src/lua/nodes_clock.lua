@@ -1,11 +1,11 @@
--- Put before the scripts of the nodes.
+-- The adapter prepends this to the scripts of the nodes.
 --
--- KEYS[1]  PREFIX:{nodes}  hash, lives for ARGV ttl after the last heartbeat or read:
---   last          when a script was last run (ms by this server's clock)
---   since         from when on it has been answering, with this data and without a gap
---   r:INCARNATION what the node said last (JSON)
---   b:INCARNATION when (ms)
---   g:INCARNATION since when it is gone for good (ms)
+-- KEYS[1]  PREFIX:{nodes}  hash, expires ARGV ttl after the last heartbeat or read:
+--   last          time of the last script (ms by this server's clock)
+--   since         time since which calls came without a gap, with this data
+--   r:INCARNATION last heartbeat (JSON)
+--   b:INCARNATION its time (ms)
+--   g:INCARNATION time of death (ms)
 
 local function clock()
   local time = redis.call('TIME')
@@ -16,11 +16,11 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
--- From when on this server has been answering. While a node lives the calls are never half of gone_after apart.
-local function answering_since(key, now, gone_after)
+-- Returns since when the server has been available. While a node lives, calls are never half of dead_after apart.
+local function answering_since(key, now, dead_after)
   local last = tonumber(redis.call('HGET', key, 'last'))
   local since = tonumber(redis.call('HGET', key, 'since'))
-  if not last or not since or now < last or now - last > gone_after / 2 then
+  if not last or not since or now < last or now - last > dead_after / 2 then
     since = now
     redis.call('HSET', key, 'since', number(now))
   end
@@ -28,7 +28,7 @@ local function answering_since(key, now, gone_after)
   return since
 end
 
--- How long it has been answering without this heartbeat.
+-- Returns the available time since this heartbeat.
 local function silence(beat, since, now)
   return now - math.max(math.min(beat, now), since)
 end

@@ -1,4 +1,4 @@
--- Takes an incarnation away for good. ARGV: incarnation, record, gone_after (ms), ttl (ms).
+-- Marks an incarnation as dead, permanently. ARGV: incarnation, record, dead_after (ms), ttl (ms).
 local key, incarnation = KEYS[1], ARGV[1]
 local now = clock()
 answering_since(key, now, tonumber(ARGV[3]))

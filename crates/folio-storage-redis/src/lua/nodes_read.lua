@@ -1,8 +1,8 @@
--- Every node; makes silences that are too long final, forgets what went long ago.
--- ARGV: gone_after (ms), gone_shown (ms), ttl (ms). Gives [answering for (ms), [record, silent for (ms), gone (1 or 0)]...].
-local key, gone_after, gone_shown = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+-- Returns all nodes; marks silent ones as dead and removes those that died long ago.
+-- ARGV: dead_after (ms), dead_listed_for (ms), ttl (ms). Result: [available for (ms), [record, silent for (ms), dead (1 or 0)]...].
+local key, dead_after, dead_listed_for = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = clock()
-local since = answering_since(key, now, gone_after)
+local since = answering_since(key, now, dead_after)
 redis.call('PEXPIRE', key, ARGV[3])
 local found = { now - since }
 local fields = redis.call('HGETALL', key)
@@ -14,15 +14,15 @@ for field, record in pairs(values) do
   if string.sub(field, 1, 2) == 'r:' then
     local incarnation = string.sub(field, 3)
     local silent = silence(tonumber(values['b:' .. incarnation] or '0'), since, now)
-    local gone = tonumber(values['g:' .. incarnation])
-    if not gone and silent > gone_after then
-      gone = now
+    local dead_since = tonumber(values['g:' .. incarnation])
+    if not dead_since and silent > dead_after then
+      dead_since = now
       redis.call('HSET', key, 'g:' .. incarnation, number(now))
     end
-    if gone and now - gone > gone_shown then
+    if dead_since and now - dead_since > dead_listed_for then
       redis.call('HDEL', key, 'r:' .. incarnation, 'b:' .. incarnation, 'g:' .. incarnation)
     else
-      found[#found + 1] = { record, silent, gone and 1 or 0 }
+      found[#found + 1] = { record, silent, dead_since and 1 or 0 }
     end
   end
 end

@@ -1,8 +1,8 @@
--- Takes from a bucket.
+-- Takes tokens from a bucket.
 --
--- KEYS[1]  PREFIX:{ORG}:rate:NAME  hash: level (what is in it), at (when, ms); lives until it is full again
--- ARGV: burst, per second, cost. Gives -1: allowed, else after how many ms it will be there.
--- Applied late, it takes once more.
+-- KEYS[1]  PREFIX:{ORG}:rate:NAME  hash: level (tokens), at (time of the level, ms); expires when it is full again
+-- ARGV: burst, per second, cost. Returns -1: allowed, else the retry delay (ms).
+-- Applied late, it takes tokens once more.
 local burst, per_ms, cost = tonumber(ARGV[1]), tonumber(ARGV[2]) / 1000, tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,8 +1,8 @@
--- Holds slots for another lease, and frees others.
+-- Renews the leases of slots, and frees other slots.
 --
 -- KEYS[1]  see slots_take.lua
--- ARGV: lease (ms), how many are held, those that are held, those that are free.
--- Applied late, it holds for a lease what may be free by then, and frees what the next telling holds again.
+-- ARGV: lease (ms), number of slots to renew, their names, names of slots to free.
+-- Applied late, it takes free slots for one lease, and frees slots that the next renewal takes again.
 local time = redis.call('TIME')
 local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1])
 local held = tonumber(ARGV[2])

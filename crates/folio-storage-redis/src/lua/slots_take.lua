@@ -1,8 +1,8 @@
--- Takes a slot, where there is one.
+-- Takes a slot if one is free.
 --
--- KEYS[1]  PREFIX:{ORG}:slots:KIND  sorted set: the slots that are held, by the end of their lease (ms); lives for a lease
--- ARGV: slot, how many there are, lease (ms). Gives 1: taken, 0: all are held.
--- Applied late, the slot is held for a lease.
+-- KEYS[1]  PREFIX:{ORG}:slots:KIND  sorted set: taken slots by the end of their lease (ms); expires after a lease
+-- ARGV: slot, number of slots, lease (ms). Returns 1: taken, 0: none is free.
+-- Applied late, the slot is taken for a lease.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)

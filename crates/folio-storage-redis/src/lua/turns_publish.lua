@@ -1,10 +1,10 @@
--- The state of a turn, unless a later one is there.
+-- Stores the state of a turn, unless a later one is stored.
 --
--- KEYS[1]  PREFIX:{ORG}:turn:TURN     hash: epoch, version, state (JSON), place (its member of the indexes, or empty)
+-- KEYS[1]  PREFIX:{ORG}:turn:TURN     hash: epoch, version, state (JSON), place (its member in the indexes, or empty)
 -- KEYS[2]  PREFIX:{ORG}:waiting       sorted set, scores 0: SINCE:TURN of each turn that waits for decisions
--- KEYS[3]  PREFIX:{ORG}:waiting:USER  the same of those that one user began
--- The state lives for ttl after it was told, an index for as long as the longest of its states.
--- ARGV: epoch, version, state, place, ttl (ms). Gives 1: it stands, 0: a later one does.
+-- KEYS[3]  PREFIX:{ORG}:waiting:USER  the same for the turns that one user started
+-- The state expires ttl after its publication, an index with the longest of its states.
+-- ARGV: epoch, version, state, place, ttl (ms). Returns 1: it is stored, 0: a later one is.
 local epoch, version, place, ttl = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
 local old = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'place')
 if old[1] then

@@ -1,4 +1,4 @@
--- The states that members of an index lead to; members that lead nowhere go.
+-- Returns the states of members of an index; removes members without a state.
 -- KEYS: the index, then the turn of each member (shapes: turns_publish.lua). ARGV: the members.
 local found = {}
 for at, place in ipairs(ARGV) do

@@ -1,10 +1,10 @@
-//! A Redis that is lost, stopped, restarted with and without its data, or that forgets the scripts: one server, and a cluster of
-//! three.
+//! Tests of a Redis that is killed, paused, restarted with and without its data, or that lost its scripts: one server,
+//! and a cluster of three.
 
 use std::time::{Duration, Instant};
 
 use folio_history::event::{Event, EventKind};
-use folio_storage::{Beat, EventsAppended, EventsRead, Job, NodeRecord, SharedOptions, SharedStores};
+use folio_storage::{EventsAppended, EventsRead, HeartbeatStatus, Job, NodeRecord, SharedOptions, SharedStores};
 use folio_storage_redis::{RedisOptions, shared_stores};
 use folio_test_servers::{Redis, RedisCluster};
 use folio_testkit::wait_for;
@@ -12,13 +12,13 @@ use folio_types::{Incarnation, OrgId, Reason, ThreadId, Timestamp, TurnId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One server, or a cluster.
-enum Ground {
+/// The servers of a test: one server, or a cluster.
+enum Deployment {
     One(Redis),
     Cluster(RedisCluster),
 }
 
-impl Ground {
+impl Deployment {
     fn servers(&mut self) -> &mut [Redis] {
         match self {
             Self::One(redis) => std::slice::from_mut(redis),
@@ -38,19 +38,19 @@ impl Ground {
         self.servers().iter_mut().for_each(|server| server.run().unwrap());
     }
 
-    /// Restarts it with nothing in it. A cluster keeps its slots.
+    /// Restarts the servers without their data. A cluster keeps its slots.
     fn run_emptied(&mut self) {
         match self {
             Self::One(redis) => redis.run_emptied().unwrap(),
             Self::Cluster(_) => {
                 self.kill();
                 self.run();
-                self.tell("FLUSHALL");
+                self.command("FLUSHALL");
             }
         }
     }
 
-    fn tell(&mut self, command: &str) {
+    fn command(&mut self, command: &str) {
         self.servers().iter().for_each(|server| assert_eq!(server.ask(command).unwrap(), "+OK"));
     }
 
@@ -63,13 +63,13 @@ impl Ground {
     }
 }
 
-macro_rules! grounds {
+macro_rules! on_each_deployment {
     ($($test:ident,)+) => {
         mod one {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    super::$test(super::Ground::One(folio_test_servers::Redis::start().unwrap())).await;
+                    super::$test(super::Deployment::One(folio_test_servers::Redis::start().unwrap())).await;
                 }
             )+
         }
@@ -78,24 +78,24 @@ macro_rules! grounds {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    super::$test(super::Ground::Cluster(folio_test_servers::RedisCluster::start().unwrap())).await;
+                    super::$test(super::Deployment::Cluster(folio_test_servers::RedisCluster::start().unwrap())).await;
                 }
             )+
         }
     };
 }
 
-grounds! {
-    calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_its_data,
-    what_was_lost_is_told_again,
-    restart_makes_no_node_gone,
-    scripts_that_the_server_forgot_are_loaded_again,
-    call_that_timed_out_may_be_applied_later_and_harms_nothing,
+on_each_deployment! {
+    calls_fail_in_time_while_redis_is_down_and_succeed_after_its_restart,
+    lost_data_is_published_again,
+    restart_of_redis_kills_no_node,
+    lost_scripts_are_loaded_again,
+    late_application_of_a_timed_out_call_is_harmless,
 }
 
-/// With a short time until a node is gone, and events that outlast a fault.
+/// Opens stores in which a silent node dies soon, and events outlast a fault.
 fn opened(url: &str, prefix: &str) -> SharedStores {
-    let shared = SharedOptions { events_stay: PATIENCE * 3, ..folio_storage_conformance::shared::options() };
+    let shared = SharedOptions { events_ttl: PATIENCE * 3, ..folio_storage_conformance::shared::options() };
     shared_stores(RedisOptions { prefix: prefix.to_owned(), shared, ..RedisOptions::at(url) }).unwrap()
 }
 
@@ -126,7 +126,7 @@ async fn append(stores: &SharedStores, numbers: std::ops::RangeInclusive<u64>) -
 async fn read(stores: &SharedStores) -> Option<usize> {
     match stores.events.read(&OrgId::derive(&["o"]), &event(1).turn, 1, 100).await.unwrap() {
         EventsRead::Events(found) => Some(found.len()),
-        EventsRead::Gone => None,
+        EventsRead::Expired => None,
     }
 }
 
@@ -134,7 +134,7 @@ async fn answers(stores: &SharedStores) {
     wait_for("redis answers again", PATIENCE, async || stores.health.check().await.ok()).await;
 }
 
-async fn calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_its_data(mut redis: Ground) {
+async fn calls_fail_in_time_while_redis_is_down_and_succeed_after_its_restart(mut redis: Deployment) {
     let stores = opened(&redis.url(), "f");
     assert_eq!(append(&stores, 1..=3).await.unwrap(), EventsAppended::Done);
     stores.jobs.push("q", &Job { key: "k".to_owned(), payload: String::new() }).await.unwrap();
@@ -145,83 +145,83 @@ async fn calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_it
         assert_eq!(error.reason, Reason::StoreUnavailable);
         assert!(error.retry_after.is_some() && begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
         if call > 4 {
-            assert!(begun.elapsed() < Duration::from_secs(1), "it is not asked any more: {:?}", begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(1), "the breaker is open: {:?}", begun.elapsed());
         }
     }
-    let told = stores.health.traffic().unwrap();
-    assert!(told.held_back && told.failed >= 4 && told.refused > 0, "{told:?}");
+    let traffic = stores.health.traffic().unwrap();
+    assert!(traffic.is_open && traffic.failed >= 4 && traffic.refused > 0, "{traffic:?}");
     redis.run();
     answers(&stores).await;
-    assert_eq!(read(&stores).await, Some(3), "what was answered for is there");
+    assert_eq!(read(&stores).await, Some(3), "acknowledged events are stored");
     assert_eq!(append(&stores, 3..=5).await.unwrap(), EventsAppended::Done);
     assert_eq!(read(&stores).await, Some(5));
     let worker = Incarnation::derive(&["one"]);
     assert_eq!(stores.jobs.take("q", &worker, 5, PATIENCE).await.unwrap().len(), 1);
 }
 
-async fn what_was_lost_is_told_again(mut redis: Ground) {
+async fn lost_data_is_published_again(mut redis: Deployment) {
     let stores = opened(&redis.url(), "f");
     let (old, young) = (node("old"), node("young"));
-    assert_eq!(stores.nodes.beat(&old, true).await.unwrap(), Beat::Kept);
+    assert_eq!(stores.nodes.heartbeat(&old, true).await.unwrap(), HeartbeatStatus::Live);
     append(&stores, 1..=3).await.unwrap();
     redis.run_emptied();
     answers(&stores).await;
     let nodes = stores.nodes.nodes().await.unwrap();
     assert!(
-        nodes.members.is_empty() && !nodes.is_gone(&old.incarnation),
-        "lost data says that nobody is gone: {nodes:?}"
+        nodes.members.is_empty() && !nodes.is_dead(&old.incarnation),
+        "a node is dead although the data was lost: {nodes:?}"
     );
-    assert_eq!(stores.nodes.beat(&old, false).await.unwrap(), Beat::Kept, "it says so again");
-    assert_eq!(stores.nodes.beat(&young, true).await.unwrap(), Beat::Kept);
+    assert_eq!(stores.nodes.heartbeat(&old, false).await.unwrap(), HeartbeatStatus::Live, "the node registers again");
+    assert_eq!(stores.nodes.heartbeat(&young, true).await.unwrap(), HeartbeatStatus::Live);
     assert_eq!(append(&stores, 4..=4).await.unwrap(), EventsAppended::NeedsSnapshot);
     assert_eq!(read(&stores).await, None);
     // The same in a running server.
-    redis.tell("FLUSHALL");
-    assert_eq!(stores.nodes.beat(&old, false).await.unwrap(), Beat::Kept);
+    redis.command("FLUSHALL");
+    assert_eq!(stores.nodes.heartbeat(&old, false).await.unwrap(), HeartbeatStatus::Live);
     assert_eq!(append(&stores, 5..=5).await.unwrap(), EventsAppended::NeedsSnapshot);
-    // Who died with the data is gone once a live node would have said so.
-    wait_for("a node that does not come back is gone", PATIENCE, async || {
-        assert_eq!(stores.nodes.beat(&old, false).await.unwrap(), Beat::Kept);
-        stores.nodes.nodes().await.unwrap().is_gone(&young.incarnation).then_some(())
+    // A node that died with the data is dead once a live node would have sent a heartbeat.
+    wait_for("a node without heartbeats to be dead", PATIENCE, async || {
+        assert_eq!(stores.nodes.heartbeat(&old, false).await.unwrap(), HeartbeatStatus::Live);
+        stores.nodes.nodes().await.unwrap().is_dead(&young.incarnation).then_some(())
     })
     .await;
 }
 
-async fn restart_makes_no_node_gone(mut redis: Ground) {
+async fn restart_of_redis_kills_no_node(mut redis: Deployment) {
     let stores = opened(&redis.url(), "f");
     let living = node("living");
-    stores.nodes.beat(&living, true).await.unwrap();
+    stores.nodes.heartbeat(&living, true).await.unwrap();
     redis.kill();
-    // Longer than a silence may be: time itself is the matter.
+    // Sleeps longer than a node may miss heartbeats: the passage of time itself is under test.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     redis.run();
     answers(&stores).await;
-    assert!(!stores.nodes.nodes().await.unwrap().is_gone(&living.incarnation), "redis was away, not the node");
-    assert_eq!(stores.nodes.beat(&living, false).await.unwrap(), Beat::Kept);
+    assert!(!stores.nodes.nodes().await.unwrap().is_dead(&living.incarnation), "redis was down, not the node");
+    assert_eq!(stores.nodes.heartbeat(&living, false).await.unwrap(), HeartbeatStatus::Live);
 }
 
-async fn scripts_that_the_server_forgot_are_loaded_again(mut redis: Ground) {
+async fn lost_scripts_are_loaded_again(mut redis: Deployment) {
     let stores = opened(&redis.url(), "f");
     append(&stores, 1..=2).await.unwrap();
-    redis.tell("SCRIPT FLUSH");
+    redis.command("SCRIPT FLUSH");
     assert_eq!(append(&stores, 3..=3).await.unwrap(), EventsAppended::Done);
     assert_eq!(read(&stores).await, Some(3));
 }
 
-async fn call_that_timed_out_may_be_applied_later_and_harms_nothing(mut redis: Ground) {
+async fn late_application_of_a_timed_out_call_is_harmless(mut redis: Deployment) {
     let stores = opened(&redis.url(), "f");
     let leaver = node("leaver");
-    stores.nodes.beat(&leaver, true).await.unwrap();
+    stores.nodes.heartbeat(&leaver, true).await.unwrap();
     append(&stores, 1..=1).await.unwrap();
     redis.pause();
-    // Both lie in the server's buffer when it goes on, and the client has given them up.
-    assert_eq!(stores.nodes.beat(&leaver, true).await.unwrap_err().reason, Reason::StoreUnavailable);
+    // Both calls are in the server's buffer when it resumes, and the client has abandoned them.
+    assert_eq!(stores.nodes.heartbeat(&leaver, true).await.unwrap_err().reason, Reason::StoreUnavailable);
     assert_eq!(append(&stores, 2..=3).await.unwrap_err().reason, Reason::StoreUnavailable);
     redis.resume();
     answers(&stores).await;
-    // Sent again: whether the late one came or not, each event is there once.
+    // After a retry each event is stored once, whether the late call was applied or not.
     assert_eq!(append(&stores, 2..=4).await.unwrap(), EventsAppended::Done);
     assert_eq!(read(&stores).await, Some(4));
     stores.nodes.leave(&leaver).await.unwrap();
-    assert!(stores.nodes.nodes().await.unwrap().is_gone(&leaver.incarnation));
+    assert!(stores.nodes.nodes().await.unwrap().is_dead(&leaver.incarnation));
 }

@@ -1,5 +1,5 @@
-//! Connections to Redis that break or lead nowhere, servers whose replica takes their place, and connections that are
-//! encrypted. Nothing of it needs a restart of ours.
+//! Tests of connections that break or stop responding, of failovers to a replica, and of encrypted connections. The
+//! process recovers from all of them without a restart.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use folio_testkit::proxy::{Mode, Proxy};
 use folio_testkit::wait_for;
 use folio_types::Reason;
 
-use crate::identity::{identity, shown_by};
+use crate::identity::{client_files, identity};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,7 +28,7 @@ fn behind(proxy: &Proxy) -> SharedStores {
     opened(&format!("redis://{}", proxy.address()))
 }
 
-/// The number behind the first `name` in a text.
+/// Returns the number after the first `name` in a text.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let rest = text.split_once(name)?.1;
     rest.get(..rest.find(|char: char| !char.is_ascii_digit())?)?.parse().ok()
@@ -43,7 +43,7 @@ async fn works_again(stores: &SharedStores) {
 }
 
 #[tokio::test]
-async fn cut_connections_are_made_anew() {
+async fn cut_connections_are_reopened() {
     let redis = Redis::start().unwrap();
     let proxy = before(&redis).await;
     let stores = behind(&proxy);
@@ -59,18 +59,18 @@ async fn cut_connections_are_made_anew() {
 }
 
 #[tokio::test]
-async fn connection_that_falls_silent_is_given_up() {
+async fn unresponsive_connection_is_replaced() {
     let redis = Redis::start().unwrap();
     let proxy = before(&redis).await;
     let stores = behind(&proxy);
     push(&stores, "before").await.unwrap();
     proxy.strand();
     assert_eq!(push(&stores, "silent").await.unwrap_err().reason, Reason::StoreUnavailable);
-    push(&stores, "after").await.expect("the first call after it has a connection of its own");
+    push(&stores, "after").await.expect("the next call opens a new connection");
 }
 
 #[tokio::test]
-async fn replica_that_takes_over_is_found_behind_the_same_address() {
+async fn promoted_replica_behind_the_same_address_is_used() {
     let mut redis = Redis::start().unwrap();
     let mut replica = redis.start_replica().unwrap();
     let proxy = before(&redis).await;
@@ -85,8 +85,8 @@ async fn replica_that_takes_over_is_found_behind_the_same_address() {
     proxy.lead_to(replica.port());
     proxy.cut();
     works_again(&stores).await;
-    assert!(!push(&stores, "kept").await.unwrap(), "it is there");
-    // A server that is asked to step down keeps its connections, and refuses writes.
+    assert!(!push(&stores, "kept").await.unwrap(), "the job is stored");
+    // A demoted server keeps its connections and refuses writes.
     let successor = replica.start_replica().unwrap();
     successor.promote().unwrap();
     proxy.lead_to(successor.port());
@@ -97,7 +97,7 @@ async fn replica_that_takes_over_is_found_behind_the_same_address() {
 }
 
 #[tokio::test]
-async fn cluster_goes_on_when_a_replica_takes_the_place_of_a_dead_server() {
+async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
     let mut cluster = RedisCluster::start_replicated().unwrap();
     let stores = opened(&cluster.urls().join(","));
     let queues: Vec<_> = (0..12).map(|number| format!("queue-{number}")).collect();
@@ -106,11 +106,11 @@ async fn cluster_goes_on_when_a_replica_takes_the_place_of_a_dead_server() {
     }
     let dead = &mut cluster.nodes()[0];
     assert!(dead.ask("INFO replication").unwrap().contains("role:master"));
-    // A replica has what its server answered for a moment later.
+    // A replica has acknowledged data only a moment later.
     wait_for("the replica to have all", PATIENCE, async || {
-        let told = dead.ask("INFO replication").unwrap();
-        let sent = number_after(&told, "master_repl_offset:")?;
-        (number_after(&told, "offset=")? >= sent).then_some(())
+        let info = dead.ask("INFO replication").unwrap();
+        let sent = number_after(&info, "master_repl_offset:")?;
+        (number_after(&info, "offset=")? >= sent).then_some(())
     })
     .await;
     dead.kill();
@@ -118,7 +118,7 @@ async fn cluster_goes_on_when_a_replica_takes_the_place_of_a_dead_server() {
         let there = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;
         assert!(!there, "{queue} is lost");
     }
-    // Its first server comes back as a replica.
+    // The first server comes back as a replica.
     cluster.nodes()[0].run().unwrap();
     wait_for("all to agree", PATIENCE, async || cluster.agrees().then_some(())).await;
     for queue in &queues {
@@ -127,22 +127,22 @@ async fn cluster_goes_on_when_a_replica_takes_the_place_of_a_dead_server() {
 }
 
 #[tokio::test]
-async fn connections_are_encrypted_and_show_a_password_and_a_certificate() {
+async fn connections_use_tls_a_password_and_a_client_certificate() {
     let identity = identity();
-    let client = shown_by(&identity);
+    let client = client_files(&identity);
     let redis = Redis::start_secured(&identity, "the-password").unwrap();
     let options = |url: String, tls: Option<Tls>| RedisOptions { tls, ..RedisOptions::at(url) };
     let stores = shared_stores(options(redis.url(), Some(client.clone()))).unwrap();
     stores.health.check().await.unwrap();
     assert!(push(&stores, "encrypted").await.unwrap());
 
-    let stranger = Tls { authorities: shown_by(&crate::identity::identity()).authorities, ..client.clone() };
-    let nobody = Tls { client: None, ..client.clone() };
+    let stranger = Tls { authorities: client_files(&crate::identity::identity()).authorities, ..client.clone() };
+    let anonymous = Tls { client: None, ..client.clone() };
     let wrong = redis.url().replace("the-password", "another");
     for (what, options) in [
         ("an authority that did not sign it", options(redis.url(), Some(stranger))),
         ("the public authorities", options(redis.url(), None)),
-        ("no certificate to show", options(redis.url(), Some(nobody))),
+        ("no client certificate", options(redis.url(), Some(anonymous))),
         ("another password", options(wrong, Some(client.clone()))),
     ] {
         let refused = shared_stores(options).unwrap().health.check().await;

@@ -18,12 +18,12 @@ async fn passes(url: &str) {
 }
 
 #[tokio::test]
-async fn redis_holds_what_the_suites_say() {
+async fn redis_passes_the_suites() {
     passes(&folio_test_servers::redis_url().unwrap()).await;
 }
 
 #[tokio::test]
-async fn redis_cluster_holds_what_the_suites_say() {
+async fn redis_cluster_passes_the_suites() {
     let cluster = RedisCluster::start().unwrap();
     passes(&cluster.urls().join(",")).await;
 }
@@ -46,23 +46,23 @@ async fn every_suite_catches_the_faults_of_its_trait() {
 async fn every_key_has_a_time_to_live_and_the_prefix() {
     let redis = Redis::start().unwrap();
     let stores = opened(&redis.url(), "kept");
-    let beating = tokio::time::timeout(
+    let suites = tokio::time::timeout(
         std::time::Duration::from_secs(120),
         folio_storage_conformance::shared::run_all(stores, "keys"),
     );
-    beating.await.unwrap().unwrap();
+    suites.await.unwrap().unwrap();
     let keys = redis.lines("KEYS *").unwrap();
     assert!(keys.len() >= 6, "{keys:?}");
     for key in keys {
         assert!(key.starts_with("kept:{"), "{key}");
-        // Keys with a space in their name are asked for in quotes.
+        // Keys may contain spaces, so the command quotes them.
         let ttl = redis.ask(&format!("PTTL \"{key}\"")).unwrap();
         assert!(ttl.strip_prefix(':').unwrap().parse::<i64>().unwrap() > 0, "{key} has no time to live: {ttl}");
     }
 }
 
 #[tokio::test]
-async fn address_that_is_none_is_refused() {
+async fn malformed_address_is_refused() {
     let refused = shared_stores(RedisOptions::at("http://nowhere")).err().map(|error| error.reason);
     assert_eq!(refused, Some(Reason::InvalidField));
     let away = opened("redis://127.0.0.1:1", "away");

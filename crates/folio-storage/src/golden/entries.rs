@@ -88,10 +88,13 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("ended_expired", ended(End::Expired, vec![])),
         sample("ended_superseded", ended(End::Superseded, vec![])),
         sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), place: None })),
-        sample("accepted_placed", Entry::Accepted(Box::new(Accepted { place: Some(place()), ..accepted() }))),
+        sample(
+            "accepted_placed",
+            Entry::Accepted(Box::new(Accepted { segment_position: Some(place()), ..accepted() })),
+        ),
         sample(
             "imported_placed",
-            Entry::Imported(Imported { messages: messages(), working: working(), place: Some(place()) }),
+            Entry::Imported(Imported { messages: messages(), working: working(), segment_position: Some(place()) }),
         ),
     ]
 }
@@ -109,7 +112,7 @@ fn sample_call() -> Call {
     }
 }
 
-fn place() -> SegmentPosition {
+fn segment_position() -> SegmentPosition {
     SegmentPosition { messages: 9, counted: 4, below: vec![31, 12] }
 }
 

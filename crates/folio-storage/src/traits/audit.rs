@@ -6,19 +6,20 @@ use folio_types::{Error, OrgId, Reason, Result};
 
 use crate::value::encode;
 
-/// Bytes of a stored entry at most.
+/// Maximum size of a stored entry, in bytes.
 const ENTRY_BYTES: usize = 16 * 1024;
 
 /// Audit logs: one for each organization, ordered by time and key. Nothing changes or removes an entry.
 #[async_trait]
 pub trait AuditStore: Send + Sync {
-    /// Adds entries, in any order; one that stands already (the same time and key, and so the same content) changes nothing. It is
-    /// answered once all of them stand. Where it fails some may, and it is sent again.
+    /// Adds entries, in any order. Idempotent: an entry whose time and key are stored changes nothing. Returns once all
+    /// entries are durable. After an error some may be stored; the caller sends all of them again.
     ///
-    /// Errors: `TOO_LARGE`: a key of no or of more than 512 bytes, an entry of more than 16 KiB; none is added then.
+    /// Errors: `TOO_LARGE` if a key is empty or longer than 512 bytes, or an entry is larger than 16 KiB; then no entry
+    /// is added.
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()>;
 
-    /// At most `limit` entries after `low` and before `high`, the oldest first, or the newest.
+    /// Returns at most `limit` entries after `low` and before `high`, the oldest first or the newest first.
     async fn list(
         &self,
         org: &OrgId,
@@ -29,7 +30,7 @@ pub trait AuditStore: Send + Sync {
     ) -> Result<Vec<AuditEntry>>;
 }
 
-/// An entry as it is stored.
+/// Returns the stored bytes of an entry.
 pub fn encoded(entry: &AuditEntry) -> Result<Vec<u8>> {
     let too_large = |what: &str| Err(Error::invalid(Reason::TooLarge, format!("{what} of the audit log is too large")));
     if entry.key.is_empty() || entry.key.len() > KEY_BYTES {

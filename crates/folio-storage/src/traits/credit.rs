@@ -1,8 +1,8 @@
 //! Credit: accounts, and blocks with their ledgers.
 //!
-//! The account of an organization changes under its version only, and every change leaves an entry under a key of its own
-//! that stands once. A block is apart from the account: rows are reserved in it until it is sealed, and the first end of a
-//! row stands. What the changes are is `folio_credit`'s and the meter's business.
+//! The account of an organization is changed by compare-and-set on its version, and every change inserts an entry under
+//! a unique key. A block is independent of the account: rows are reserved in it until it is sealed, and the first end
+//! of a row is final. `folio_credit` and the meter define the changes.
 
 use async_trait::async_trait;
 use folio_credit::{Account, AccountEntry, LedgerRow};
@@ -11,42 +11,42 @@ use folio_types::{BlockId, OrgId, Result};
 /// A change of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
-    /// Whose.
+    /// The tenant.
     pub org: OrgId,
-    /// The version that was read.
+    /// The expected version.
     pub expected: u64,
-    /// The account as it is then, with its new version.
+    /// The account after the change, with its new version.
     pub account: Account,
-    /// What is kept of the change.
+    /// The entry that records the change.
     pub entry: AccountEntry,
 }
 
-/// What became of a change.
+/// The result of a change of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChanged {
-    /// It stands.
+    /// The change is committed.
     Done,
-    /// An entry of its key stands, this very change's or another's; if that was there before, nothing was changed.
-    Stands(Box<AccountEntry>),
+    /// An entry with this key exists, of this change or of another one. If it existed before, nothing was changed.
+    EntryExists(Box<AccountEntry>),
     /// The account has another version; nothing was changed.
-    Moved,
+    VersionMismatch,
 }
 
-/// What became of a reservation.
+/// The result of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reserved {
-    /// It stands: the call may be made.
+    /// The reservation is committed: the call may be made.
     Done,
-    /// The block is sealed, and the row is not there, nor will it be.
+    /// The block is sealed without the row; the row will never be inserted.
     Sealed,
-    /// A row of its key that somebody else reserved, or that has ended, is there.
-    Stands(Box<LedgerRow>),
+    /// A row with this key exists that another permit reserved or that has ended.
+    Exists(Box<LedgerRow>),
 }
 
 /// A block's ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Whether nothing is reserved in it any more.
+    /// Whether the block accepts no further reservation.
     pub sealed: bool,
     /// Its rows by key.
     pub rows: Vec<LedgerRow>,
@@ -54,16 +54,16 @@ pub struct Ledger {
 
 /// Accounts, and blocks with their ledgers.
 ///
-/// `STORE_UNAVAILABLE` of a write leaves its outcome unknown: it may stand, and may come to stand later.
+/// `STORE_UNAVAILABLE` from a write means that its outcome is unknown: it may be committed, now or later.
 #[async_trait]
 pub trait CreditStore: Send + Sync {
-    /// The account as it is decided; version 0: there is none.
+    /// Returns the account, read linearizably. Version 0: there is no account.
     async fn account(&self, org: &OrgId) -> Result<Account>;
 
-    /// Changes the account where its version is the one that was read and no entry of this key stands.
+    /// Changes the account if its version is the expected one and no entry with this key exists.
     async fn change_account(&self, change: AccountChange) -> Result<AccountChanged>;
 
-    /// Entries of the account whose keys begin with `prefix`, by key, after `after`, at most `limit`.
+    /// Returns entries of the account whose keys begin with `prefix`, by key, after `after`, at most `limit`.
     async fn account_entries(
         &self,
         org: &OrgId,
@@ -72,18 +72,20 @@ pub trait CreditStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<AccountEntry>>;
 
-    /// Inserts a row in a block that is not sealed. The same row again, while it has not ended, is done.
+    /// Inserts a row in a block that is not sealed. Inserting the same row again before it has ended returns
+    /// [`Reserved::Done`].
     async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved>;
 
-    /// Ends a row, sealed or not: `row` holds how. The first end stands, and is given; so is a row that another permit
-    /// reserved. A row that is not there is inserted as given up, so that its reservation finds it.
+    /// Ends a row, also in a sealed block; `row` holds the end. The first end is final and is returned; a row that
+    /// another permit reserved is returned unchanged. A missing row is inserted as abandoned, so that a late
+    /// reservation finds it.
     ///
-    /// Errors: `INTERNAL` of a row without an end.
+    /// Errors: `INTERNAL` if the row has no end.
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow>;
 
-    /// Seals a block: from now on nothing is reserved in it.
+    /// Seals a block: it accepts no further reservation.
     async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()>;
 
-    /// A block's ledger as it is decided.
+    /// Returns a block's ledger, read linearizably.
     async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger>;
 }

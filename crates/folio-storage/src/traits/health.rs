@@ -1,35 +1,36 @@
-//! Whether the stores work, and what they are asked.
+//! Health checks and call counters of the stores.
 
 use async_trait::async_trait;
 use folio_types::Result;
 
-/// Whether the stores take writes now.
+/// Checks whether a store accepts writes.
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
-    /// Makes a small write as every deciding write is made (durable, as many replicas as those), which changes nothing that
-    /// anybody sees. It is asked every few seconds, also after it failed: where a store can get over a fault by itself,
-    /// this is where it tries to.
+    /// Makes a small write with the durability of deciding writes; the write changes nothing visible. The caller
+    /// repeats the check every few seconds, also after failures: a store that can recover by itself tries to recover
+    /// here.
     ///
-    /// Errors: that of the write; `OVERLOADED` says that the store works, and has too much to do.
+    /// Errors: that of the write. `OVERLOADED` means that the store works but is too busy.
     async fn check(&self) -> Result<()>;
 
-    /// What the server behind the store was asked since this process started; none where the store is in the process.
+    /// Returns the calls to the server behind the store since this process started; none if the store is in the
+    /// process.
     fn traffic(&self) -> Option<Traffic> {
         None
     }
 }
 
-/// What a server was asked: for figures.
+/// Counters of the calls to a server, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
-    /// Which server, in a word: `cql`, `redis`.
+    /// The server in one word: `cql`, `redis`.
     pub server: &'static str,
-    /// How many calls were sent, by kind. A batch is one call; what the driver repeats is not counted again.
+    /// Calls that were sent, by kind. A batch is one call; the driver's retries are not counted.
     pub calls: Vec<(&'static str, u64)>,
-    /// Calls that the server did not serve: it was not reached, or did not answer in time.
+    /// Calls that failed because the server was unreachable or timed out.
     pub failed: u64,
-    /// Calls that were not sent, because the server is sick or too many were under way.
+    /// Calls that were not sent because the circuit breaker was open or too many calls were in flight.
     pub refused: u64,
-    /// Whether calls are held back now.
-    pub held_back: bool,
+    /// Whether the circuit breaker is open or half open.
+    pub is_open: bool,
 }

@@ -37,16 +37,16 @@ pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{Holdings, ResourceExecutor, ResourceStore, StoredResource};
 pub use shared::{
-    Beat, EventsAppended, EventsRead, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate, RateStore,
-    SLOTS_TOLD_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, Taken, TakenJob, TurnCursor,
-    TurnEventStore,
+    EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,
+    RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
+    TakenJob, TurnCursor, TurnEventStore,
 };
 pub use texts::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
 pub use threads::thread_row;
 pub use threads::{NewThread, ThreadFilter, ThreadStore};
 pub use usage::{Charged, UsageRecord, UsageStore};
 
-/// Every store of a node: what the services and tools are given. Cheap to clone.
+/// All stores of a node, for its services and tools. Cheap to clone.
 #[derive(Clone)]
 pub struct Stores {
     /// Members and tokens.
@@ -55,17 +55,17 @@ pub struct Stores {
     pub audit: Arc<dyn AuditStore>,
     /// Bytes of documents.
     pub blobs: Arc<dyn BlobStore>,
-    /// Accounts of credit, and blocks with their ledgers.
+    /// Credit accounts, and blocks with their ledgers.
     pub credit: Arc<dyn CreditStore>,
-    /// Erasing organizations.
+    /// Erasure of organizations.
     pub erasure: Arc<dyn ErasureStore>,
-    /// Whether they work.
+    /// Health checks of the stores.
     pub health: Arc<dyn StoreHealth>,
     /// The index of open turns.
     pub open_turns: Arc<dyn OpenTurnStore>,
     /// Op rows of every aggregate.
     pub ops: Arc<dyn OpStore>,
-    /// Resources of every kind; [`Stores::of`] gives the typed store of one.
+    /// Resources of every kind; [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// The text of documents.
     pub texts: Arc<dyn DocumentTextStore>,
@@ -76,7 +76,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// The store of one kind of resources.
+    /// Returns the typed store of one kind of resources.
     pub fn of<R: Resource>(&self) -> ResourceStore<R> {
         ResourceStore::new(Arc::clone(&self.resources))
     }

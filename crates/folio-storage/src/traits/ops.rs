@@ -36,7 +36,7 @@ pub trait OpStore: Send + Sync {
     /// stopped after this call.
     async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord>;
 
-    /// Removes idempotency records of requests before `before`, of all organizations, at most `limit`; returns how many. From
+    /// Removes idempotency records of requests before `before`, of all organizations, at most `limit`; returns their number. From
     /// then on only the op row of a target recognizes the request. A system index that no request reads.
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize>;
 }

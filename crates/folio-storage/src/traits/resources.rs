@@ -26,7 +26,7 @@ pub struct StoredResource {
     pub text: Option<Vec<u8>>,
 }
 
-/// How many resources of a kind an organization has.
+/// The number and size of an organization's resources of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holdings {
     /// The number of live resources.
@@ -64,7 +64,7 @@ pub trait ResourceExecutor: Send + Sync {
     /// Returns the stored revisions with these numbers.
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Returns how many resources an organization has. Reads the list row of each one.
+    /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one.
     async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings>;
 
     /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request reads.
@@ -74,7 +74,7 @@ pub trait ResourceExecutor: Send + Sync {
     async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()>;
 
     /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations, at
-    /// most `limit`; returns how many.
+    /// most `limit`; returns the number of reduced rows.
     async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
@@ -108,7 +108,7 @@ fn live<R: Resource>(stored: &StoredResource) -> Result<Option<R>> {
 }
 
 impl<R: Resource> ResourceStore<R> {
-    /// The store of a kind, on an adapter.
+    /// Returns the store of a kind, on an adapter.
     pub fn new(executor: Arc<dyn ResourceExecutor>) -> Self {
         Self { executor, kind: PhantomData }
     }
@@ -200,7 +200,7 @@ impl<R: Resource> ResourceStore<R> {
         }
     }
 
-    /// Returns how many resources an organization has. Reads the list row of each one: cache the result.
+    /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one: cache the result.
     pub async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
         self.executor.holdings(org, Kind::get::<R>()).await
     }
@@ -217,7 +217,7 @@ impl<R: Resource> ResourceStore<R> {
     }
 
     /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations, at
-    /// most `limit`; returns how many.
+    /// most `limit`; returns the number of reduced rows.
     pub async fn scrub_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.executor.scrub_deleted(Kind::get::<R>(), before, limit).await
     }

@@ -27,7 +27,7 @@ pub struct IngestUpdate {
     pub at: Timestamp,
 }
 
-/// What a document waits for before its text can be read.
+/// The condition that a document waits for before its text can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Waits {
     /// A worker: its state is `uploaded` or `processing`.
@@ -43,8 +43,8 @@ pub struct PendingText {
     pub org: OrgId,
     /// The document.
     pub document: DocumentId,
-    /// How often [`TextState::Processing`] was stored without a settled state after it. Bounds the attempts on a file that
-    /// crashes the process.
+    /// Number of times that [`TextState::Processing`] was stored without a settled state after it. Bounds the attempts
+    /// on a file that crashes the process.
     pub attempts: u32,
 }
 

@@ -10,37 +10,37 @@ use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
 
-/// A thread that is to be made.
+/// A thread to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewThread {
     /// Its id: generated, or derived from a request.
     pub id: ThreadId,
     /// Its organization.
     pub org: OrgId,
-    /// Who starts it.
+    /// The user that creates the thread.
     pub user: UserId,
     /// Its profile.
     pub profile: String,
-    /// Its documents; they must live, else `NOT_FOUND`.
+    /// The documents of the thread. Each must be live, else `NOT_FOUND`.
     pub documents: Vec<DocumentId>,
     /// Its title; may be empty.
     pub title: String,
     /// Its model.
     pub model: Option<String>,
-    /// Hidden, and removed at `expires_at`.
+    /// Whether the thread is hidden from lists and removed at `expires_at`.
     pub ephemeral: bool,
-    /// When it goes by itself.
+    /// The time at which the thread expires. None: never.
     pub expires_at: Option<Timestamp>,
-    /// What was there before it: `Imported` entries.
+    /// The `Imported` entries that the thread starts with.
     pub imported: Vec<Entry>,
-    /// The row of the request that makes it, where a repetition of it must say the same again.
+    /// The row of the creating request, if a repetition of the request must have the same digest.
     pub request: Option<RequestRow>,
-    /// When.
+    /// The time of creation.
     pub at: Timestamp,
 }
 
 impl NewThread {
-    /// Its header before anything of it is written: what its first append expects.
+    /// Returns the header that the first append expects: nothing is written yet.
     pub fn header(&self) -> ThreadHeader {
         let working = self.imported.iter().rev().find_map(|entry| match entry {
             Entry::Imported(imported) => Some(imported.working.clone()),
@@ -70,16 +70,16 @@ impl NewThread {
     }
 }
 
-/// Which threads: all that is named must hold. Ephemeral ones are never listed.
+/// A filter of threads. All conditions that are set must hold. Ephemeral threads are never listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadFilter {
-    /// Started by this user.
+    /// The user that created the thread.
     pub user: Option<UserId>,
-    /// About this document (among others).
+    /// A document of the thread.
     pub document: Option<DocumentId>,
-    /// Of this profile.
+    /// The profile of the thread.
     pub profile: Option<String>,
-    /// A piece of the title, without regard to case.
+    /// A substring of the title, compared without regard to case.
     pub title_search: Option<String>,
 }
 
@@ -106,54 +106,57 @@ pub fn thread_row(header: &ThreadHeader) -> ListRow {
 /// Threads.
 #[async_trait]
 pub trait ThreadStore: Send + Sync {
-    /// Makes a thread unless one of that id is there; gives the one that is there then, or refuses with
-    /// `REQUEST_ID_CONFLICT` where the row of its request is there with another digest. An id is given once: a thread
-    /// that was removed is `NOT_FOUND`, for the op rows of its calls outlive it, and turns numbered anew would find them.
+    /// Creates a thread unless one with its id exists; returns the stored header. Fails with `REQUEST_ID_CONFLICT` if
+    /// the row of its request exists with another digest. Ids are never reused: the id of a removed thread yields
+    /// `NOT_FOUND`, because the op rows of its calls outlive it and turns that start from number 1 again would match
+    /// them.
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader>;
 
-    /// Makes a thread together with the first append to it, whose fence is epoch 0 and version 0: all or nothing, so that
-    /// no thread is seen that nothing was said in. Refused where the thread is there, unless this very batch made it;
-    /// errors as of [`ThreadStore::create`], and any other leaves the outcome unknown: see [`ThreadStore::has_batch`].
-    /// On CQL one conditional batch in the thread's partition, conditional on its absence.
+    /// Creates a thread together with its first append, whose fence is epoch 0 and version 0. Both are committed or
+    /// neither is, so that no reader sees an empty thread. Refused if the thread exists, unless this batch created it.
+    /// Errors as of [`ThreadStore::create`]; any other error leaves the outcome unknown: see
+    /// [`ThreadStore::has_batch`]. CQL uses one batch in the thread's partition, conditional on the absence of the
+    /// thread.
     async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended>;
 
-    /// The header, or none.
+    /// Returns the header, or none.
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>>;
 
-    /// Appends to the journal under the fence, all or nothing. `NOT_FOUND` where the thread is gone; any other error
+    /// Appends to the journal under the fence, atomically. `NOT_FOUND` if the thread was removed; any other error
     /// leaves the outcome unknown: see [`ThreadStore::has_batch`].
     ///
-    /// The row that the append `opens` stands before it can. Where both share a transaction they are written in it;
-    /// where not, the row is inserted first, and only when that is answered the append is sent. A row whose append was
-    /// refused or never arrived harms nothing: the sweep finds out.
+    /// The row that the append `opens` is durable before the append can be. A transactional store writes both in one
+    /// transaction. Otherwise the row is inserted first, and the append is sent after the insertion is acknowledged. A
+    /// row whose append was refused or lost is harmless: the sweep removes it.
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended>;
 
-    /// Whether the append with this batch id stands (its own row is there).
+    /// Returns whether the append with this batch id is committed (its batch row exists).
     async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool>;
 
-    /// Entries from sequence number `from` on, in order, at most `limit`.
+    /// Returns entries from sequence number `from` on, in order, at most `limit`.
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>>;
 
-    /// The row of a request id, or none.
+    /// Returns the row of a request id, or none.
     async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>>;
 
-    /// Headers of threads that are not ephemeral.
+    /// Returns a page of the headers of threads that are not ephemeral.
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>>;
 
-    /// Removes a thread with its journal; one that is not there is no error. The tombstone keeps `by`, the request that
-    /// removed it.
+    /// Removes a thread with its journal. Idempotent: a missing thread is no error. The tombstone keeps `by`, the
+    /// request that removed the thread.
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()>;
 
-    /// The request that removed a thread; none where nobody's did, or where the thread lives or never was.
+    /// Returns the request that removed a thread. None if the thread expired, is live or never existed.
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>>;
 
-    /// Threads whose `expires_at` has passed, of all organizations, at most `limit`: a system index, read by no request.
+    /// Returns threads whose `expires_at` has passed, of all organizations, at most `limit`: a system index that no
+    /// request reads.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
 
-    /// Sets `expires_at` of every thread of a document (it was deleted) that has none or a later one.
+    /// Sets `expires_at` of every thread of a deleted document, unless the thread expires earlier.
     async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()>;
 
-    /// Sets `expires_at` of a thread that has none or a later one, if its header is still here and no turn is open: whoever
-    /// uses it meanwhile keeps it. Whether it was set.
+    /// Sets `expires_at` of a thread unless it expires earlier, if the header still matches the fence and no turn is
+    /// open: a concurrent use keeps the thread. Returns whether it was set.
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool>;
 }

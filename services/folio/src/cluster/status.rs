@@ -40,7 +40,7 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
     let named = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
     ensure!(named, "status needs the stores of the cluster: --redis URL --cql HOST[:PORT],…");
     let shared = shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
-    let (redis, cql) = tokio::join!(timed(ask(&shared)), timed(folio_storage_cql::look(storage.cql.adapter())));
+    let (redis, cql) = tokio::join!(timed(ask(&shared)), timed(folio_storage_cql::inspect(storage.cql.adapter())));
     let (redis, nodes) = redis;
     let (cql, found) = cql;
     let keyspace = found.map(|found| Keyspace {
@@ -73,12 +73,12 @@ async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     shared.health.check().await?;
     let Nodes { mut members, .. } = shared.nodes.nodes().await?;
     members.sort_by(|one, other| {
-        let by = |member: &Member| (member.gone, member.node.address.clone(), member.node.started_at);
+        let by = |member: &Member| (member.is_dead, member.node.address.clone(), member.node.started_at);
         by(one).cmp(&by(other))
     });
     let mut nodes = Vec::with_capacity(members.len());
-    for Member { node, silent_for, gone } in members {
-        let state = match (gone, node.draining) {
+    for Member { node, silent_for, is_dead } in members {
+        let state = match (is_dead, node.draining) {
             (true, _) => State::Gone,
             (false, true) => State::Draining,
             (false, false) => State::Up,

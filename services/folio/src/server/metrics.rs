@@ -191,7 +191,7 @@ fn of_stores(page: &mut Page, servers: &[Traffic]) {
     let refused = "Calls that were not sent, because the provider is suspended or has too many calls in progress.";
     page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |traffic| traffic.refused);
     let held = "Whether calls to a server of the stores are suspended after failures.";
-    page.of_each(("store_held_back", Gauge, held), servers, "server", name, |traffic| traffic.held_back.into());
+    page.of_each(("store_held_back", Gauge, held), servers, "server", name, |traffic| traffic.is_open.into());
 }
 
 fn wide(number: usize) -> u64 {

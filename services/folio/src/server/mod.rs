@@ -25,7 +25,7 @@ use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_operations::Components;
 use folio_process::telemetry::{Exporter, Telemetry};
 use folio_providers::{Providers, Vault};
-use folio_quotas::{KnownQuotas, Slots};
+use folio_quotas::{QuotaCache, Slots};
 use folio_storage::{SharedStores, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_types::{Environment, System};
@@ -60,7 +60,7 @@ pub(crate) struct Base {
     models: Arc<Providers>,
     meter: SharedMeter,
     credit: CreditMeter,
-    quotas: KnownQuotas,
+    quotas: QuotaCache,
     environment: Arc<dyn Environment>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) async fn start(
     let renewal = Renewal::start(models.clone());
     let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
-    let quotas = KnownQuotas::new(stores.of(), settings.limits);
+    let quotas = QuotaCache::new(stores.of(), settings.limits);
     let meter: SharedMeter = match settings.credit.unlimited {
         true => Arc::new(
             UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))

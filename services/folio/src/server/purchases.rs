@@ -12,7 +12,7 @@ use axum::http::{Request, StatusCode, header::RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use folio_cluster::trace_of;
-use folio_gateway::purchases::{MESSAGE_BYTES_MAX, Purchases, Taken};
+use folio_gateway::purchases::{MESSAGE_BYTES_MAX, PurchaseOutcome, Purchases};
 use folio_types::{Code, Error};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -110,10 +110,10 @@ async fn take(taking: &Taking, request: Request<Body>) -> Response {
     tokio::time::timeout(TAKEN_WITHIN, taken).await.unwrap_or_else(|_| later(StatusCode::GATEWAY_TIMEOUT))
 }
 
-fn answer(taken: folio_types::Result<Taken>) -> Response {
+fn answer(taken: folio_types::Result<PurchaseOutcome>) -> Response {
     match taken {
-        Ok(Taken::Granted) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Taken::Ignored) => StatusCode::ACCEPTED.into_response(),
+        Ok(PurchaseOutcome::Granted) => StatusCode::NO_CONTENT.into_response(),
+        Ok(PurchaseOutcome::Ignored) => StatusCode::ACCEPTED.into_response(),
         Err(error) => refused(&error),
     }
 }

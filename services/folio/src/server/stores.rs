@@ -60,7 +60,7 @@ pub(crate) fn at(path: &'static str) -> impl FnOnce(Error) -> anyhow::Error {
 
 /// Returns the options of the connection to Redis.
 pub(crate) fn redis_options(settings: &Settings) -> RedisOptions {
-    let shared = SharedOptions { gone_after: settings.cluster.gone_after, ..SharedOptions::default() };
+    let shared = SharedOptions { dead_after: settings.cluster.dead_after, ..SharedOptions::default() };
     RedisOptions { shared, ..settings.storage.redis.adapter() }
 }
 

@@ -73,7 +73,7 @@ impl FaultyLog {
         Arc::new(Self { store, refused: Mutex::default() })
     }
 
-    /// From now on these are refused.
+    /// Refuses entries of these kinds from now on.
     pub(crate) fn refuse(&self, org: &OrgId, kinds: &'static [AuditKind]) {
         *self.refused.lock().unwrap() = Some((org.clone(), kinds));
     }

@@ -15,7 +15,7 @@ use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_operations::Components;
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
-use folio_quotas::{KnownQuotas, Slots};
+use folio_quotas::{QuotaCache, Slots};
 use folio_resources::{Organization, OrganizationChange};
 use folio_storage::{SharedOptions, SharedTurnStore, Stores};
 use folio_storage_embedded::EmbeddedStore;
@@ -205,7 +205,7 @@ impl Server {
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
-        let known = KnownQuotas::new(stores.of(), quotas);
+        let known = QuotaCache::new(stores.of(), quotas);
         let slots = Slots::of_model_calls(known.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
         let ingest = IngestHandle::new(shared.jobs.clone());

@@ -1,39 +1,40 @@
-//! The events of turns, for those who watch from elsewhere.
+//! The events of turns, for watchers on other nodes.
 
 use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 
-/// What an append became.
+/// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsAppended {
-    /// They are there, or were already.
+    /// The events are stored.
     Done,
-    /// The store lacks what came before (it is empty, or another owner's): begin with a snapshot.
+    /// The store lacks the preceding events (it is empty, or holds those of another owner): the next append must begin
+    /// with a snapshot.
     NeedsSnapshot,
-    /// A later owner has written: who appends reads the thread's header.
+    /// A later owner has written; the caller reads the thread's header.
     Replaced {
-        /// Its epoch.
+        /// The epoch of the later owner.
         epoch: u64,
     },
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventsRead {
-    /// Events from the number that was asked for on, or a snapshot that stands for them and what follows. Empty: nothing
-    /// yet.
+    /// Events from the requested number on, or a snapshot that replaces them and the events that follow it. Empty: none
+    /// was appended yet.
     Events(Vec<Event>),
-    /// They are not there (any more): the journal has the state.
-    Gone,
+    /// The events are not stored, or no longer: the journal has the state.
+    Expired,
 }
 
 /// The newest events of each turn, bounded.
 #[async_trait]
 pub trait TurnEventStore: Send + Sync {
-    /// Appends events of one turn, in order and without a gap, under the owner's epoch. Those that are there already are
-    /// dropped, so that it may be sent again. The first event of what is empty or an older owner's is a snapshot, or has
-    /// number 1; a snapshot takes the place of everything before it.
+    /// Appends events of one turn, in order and without a gap, under the owner's epoch. Idempotent: events that are
+    /// stored are dropped. If the store is empty or holds events of an older owner, the first event must be a snapshot
+    /// or have number 1. A snapshot replaces all events before it.
     async fn append(
         &self,
         org: &OrgId,
@@ -43,6 +44,6 @@ pub trait TurnEventStore: Send + Sync {
         events: &[Event],
     ) -> Result<EventsAppended>;
 
-    /// At most `limit` events from this number on. It does not wait.
+    /// Returns at most `limit` events from this number on. Does not wait for new events.
     async fn read(&self, org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> Result<EventsRead>;
 }

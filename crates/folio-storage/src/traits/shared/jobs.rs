@@ -1,5 +1,5 @@
-//! Queues of jobs: each is carried out at least once, by one node at a time. What a job does must bear a repetition; jobs
-//! that are lost with the store are found again from the durable ones.
+//! Job queues with at-least-once delivery, each job to one node at a time. The effect of a job must be idempotent. Jobs
+//! that are lost with the store are derived again from durable state.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result};
 use serde::{Deserialize, Serialize};
 
-/// Something to be done.
+/// A unit of background work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// What it is about: a job of the same key that has not ended is the same job.
+    /// The deduplication key: a queued or running job with the same key is the same job.
     pub key: String,
-    /// What its worker needs.
+    /// The input of the worker.
     pub payload: String,
 }
 
-/// A job in somebody's hands.
+/// A job that is assigned to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenJob {
     /// The job.
     pub job: Job,
-    /// Its place in the queue.
+    /// The id of the queue entry.
     pub id: String,
-    /// Who has it.
+    /// The worker that the job is assigned to.
     pub worker: Incarnation,
-    /// How often it was taken, this time included.
+    /// Number of deliveries, this one included.
     pub attempt: u64,
 }
 
 /// Queues by name.
 #[async_trait]
 pub trait JobStore: Send + Sync {
-    /// Adds a job unless one of its key is there; gives whether it was added. `OVERLOADED` where the queue is full.
+    /// Adds a job unless one with its key exists; returns whether it was added. `OVERLOADED` if the queue is full.
     async fn push(&self, queue: &str, job: &Job) -> Result<bool>;
 
-    /// Takes at most `limit` jobs: first those whose worker has shown nothing of itself for `abandoned_after`, then new ones.
-    /// It does not wait.
+    /// Takes at most `limit` jobs: first those whose worker sent no heartbeat for `abandoned_after`, then new ones.
+    /// Does not wait for jobs.
     async fn take(
         &self,
         queue: &str,
@@ -45,12 +45,13 @@ pub trait JobStore: Send + Sync {
         abandoned_after: Duration,
     ) -> Result<Vec<TakenJob>>;
 
-    /// Says that a job is still being worked on; gives whether it is still this worker's.
+    /// Extends the assignment of a job; returns whether the job still belongs to this worker.
     async fn keep(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
 
-    /// Ends a job; gives whether it was still this worker's. One that somebody else took since is left to them.
+    /// Ends a job; returns whether it still belonged to this worker. A job that another worker took meanwhile stays
+    /// with it.
     async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
 
-    /// How many jobs nobody has.
+    /// Returns the number of jobs without a worker.
     async fn waiting(&self, queue: &str) -> Result<u64>;
 }

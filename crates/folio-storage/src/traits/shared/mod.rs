@@ -1,8 +1,8 @@
-//! What the nodes share to be fast: it may be lost at any time, and nothing that an invariant needs is only here.
+//! Data that the nodes share for speed. It may be lost at any time; no invariant depends on it.
 //!
-//! Two adapters: Redis, and memory for the one-process form. Times are judged by the clock of the store. A change that
-//! timed out may still be applied later; so each carries what makes it harmless then: an incarnation, an (epoch, version),
-//! a number. An error is `STORE_UNAVAILABLE` and leaves the outcome unknown; every change may be sent again.
+//! Two adapters exist: Redis, and memory for the single-process mode. Times are compared by the clock of the store. A
+//! change that timed out may be applied later; an incarnation, an (epoch, version) or a number makes it harmless then.
+//! Every error is `STORE_UNAVAILABLE` and leaves the outcome unknown; every change may be repeated.
 
 mod events;
 mod jobs;
@@ -16,51 +16,51 @@ use std::time::Duration;
 
 pub use events::{EventsAppended, EventsRead, TurnEventStore};
 pub use jobs::{Job, JobStore, TakenJob};
-pub use nodes::{Beat, Member, NodeRecord, NodeStore, Nodes};
-pub use rates::{Rate, RateStore, Taken};
-pub use slots::{SLOTS_TOLD_MAX, SlotStore};
+pub use nodes::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
+pub use rates::{Rate, RateDecision, RateStore};
+pub use slots::{SLOTS_SYNC_MAX, SlotStore};
 pub use turns::{SharedTurn, SharedTurnStore, TurnCursor};
 
 use super::StoreHealth;
 
-/// The times and bounds of what is shared.
+/// Times and bounds of the shared stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedOptions {
-    /// A node without a heartbeat for so long is gone (5 s). It beats more than three times within it.
-    pub gone_after: Duration,
-    /// How long a node that left or is gone is still shown (10 min).
-    pub gone_shown: Duration,
-    /// How long the events of a turn stay after the last one (10 min).
-    pub events_stay: Duration,
-    /// Events of one turn at most (1,000); the oldest go.
+    /// Time without a heartbeat after which a node is dead (5 s). A node sends more than three heartbeats within it.
+    pub dead_after: Duration,
+    /// Time for which a dead node stays listed (10 min).
+    pub dead_listed_for: Duration,
+    /// Time to live of a turn's events after the last one (10 min).
+    pub events_ttl: Duration,
+    /// Maximum number of events of one turn (1,000); the oldest are removed.
     pub events_max: usize,
-    /// Bytes of the events of one turn at most (1 MiB); the oldest go.
+    /// Maximum size of the events of one turn, in bytes (1 MiB); the oldest are removed.
     pub events_bytes_max: usize,
-    /// How long the state of a turn stays that neither runs nor waits any more (10 min); one that does stays until its
-    /// expiry and this beyond, or an hour where it has none, unless it is published again.
-    pub ended_stays: Duration,
-    /// Jobs that wait in one queue at most (10,000).
+    /// Time to live of the state of a turn that neither runs nor waits (10 min). The state of another turn lives until
+    /// its expiry plus this time, or for an hour if it has no expiry, unless it is published again.
+    pub ended_ttl: Duration,
+    /// Maximum number of waiting jobs in one queue (10,000).
     pub jobs_max: usize,
-    /// How long a slot is held of which nothing is told any more, because its process died (15 s).
+    /// Time after which a slot that is not renewed becomes free, because its process died (15 s).
     pub slot_lease: Duration,
 }
 
 impl Default for SharedOptions {
     fn default() -> Self {
         Self {
-            gone_after: Duration::from_secs(5),
-            gone_shown: Duration::from_secs(600),
-            events_stay: Duration::from_secs(600),
+            dead_after: Duration::from_secs(5),
+            dead_listed_for: Duration::from_secs(600),
+            events_ttl: Duration::from_secs(600),
             events_max: 1_000,
             events_bytes_max: 1024 * 1024,
-            ended_stays: Duration::from_secs(600),
+            ended_ttl: Duration::from_secs(600),
             jobs_max: 10_000,
             slot_lease: Duration::from_secs(15),
         }
     }
 }
 
-/// Everything that is shared. Cheap to clone.
+/// All shared stores. Cheap to clone.
 #[derive(Clone)]
 pub struct SharedStores {
     /// Nodes and their heartbeats.
@@ -71,11 +71,11 @@ pub struct SharedStores {
     pub events: Arc<dyn TurnEventStore>,
     /// Queues of jobs.
     pub jobs: Arc<dyn JobStore>,
-    /// Rates.
+    /// Rate limits.
     pub rates: Arc<dyn RateStore>,
     /// Slots.
     pub slots: Arc<dyn SlotStore>,
-    /// Whether it answers.
+    /// Health checks of the store.
     pub health: Arc<dyn StoreHealth>,
 }
 

@@ -1,4 +1,4 @@
-//! Who is there: incarnations of nodes and their heartbeats.
+//! Membership: incarnations of nodes and their heartbeats.
 
 use std::time::Duration;
 
@@ -6,90 +6,90 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What a node says of itself with each heartbeat.
+/// The content of a node's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// This life of it.
+    /// The incarnation of the process.
     pub incarnation: Incarnation,
-    /// Where its peers reach it.
+    /// The address for its peers.
     pub address: String,
-    /// It takes nothing new.
+    /// Whether the node accepts no new conversations.
     pub draining: bool,
-    /// Conversations that it holds.
+    /// Number of conversations in memory.
     pub conversations: u64,
-    /// Conversations that have work.
+    /// Number of conversations with a running turn.
     #[serde(default)]
     pub turns_running: u64,
-    /// Conversations that it can hold.
+    /// Maximum number of conversations.
     pub capacity: u64,
-    /// When it started.
+    /// The start time of the process.
     pub started_at: Timestamp,
-    /// Its build.
+    /// The version of the build.
     pub version: String,
 }
 
-/// What a heartbeat became.
+/// The result of a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beat {
+pub enum HeartbeatStatus {
     /// The node counts as live.
-    Kept,
-    /// This incarnation left, or was without a heartbeat for too long: it must stop its actors before anything else and come
-    /// back as a new one. It is never kept again, as long as the store remembers.
-    Gone,
+    Live,
+    /// The incarnation left, or missed heartbeats for too long: the node must stop its actors first and rejoin as a new
+    /// incarnation. The store rejects this incarnation for as long as it remembers it.
+    Dead,
 }
 
-/// A node as the others see it.
+/// A node with its liveness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// What it said last.
+    /// The last heartbeat.
     pub node: NodeRecord,
-    /// How long the store has been answering without its heartbeat.
+    /// Time since the last heartbeat during which the store was available.
     pub silent_for: Duration,
-    /// It left, or was silent for too long: its turns have no owner.
-    pub gone: bool,
+    /// Whether the node left or missed heartbeats for too long: its turns have no owner.
+    pub is_dead: bool,
 }
 
-/// Every node that the store knows of.
+/// All nodes that the store lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
-    /// Live ones and those that went lately, in no order.
+    /// Live nodes and recently dead ones, in no order.
     pub members: Vec<Member>,
-    /// How long the store has had its data and has been answering without a gap.
+    /// Time for which the store has had its data and was available without a gap.
     pub answering_for: Duration,
-    /// From which silence on a node is gone.
-    pub gone_after: Duration,
+    /// Time without a heartbeat after which a node is dead.
+    pub dead_after: Duration,
 }
 
 impl Nodes {
-    /// Whether an incarnation is gone, so that its turns may be taken over. One that is not known is gone once the store
-    /// has been answering for long enough that a live one would have said so again.
-    pub fn is_gone(&self, incarnation: &Incarnation) -> bool {
+    /// Returns whether an incarnation is dead, so that its turns may be taken over. An unlisted incarnation is dead
+    /// once the store has been available long enough that a live one would have sent a heartbeat.
+    pub fn is_dead(&self, incarnation: &Incarnation) -> bool {
         match self.members.iter().find(|member| member.node.incarnation == *incarnation) {
-            Some(member) => member.gone,
-            None => self.answering_for > self.gone_after,
+            Some(member) => member.is_dead,
+            None => self.answering_for > self.dead_after,
         }
     }
 
-    /// Nodes that live, draining ones too.
+    /// Returns the live nodes, including draining ones.
     pub fn live(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| !member.gone)
+        self.members.iter().filter(|member| !member.is_dead)
     }
 }
 
-/// Nodes.
+/// Membership of the cluster.
 ///
-/// A silence is counted only while the store answers: what nobody could have said is no silence. The store knows that it
-/// was away from the gap between the calls that reach it, which are never as far apart as half of `gone_after` while a
-/// node lives.
+/// Only time during which the store is available counts as silence. The store detects its own downtime from the gap
+/// between the calls that reach it: while a node lives, calls are never as far apart as half of `dead_after`.
 #[async_trait]
 pub trait NodeStore: Send + Sync {
-    /// A heartbeat. The first one of an incarnation registers it: `joins`. A later one that finds nothing of it registers
-    /// it again if the data is younger than `gone_after` (the store lost it), else it is gone.
-    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat>;
+    /// Stores a heartbeat. `joins`: the first heartbeat of an incarnation, which registers it. A later heartbeat of an
+    /// unlisted incarnation registers it again if the data is younger than `dead_after` (the store lost it); otherwise
+    /// the incarnation is dead.
+    async fn heartbeat(&self, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus>;
 
-    /// Takes an incarnation away, at once and for good.
+    /// Removes an incarnation, immediately and permanently.
     async fn leave(&self, node: &NodeRecord) -> Result<()>;
 
-    /// Every node. A silence that is too long is made final by this read.
+    /// Returns all nodes. This read marks nodes that missed heartbeats for too long as dead.
     async fn nodes(&self) -> Result<Nodes>;
 }

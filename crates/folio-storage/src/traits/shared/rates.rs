@@ -1,34 +1,34 @@
-//! Rates: buckets that fill evenly and that requests take from.
+//! Rate limits: token buckets.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{OrgId, Result};
 
-/// How fast and how much at once.
+/// The parameters of a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// What the bucket holds at most.
+    /// The capacity of the bucket.
     pub burst: u32,
-    /// What flows in.
+    /// The refill rate.
     pub per_second: f64,
 }
 
-/// What taking gave.
+/// The result of taking tokens from a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// It was there.
+pub enum RateDecision {
+    /// The tokens were taken.
     Allowed,
-    /// Not enough is there; after so long it will be, unless others take it. Nothing was taken.
+    /// The bucket has too few tokens; nothing was taken.
     Refused {
-        /// How long.
+        /// The time until enough tokens are available, if no other request takes them.
         retry_after: Duration,
     },
 }
 
-/// Buckets by organization and name. A bucket that was lost is full.
+/// Buckets by organization and name. A lost bucket is full.
 #[async_trait]
 pub trait RateStore: Send + Sync {
-    /// Takes `cost` from a bucket, if it is there.
-    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<Taken>;
+    /// Takes `cost` tokens from a bucket if it has as many.
+    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<RateDecision>;
 }

@@ -1,24 +1,25 @@
-//! Slots: counting semaphores of leases, for what an organization has under way in all processes together.
+//! Slots: counting semaphores with leases. They bound an organization's concurrent work in all processes together.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{OrgId, Result};
 
-/// Slots by organization and kind. Each has a name, one of its kind, and is held until its lease ends: who has it tells of it
-/// again and again. Slots that were lost are free.
+/// Slots by organization and kind. A slot has a name that is unique in its kind, and is taken until its lease ends; its
+/// holder renews the lease periodically. Lost slots are free.
 #[async_trait]
 pub trait SlotStore: Send + Sync {
-    /// Takes a slot where fewer than `most` are held, for one lease; says whether it was taken. One that is held already is
-    /// taken again. Costs O(log n) in the number that is held.
+    /// Takes a slot for one lease if fewer than `most` are taken; returns whether it was taken. Taking a slot again
+    /// renews its lease. Costs O(log n) in the number of taken slots.
     async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool>;
 
-    /// These are held for another lease, whatever the limit is, and those no more. At most [`SLOTS_TOLD_MAX`] in all.
-    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()>;
+    /// Renews the leases of `renewed`, regardless of the limit, and frees `freed`. At most [`SLOTS_SYNC_MAX`] names in
+    /// total.
+    async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()>;
 
-    /// How long a slot is held of which nothing is told.
+    /// Returns the time after which a slot that is not renewed becomes free.
     fn lease(&self) -> Duration;
 }
 
-/// Slots of which one call tells.
-pub const SLOTS_TOLD_MAX: usize = 1_000;
+/// Maximum number of slots in one call of [`SlotStore::sync`].
+pub const SLOTS_SYNC_MAX: usize = 1_000;

@@ -12,36 +12,36 @@ use serde::{Deserialize, Serialize};
 pub struct SharedTurn {
     /// Its organization.
     pub org: OrgId,
-    /// Whose thread it is in.
+    /// The owner of the thread.
     pub user: UserId,
-    /// Who began it; none: told by a version that did not tell, see [`SharedTurn::asker`].
+    /// The user that started the turn. None: published by an older version, see [`SharedTurn::asker`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asker: Option<UserId>,
     /// The turn.
     pub turn: TurnId,
-    /// Who told it.
+    /// The node that published the state.
     pub owner: Incarnation,
-    /// The epoch of the thread's header that was told of.
+    /// The epoch of the thread's header at publication.
     pub epoch: u64,
-    /// The version of the thread's header that was told of.
+    /// The version of the thread's header at publication.
     pub version: u64,
-    /// What it does; none: it ended.
+    /// The phase of the turn. None: the turn has ended.
     pub phase: Option<Phase>,
     /// The calls that wait for decisions.
     pub pending: Vec<CallView>,
-    /// When its pause began.
+    /// The time at which the turn was paused.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// When its pause ends.
+    /// The time at which the pause expires.
     pub expires_at: Option<Timestamp>,
-    /// Who may take the decisions that are missing, each kind once; where the round only waits to be gone on with, whoever sees
-    /// the thread.
+    /// Approvers of the undecided calls, without duplicates. If the round only waits to be resumed: every user that can
+    /// read the thread.
     #[serde(default)]
     pub approvers: Vec<Approver>,
 }
 
 impl SharedTurn {
-    /// Whether it waits for a decision that this principal may take.
+    /// Returns whether the turn waits for a decision that this principal may make.
     pub fn waits_for(&self, principal: &Principal) -> bool {
         let (owner, role) = (self.user == principal.user, principal.role);
         let sees = owner || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
@@ -50,27 +50,27 @@ impl SharedTurn {
         self.waits() && self.org == principal.org && sees && may
     }
 
-    /// Who began it: not always whose thread it is.
+    /// Returns the user that started the turn, who is not always the owner of the thread.
     pub fn asker(&self) -> &UserId {
         self.asker.as_ref().unwrap_or(&self.user)
     }
 
-    /// Its place among those that wait; none: it does not.
+    /// Returns the position of the turn among waiting turns; none if it does not wait.
     pub fn cursor(&self) -> Option<TurnCursor> {
         let since = self.since.filter(|_| self.waits())?;
         Some(TurnCursor { since, turn: self.turn.clone() })
     }
 
-    /// Whether somebody is to decide.
+    /// Returns whether the turn waits for a decision.
     pub fn waits(&self) -> bool {
         self.phase == Some(Phase::Paused)
     }
 }
 
-/// The last turn of a page of waiting turns: those that wait longest come first.
+/// The last turn of a page of waiting turns, which are ordered by the start of their pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnCursor {
-    /// When its pause began.
+    /// The time at which the turn was paused.
     pub since: Timestamp,
     /// The turn.
     pub turn: TurnId,
@@ -89,8 +89,8 @@ pub trait SharedTurnStore: Send + Sync {
     /// it is dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
-    /// Turns of an organization, or those that one user of it began, that wait for decisions: those that wait longest come first. At most
-    /// `limit`, after `after`; fewer is the end.
+    /// Returns turns that wait for decisions, of an organization or of one user that started them, the longest pause
+    /// first. At most `limit`, after `after`; a shorter list is the last page.
     async fn waiting(
         &self,
         org: &OrgId,
@@ -99,6 +99,7 @@ pub trait SharedTurnStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<SharedTurn>>;
 
-    /// Removes the states of an organization's turns that wait. Those of other turns expire within little more than an hour.
+    /// Removes the states of an organization's waiting turns. States of other turns expire within little more than an
+    /// hour.
     async fn erase(&self, org: &OrgId) -> Result<()>;
 }

@@ -498,7 +498,7 @@ fn a_closing_event_without_its_number_in_the_journal_comes_twice() {
     finds("closing number", scope, &["9: a closing event whose number the journal does not have"]);
 }
 
-/// That something late is there is no reason for a node to wait.
+/// A late write in flight is no reason for a node to wait.
 #[test]
 fn a_write_that_was_sent_may_arrive_after_its_node_died() {
     let mut world = World::new(Arc::new(Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1))));

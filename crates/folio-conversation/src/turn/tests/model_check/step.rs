@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Whether another live node runs the open turn. A node that sees it as live sends requests there.
+    /// Returns whether another live node runs the open turn. A node that sees it as live sends requests there.
     fn is_owned_elsewhere(&self, node: usize) -> bool {
         let header = &self.thread.row.header;
         let runs = header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Whether the sweep may remove a row, by what it reads now.
+    /// Returns whether the sweep may remove a row, given its current reads.
     fn may_sweep(&self, row: (u32, u64)) -> bool {
         let header = &self.thread.row.header;
         if self.scope.store.guarded_removal {
@@ -500,7 +500,7 @@ impl World {
     }
 }
 
-/// Whether a node's next step sends a batch to the thread.
+/// Returns whether a node's next step sends a batch to the thread.
 fn sends_batch(todo: &Todo) -> bool {
     match &todo.effect {
         Effect::Append(append) => {
