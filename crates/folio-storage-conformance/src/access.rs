@@ -73,15 +73,15 @@ async fn members(context: &Context) -> Outcome {
     same!(store.member(&context.other(), &user).await?, None, "a member of another organization");
     let again = MemberWrite::unguarded(None, Member { name: "moritz".to_owned(), ..member.clone() });
     check!(!store.write_member(&context.org, again).await?, "a new member in the place of another");
-    let gone = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member.clone() };
-    let removal = MemberWrite::unguarded(Some(member.clone()), gone.clone());
+    let removed = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member.clone() };
+    let removal = MemberWrite::unguarded(Some(member.clone()), removed.clone());
     check!(store.write_member(&context.org, removal).await?, "the removal of a member");
     let renamed = Member { name: "moritz".to_owned(), ..member.clone() };
     let late = MemberWrite::unguarded(Some(member), renamed.clone());
     check!(!store.write_member(&context.org, late).await?, "a change of what a member was before its removal");
-    same!(store.members(&context.org).await?, vec![gone], "members after one was removed");
-    let nobody = Member { user: UserId::derive(&["nobody", context.org.as_str()]), ..renamed.clone() };
-    let missing = MemberWrite::unguarded(Some(nobody.clone()), nobody);
+    same!(store.members(&context.org).await?, vec![removed], "members after one was removed");
+    let missing_member = Member { user: UserId::derive(&["missing_member", context.org.as_str()]), ..renamed.clone() };
+    let missing = MemberWrite::unguarded(Some(missing_member.clone()), missing_member);
     check!(!store.write_member(&context.org, missing).await?, "a change of a member who is not there");
     let elsewhere = MemberWrite::unguarded(Some(renamed.clone()), renamed);
     check!(!store.write_member(&context.other(), elsewhere).await?, "a change of another organization's member");
@@ -89,7 +89,7 @@ async fn members(context: &Context) -> Outcome {
     guard(context).await
 }
 
-/// A change that rests on another member. Two admins who lower each other, one after the other and at once.
+/// A change that is guarded by another member: two admins demote each other, one after the other and concurrently.
 async fn guard(context: &Context) -> Outcome {
     let (store, org) = (&context.stores.access, context.org.as_str());
     let admin = |name: &str| Member {

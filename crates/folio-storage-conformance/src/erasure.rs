@@ -1,4 +1,5 @@
-//! [`folio_storage::ErasureStore`], and an organization that is full of a word: what a search of a store's rows for it must not find.
+//! [`folio_storage::ErasureStore`], and an organization that contains a word everywhere. A search of a store's rows for
+//! the word must find nothing after the erasure.
 
 use std::collections::BTreeSet;
 
@@ -27,33 +28,33 @@ use folio_storage::{AccountChange, AccountChanged, IngestUpdate, NewPage, Stores
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
     let (store, nonce) = (&stores.erasure, context.org.to_string());
-    let gone = fill(stores, &format!("{nonce} gone"), "word").await?;
+    let erased = fill(stores, &format!("{nonce} erased"), "word").await?;
     let stays = fill(stores, &format!("{nonce} stays"), "word").await?;
-    let (before, theirs) = (holds(context, &gone).await?, holds(context, &stays).await?);
+    let (before, theirs) = (holds(context, &erased).await?, holds(context, &stays).await?);
     check!(before.iter().all(|kind| *kind > 0) && before == theirs, "an organization lacks something: {before:?}");
 
     let organizations = stores.of::<Organization>();
-    let (key, delete) = (format!("delete-{gone}").parse()?, OrganizationChange::Delete);
+    let (key, delete) = (format!("delete-{erased}").parse()?, OrganizationChange::Delete);
     let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), delete);
-    done(organizations.decide(&gone, delete).await?)?;
+    done(organizations.decide(&erased, delete).await?)?;
 
     for _ in 0..2 {
-        store.erase(&BTreeSet::from([gone.clone()])).await?;
-        stores.blobs.delete_all(&gone).await?;
-        check!(holds(context, &gone).await?.iter().all(|kind| *kind == 0), "something of it is left");
+        store.erase(&BTreeSet::from([erased.clone()])).await?;
+        stores.blobs.delete_all(&erased).await?;
+        check!(holds(context, &erased).await?.iter().all(|kind| *kind == 0), "something of it is left");
         same!(holds(context, &stays).await?, theirs, "what another organization has after it");
     }
-    organizations.forget_deleted(&OrgId::platform(), &gone).await?;
+    organizations.forget_deleted(&OrgId::platform(), &erased).await?;
     Ok(())
 }
 
-/// How many things of each kind an organization has.
+/// Returns the number of an organization's rows of each kind.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let Stores { access, audit, blobs, credit, threads, usage, .. } = &context.stores;
     let documents = context.stores.of::<Document>();
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
-    // What a document has is asked for by its id, which outlives its lists.
+    // Reads the dependents of a document by its id, which outlives its lists.
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
     let asked = ThreadFilter::default();
     let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
@@ -81,13 +82,13 @@ fn token(org: &OrgId, name: &str) -> Result<TokenRecord, Failure> {
     Ok(TokenRecord::new(&token, Principal { org: org.clone(), user, role: Role::Admin }, name, Timestamp::UNIX_EPOCH))
 }
 
-/// Makes an organization that has something of every kind, with a word in each of them.
+/// Creates an organization with data of every kind, with a word in each.
 ///
 /// # Errors
-/// What a store refused.
+/// An error of a store.
 pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Failure> {
     let org = OrgId::derive(&["filled", nonce]);
-    // Ids follow from the organization, so that they can be asked for when no list has them any more.
+    // Ids are derived from the organization, so that reads by id work after the lists are erased.
     let mut context = Context::new(stores.clone(), "filled", org.as_str());
     context.org = org.clone();
     let (create, at) = (OrganizationChange::Create { name: word.to_owned() }, context.now());
@@ -143,7 +144,7 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
     done(stores.of::<Extraction>().decide(&context.extraction_id(), write).await?)?;
-    // One that was deleted before: its tombstone and its op rows are in no list.
+    // Deletes a resource first: its tombstone and op rows are in no list.
     let schema = context.schema(&format!("deleted {name}")).await?;
     let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;
     done(stores.of::<Schema>().decide(&schema.of, delete).await?).map(|_| ())

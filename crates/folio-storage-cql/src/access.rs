@@ -1,7 +1,7 @@
 //! Members and tokens.
 //!
-//! A token's row in its organization's list is written before the token and removed after its revocation: whoever lists reads
-//! the tokens themselves, and leaves out what is not there or is revoked.
+//! A token's row in its organization's list is written before the token and removed after its revocation. Lists
+//! therefore read the tokens themselves, and omit those that do not exist or are revoked.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::table::AccessPart as Part;
 use folio_storage::value::{TokenUse, decode, encode};
 use folio_storage::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
 
-/// Tokens that are read at once.
+/// Number of tokens that are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
-/// How often a change is tried again on what is there then.
+/// Maximum attempts of a change under contention.
 const ATTEMPTS: u32 = 5;
 
 pub(crate) struct Access(pub(crate) Arc<Keyspace>);
@@ -57,7 +57,7 @@ impl AccessStore for Access {
             replaced.push(rows.replace(org_text, Part::Member, there.user.as_str(), stored, after));
         }
         if write.before.is_none() {
-            // Near enough: some that are added at the same moment may come on top.
+            // Approximate: concurrent additions may exceed the bound slightly.
             if self.members(org).await?.len() >= MEMBERS_MAX {
                 return Err(full("members", MEMBERS_MAX));
             }
@@ -74,7 +74,7 @@ impl AccessStore for Access {
         let Keyspace { cql, tables, .. } = &*self.0;
         let as_it_is = |there: &[u8]| match decode::<TokenRecord>(there)? == token {
             true => Ok(()),
-            false => Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "there is a token of this id already")),
+            false => Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "a token with this id exists already")),
         };
         if let Some(there) = tables.access.tokens.get(cql, token.id.as_str(), Strength::Serial).await? {
             return as_it_is(&there);
@@ -104,7 +104,7 @@ impl AccessStore for Access {
             let uses = tables.access.rows.get(cql, org.as_str(), Part::TokenUse, id.as_str(), Strength::Quorum);
             let (record, used) = futures::try_join!(self.token(&id), uses)?;
             let used = used.map(|bytes| decode::<TokenUse>(&bytes)).transpose()?;
-            // The row comes before the token, and outlives its revocation for a moment.
+            // The row is written before the token, and outlives its revocation briefly.
             let record = record.filter(|record| record.org == *org && record.revoked_at.is_none());
             Ok(record.map(|record| ListedToken { record, used_at: used.map(|used| used.at) }))
         };
@@ -128,7 +128,7 @@ impl AccessStore for Access {
                 tables.access.tokens.replace(cql, id.as_str(), old, encode(&record)?).await?
             };
             if revoked {
-                // Also where it was revoked before: whoever did it may have ended here.
+                // Also if the token was revoked before: the process that revoked it may have ended here.
                 tables.access.rows.remove(cql, org.as_str(), Part::Token, id.as_str()).await?;
                 tables.access.rows.remove(cql, org.as_str(), Part::TokenUse, id.as_str()).await?;
                 return Ok(Some(record));

@@ -1,5 +1,5 @@
-//! Erasing organizations: the tables that belong to organizations are found in the schema, their partitions by reading the keys of
-//! all, a page at a time. Each partition of an erased organization is deleted whole.
+//! Erasure of organizations: finds the tables that belong to organizations in the schema, and their partitions by
+//! reading the keys of all partitions, page by page. Each partition of an erased organization is deleted whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::values::{Values, values};
 use folio_storage::ErasureStore;
 use folio_storage::value::decode;
 
-/// The column by which a table belongs to organizations.
+/// The column that marks the tables of organizations.
 const ORG: &str = "org";
-/// Partitions that are deleted at once.
+/// Number of partitions that are deleted concurrently.
 const DELETED_AT_ONCE: usize = 8;
 
 pub(crate) struct Erasures(pub(crate) Arc<Keyspace>);
@@ -53,7 +53,7 @@ impl ErasureStore for Erasures {
     }
 }
 
-/// Every table of the keyspace with the columns of its partition key, in order.
+/// Returns every table of the keyspace with the columns of its partition key, in order.
 async fn tables(cql: &Cql) -> Result<BTreeMap<String, Vec<String>>> {
     let columns = cql
         .select("SELECT table_name, column_name, kind, position FROM system_schema.columns WHERE keyspace_name = ?")
@@ -75,7 +75,7 @@ fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[String], row: &Row) -> bool {
     }
 }
 
-/// Deletes what `wanted` picks of the rows of a read, which begin with the columns of `key`.
+/// Deletes the partitions whose key, the first columns of a row, is `wanted`.
 async fn delete_where(
     cql: &Cql,
     select: &str,
@@ -97,7 +97,7 @@ async fn delete_where(
     Ok(())
 }
 
-/// Every row of every table, as text.
+/// Returns every row of every table as text.
 #[cfg(feature = "dump")]
 pub(crate) async fn everything(cql: &Cql) -> Result<Vec<String>> {
     let mut found = Vec::new();

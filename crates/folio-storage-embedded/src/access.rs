@@ -68,7 +68,7 @@ impl AccessStore for Access {
                 match transaction.read::<TokenRecord>(Space::System, &key)? {
                     Some(there) if there == token => Ok(()),
                     Some(_) => {
-                        Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "there is a token of this id already"))
+                        Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "a token with this id exists already"))
                     }
                     None => {
                         list(transaction, &token)?;

@@ -90,11 +90,11 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), place: None })),
         sample(
             "accepted_placed",
-            Entry::Accepted(Box::new(Accepted { segment_position: Some(place()), ..accepted() })),
+            Entry::Accepted(Box::new(Accepted { place: Some(segment_position()), ..accepted() })),
         ),
         sample(
             "imported_placed",
-            Entry::Imported(Imported { messages: messages(), working: working(), segment_position: Some(place()) }),
+            Entry::Imported(Imported { messages: messages(), working: working(), place: Some(segment_position()) }),
         ),
     ]
 }

@@ -1,4 +1,4 @@
-//! Erasing organizations.
+//! Erasure of organizations.
 
 use std::collections::BTreeSet;
 
