@@ -65,7 +65,7 @@ async fn every_suite_catches_the_faults_of_its_trait() {
     let mut proved: BTreeSet<&str> = BTreeSet::new();
     let mut missed = Vec::new();
     // Uses a keyspace of its own, because the rows that a fault leaves must not disturb other tests.
-    let (blobs, keyspace) = (opened().await, CqlStore::open(options("folio_faulty").await).await.unwrap());
+    let (blobs, keyspace) = (opened().await, CqlStore::open(options("folio_faults").await).await.unwrap());
     let stores = keyspace.stores(blobs.stores.blobs.clone());
     for fault in Fault::ALL.iter().copied() {
         for suite in fault.caught_by().iter().filter(|suite| **suite != "blobs") {
