@@ -12,7 +12,7 @@ use folio_breaker::BreakerOptions;
 mod check;
 mod openai;
 
-pub use check::{check_url, model_problem};
+pub use check::{check_http_url, check_url, model_problem};
 pub use folio_types::models::{ModelOptions, OutputLimitField};
 pub use openai::OPENAI_BASE_URL;
 

@@ -53,3 +53,24 @@ pub use reference::{PromptRef, RevisionRef, SchemaRef};
 pub use registry::{find, operations};
 pub use request::ChangeRequest;
 pub use single_flight::{SingleFlight, SingleFlightGuard};
+
+/// The declarations of all operations, by service.
+const GROUPS: &[&[Declaration]] = &[
+    conversations::DECLARATIONS,
+    approvals::DECLARATIONS,
+    threads::DECLARATIONS,
+    documents::DECLARATIONS,
+    schemas::DECLARATIONS,
+    prompts::DECLARATIONS,
+    tags::DECLARATIONS,
+    extractions::DECLARATIONS,
+    models::DECLARATIONS,
+    providers::DECLARATIONS,
+    tokens::DECLARATIONS,
+    organizations::DECLARATIONS,
+    policies::DECLARATIONS,
+    limits::DECLARATIONS,
+    credits::DECLARATIONS,
+    usage::DECLARATIONS,
+    audit_log::DECLARATIONS,
+];

@@ -1,7 +1,7 @@
 //! The trait of operations, and the call of one.
 
-use folio_types::{Error, OrgId, RequestId, Result};
-use serde::Serialize;
+use folio_types::{Digest, Error, OrgId, RequestId, Result, Secret};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::audit::AuditRecord;
@@ -102,4 +102,9 @@ impl<O: Operation> Call<O> {
     pub const fn under(request_id: Option<RequestId>, operation: O) -> Self {
         Self { operation, request_id }
     }
+}
+
+/// Serializes the digest of a secret, for the digest of a request. The secret itself must not be stored.
+pub(crate) fn as_digest<S: Serializer>(secret: &Option<Secret>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    secret.as_ref().map(|secret| Digest::of(secret.reveal().as_bytes()).to_string()).serialize(serializer)
 }

@@ -12,8 +12,8 @@ use folio_types::access::Scope;
 use folio_types::message::Message;
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::op::{Expected, Write};
-use folio_types::{Code, Digest, Error, Etag, OrgId, Reason, Result, Role, Secret};
-use serde::{Deserialize, Serialize, Serializer};
+use folio_types::{Code, Error, Etag, OrgId, Reason, Result, Role, Secret};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::declaration::{Declaration, Quota, Service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::{Operation, outcome_as_json};
+use crate::operation::{Operation, as_digest, outcome_as_json};
 
 static SERVICE: Service = Service { name: "ProviderService", scope: Some(Scope::Administration) };
 
@@ -180,10 +180,6 @@ pub struct UpdateProvider {
     pub models: Option<BTreeMap<String, ModelOptions>>,
     /// The version of the owner's settings that the change is based on. None: any version.
     pub etag: Option<Etag>,
-}
-
-fn as_digest<S: Serializer>(secret: &Option<Secret>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    secret.as_ref().map(|secret| Digest::of(secret.reveal().as_bytes()).to_string()).serialize(serializer)
 }
 
 impl UpdateProvider {

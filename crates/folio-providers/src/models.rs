@@ -246,7 +246,8 @@ impl Providers {
         &self.inner.table
     }
 
-    pub(crate) fn vault(&self) -> &Vault {
+    /// Returns the encryption of stored secrets.
+    pub fn vault(&self) -> &Vault {
         &self.inner.vault
     }
 

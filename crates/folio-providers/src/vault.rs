@@ -72,17 +72,18 @@ impl Vault {
         problems.verdict().map(|()| Self { keys })
     }
 
-    /// Encrypts the API key of an organization's provider with the newest master key.
+    /// Encrypts a secret of an organization with the newest master key. `name` identifies the secret: a provider, or the
+    /// id of a resource.
     ///
     /// # Errors
     /// `SECRETS_UNAVAILABLE` if there is no master key.
-    pub fn seal(&self, org: &OrgId, provider: &str, key: &Secret) -> Result<SealedKey> {
+    pub fn seal(&self, org: &OrgId, name: &str, key: &Secret) -> Result<SealedKey> {
         let Some(newest) = self.keys.first() else {
-            let message = "API keys cannot be stored: this installation has no master key (secrets.master_keys)";
+            let message = "secrets cannot be stored: this installation has no master key (secrets.master_keys)";
             return Err(Error::precondition(Reason::SecretsUnavailable, message));
         };
         let mut text = key.reveal().as_bytes().to_vec();
-        let sealed = newest.key.seal_in_place_append_tag(Aad::from(aad(org, provider)), &mut text);
+        let sealed = newest.key.seal_in_place_append_tag(Aad::from(aad(org, name)), &mut text);
         let nonce = sealed.map_err(|_| Error::internal("a key cannot be encrypted"))?;
         let sealed = STANDARD.encode([nonce.as_ref().as_slice(), &text].concat());
         Ok(SealedKey { master: newest.id.clone(), sealed })

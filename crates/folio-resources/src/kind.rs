@@ -6,18 +6,7 @@ use std::fmt;
 use folio_types::{Error, Result, Timestamp};
 
 use crate::stored::{Record, decode_value, encode_value};
-use crate::{Cleanup, Document, Extraction, ListRow, ModelSettings, Organization, Prompt, Resource, Schema, Tag};
-
-/// Every kind of resource: one line each.
-pub static KINDS: &[Kind] = &[
-    Kind::of::<Document>(),
-    Kind::of::<Schema>(),
-    Kind::of::<Prompt>(),
-    Kind::of::<Tag>(),
-    Kind::of::<Extraction>(),
-    Kind::of::<Organization>(),
-    Kind::of::<ModelSettings>(),
-];
+use crate::{Cleanup, KINDS, ListRow, Resource};
 
 /// The facts about a live resource that the writes around a deciding write follow from.
 #[derive(Debug, Clone, PartialEq)]

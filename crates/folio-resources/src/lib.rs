@@ -33,7 +33,7 @@ pub use document::{
 };
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
-pub use kind::{Facts, KINDS, Kind};
+pub use kind::{Facts, Kind};
 pub use limits::OwnQuotas;
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
 pub use member::{Member, MemberChange, MemberWrite};
@@ -44,3 +44,14 @@ pub use resource::{Cleanup, Named, Plan, Resource, Revisioned};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{Tag, TagChange, TagFilter};
+
+/// Every kind of resource: one line each.
+pub static KINDS: &[Kind] = &[
+    Kind::of::<Document>(),
+    Kind::of::<Schema>(),
+    Kind::of::<Prompt>(),
+    Kind::of::<Tag>(),
+    Kind::of::<Extraction>(),
+    Kind::of::<Organization>(),
+    Kind::of::<ModelSettings>(),
+];

@@ -137,3 +137,13 @@ impl Resource for Tag {
 }
 
 impl Named for Tag {}
+
+#[cfg(test)]
+mod tests {
+    use crate::golden::{assert_golden, tag};
+
+    #[test]
+    fn the_stored_format_is_that_of_the_golden_file() {
+        assert_golden("live", tag());
+    }
+}

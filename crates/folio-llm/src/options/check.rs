@@ -185,16 +185,25 @@ pub fn check_url(text: &str) -> Result<reqwest::Url, String> {
     if text.is_empty() {
         return Err("is missing; set the URL without /chat/completions, such as https://api.openai.com/v1".into());
     }
-    // The message does not contain the URL, which may contain a password.
+    let url = check_http_url(text)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must have no query and no fragment".into());
+    }
+    Ok(url)
+}
+
+/// Validates an absolute HTTP URL without user and password. The message does not contain the URL, which may contain a
+/// password.
+///
+/// # Errors
+/// The problem and its remedy.
+pub fn check_http_url(text: &str) -> Result<reqwest::Url, String> {
     let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err("must start with https:// or http:// and a host".into());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not contain a user or password; use api_key".into());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("must have no query and no fragment".into());
+        return Err("must not contain a user or password; send a secret in its own field".into());
     }
     Ok(url)
 }
