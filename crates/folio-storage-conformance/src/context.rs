@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use folio_resources::{
-    Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, PromptChange, Schema,
-    SchemaChange, Tag, TagChange,
+    Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, Resource, Schema, Tag,
 };
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::{
-    Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp,
-    UserId,
+    Digest, DocumentId, ExtractionId, OrgId, PromptRevId, SchemaRevId, TagId, ThreadId, Timestamp, UserId,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Failure;
+use super::sample::{Sample, Seed};
 use folio_storage::{NewThread, Stores};
 
 /// Where a suite works.
@@ -46,6 +45,16 @@ impl Context {
         Self { seconds: AtomicI64::new(seconds), ..self }
     }
 
+    /// The same for a suite of one kind of resources.
+    pub(crate) fn of_kind(&self, word: &str) -> Self {
+        Self::new(self.stores.clone(), &format!("resources/{word}"), &self.nonce)
+    }
+
+    /// Whether the suite includes a kind of resources.
+    pub(crate) fn covers(&self, word: &str) -> bool {
+        self.suite.split_once('/').is_none_or(|(_, kind)| kind == word)
+    }
+
     /// Another organization on the same stores.
     pub(crate) fn other(&self) -> OrgId {
         OrgId::derive(&[&self.suite, &self.nonce, "other"])
@@ -62,38 +71,26 @@ impl Context {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn id_parts(&self) -> [String; 3] {
+    /// The parts of an id that was not used before.
+    pub(crate) fn parts(&self) -> [String; 3] {
         [self.suite.clone(), self.nonce.clone(), self.fresh().to_string()]
     }
 
-    pub(crate) fn tag_id(&self) -> TagId {
-        let [suite, nonce, number] = self.id_parts();
-        TagId::derive(&[&suite, &nonce, &number])
-    }
-
-    pub(crate) fn schema_id(&self) -> SchemaId {
-        let [suite, nonce, number] = self.id_parts();
-        SchemaId::derive(&[&suite, &nonce, &number])
-    }
-
-    pub(crate) fn prompt_id(&self) -> PromptId {
-        let [suite, nonce, number] = self.id_parts();
-        PromptId::derive(&[&suite, &nonce, &number])
+    /// An id that was not used before.
+    pub(crate) fn id<R: Resource>(&self) -> R::Id {
+        R::derive_id(&self.parts().each_ref().map(String::as_str))
     }
 
     pub(crate) fn document_id(&self) -> DocumentId {
-        let [suite, nonce, number] = self.id_parts();
-        DocumentId::derive(&[&suite, &nonce, &number])
+        self.id::<Document>()
     }
 
     pub(crate) fn extraction_id(&self) -> ExtractionId {
-        let [suite, nonce, number] = self.id_parts();
-        ExtractionId::derive(&[&suite, &nonce, &number])
+        self.id::<Extraction>()
     }
 
     pub(crate) fn thread_id(&self) -> ThreadId {
-        let [suite, nonce, number] = self.id_parts();
-        ThreadId::derive(&[&suite, &nonce, &number])
+        ThreadId::derive(&self.parts().each_ref().map(String::as_str))
     }
 
     /// An op key that was not used before.
@@ -116,18 +113,20 @@ impl Context {
         })
     }
 
-    pub(crate) async fn tag(&self, name: &str) -> Result<TagId, Failure> {
-        let id = self.tag_id();
-        let write = self.write(Expected::Absent, create_tag(name))?;
-        done(self.stores.of::<Tag>().decide(&id, write).await?)?;
+    /// Creates a sample.
+    pub(crate) async fn sample<R: Sample>(&self, seed: &Seed) -> Result<R::Id, Failure> {
+        let id = self.id::<R>();
+        let write = self.write(Expected::Absent, R::create(seed))?;
+        done(self.stores.of::<R>().decide(&id, write).await?)?;
         Ok(id)
     }
 
+    pub(crate) async fn tag(&self, name: &str) -> Result<TagId, Failure> {
+        self.sample::<Tag>(&Seed::named(name)).await
+    }
+
     pub(crate) async fn schema(&self, name: &str) -> Result<SchemaRevId, Failure> {
-        let id = self.schema_id();
-        let write = self.write(Expected::Absent, create_schema(name, &json!({"x": 1})))?;
-        done(self.stores.of::<Schema>().decide(&id, write).await?)?;
-        Ok(SchemaRevId::new(id, 1))
+        Ok(SchemaRevId::new(self.sample::<Schema>(&Seed::named(name)).await?, 1))
     }
 
     pub(crate) async fn prompt(
@@ -136,29 +135,13 @@ impl Context {
         schema: Option<&SchemaRevId>,
         tags: &[TagId],
     ) -> Result<PromptRevId, Failure> {
-        let id = self.prompt_id();
-        let write = self.write(Expected::Absent, create_prompt(name, schema, tags))?;
-        done(self.stores.of::<Prompt>().decide(&id, write).await?)?;
-        Ok(PromptRevId::new(id, 1))
+        let links = schema.map(|schema| schema.of.to_string()).into_iter();
+        let links: Vec<_> = links.chain(tags.iter().map(ToString::to_string)).collect();
+        Ok(PromptRevId::new(self.sample::<Prompt>(&Seed::named(name).linked(&links)).await?, 1))
     }
 
-    pub(crate) async fn document(&self, name: &str, tags: &[TagId]) -> Result<DocumentId, Failure> {
-        let id = self.document_id();
-        let write = self.write(Expected::Absent, create_document(name, tags))?;
-        done(self.stores.of::<Document>().decide(&id, write).await?)?;
-        Ok(id)
-    }
-
-    pub(crate) async fn extraction(
-        &self,
-        document: &DocumentId,
-        prompt: &PromptRevId,
-        data: Value,
-    ) -> Result<ExtractionId, Failure> {
-        let id = self.extraction_id();
-        let write = self.write(Expected::Absent, create_extraction(document, prompt, data))?;
-        done(self.stores.of::<Extraction>().decide(&id, write).await?)?;
-        Ok(id)
+    pub(crate) async fn document(&self, name: &str) -> Result<DocumentId, Failure> {
+        self.sample::<Document>(&Seed::named(name)).await
     }
 
     pub(crate) async fn delete_document(&self, id: &DocumentId) -> Result<(), Failure> {
@@ -182,24 +165,6 @@ impl Context {
             request: None,
             at: self.now(),
         }
-    }
-}
-
-pub(crate) fn create_tag(name: &str) -> TagChange {
-    TagChange::Create { name: name.to_owned(), color: None, description: None }
-}
-
-pub(crate) fn create_schema(name: &str, format: &Value) -> SchemaChange {
-    SchemaChange::Create { name: name.to_owned(), response_format: format.clone(), strict: true }
-}
-
-pub(crate) fn create_prompt(name: &str, schema: Option<&SchemaRevId>, tags: &[TagId]) -> PromptChange {
-    PromptChange::Create {
-        name: name.to_owned(),
-        content: "Read it.".to_owned(),
-        schema: schema.cloned(),
-        model: None,
-        tags: tags.to_vec(),
     }
 }
 

@@ -9,23 +9,21 @@ mod blobs;
 mod context;
 mod crash;
 mod credit;
-mod documents;
 mod erasure;
-mod extractions;
 pub mod faults;
 mod forgetting;
 mod health;
 mod layer;
-mod model;
-mod model_changes;
+mod memory;
 mod open_turns;
 mod ops;
 mod paging;
-mod prompts;
+mod random;
+mod resources;
+mod sample;
 mod scenario;
-mod schemas;
 pub mod shared;
-mod tags;
+mod texts;
 mod threads;
 mod threads_append;
 mod usage;
@@ -37,7 +35,7 @@ use futures::future::BoxFuture;
 pub use crash::{crash_points_passed, with_crash_points};
 pub use erasure::fill;
 pub use forgetting::{FilledDocument, fill_document};
-pub use model::random_operations;
+pub use random::random_operations;
 pub use scenario::{STEPS, dump, step};
 
 use self::context::Context;
@@ -73,15 +71,12 @@ const SUITES: &[(&str, Suite)] = &[
     ("audit", |context| Box::pin(async move { audit::suite(&context).await })),
     ("blobs", |context| Box::pin(async move { blobs::suite(&context).await })),
     ("credit", |context| Box::pin(async move { credit::suite(&context).await })),
-    ("documents", |context| Box::pin(async move { documents::suite(&context).await })),
     ("erasure", |context| Box::pin(async move { erasure::suite(&context).await })),
-    ("extractions", |context| Box::pin(async move { extractions::suite(&context).await })),
     ("health", |context| Box::pin(async move { health::suite(&context).await })),
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
     ("ops", |context| Box::pin(async move { ops::suite(&context).await })),
-    ("prompts", |context| Box::pin(async move { prompts::suite(&context).await })),
-    ("schemas", |context| Box::pin(async move { schemas::suite(&context).await })),
-    ("tags", |context| Box::pin(async move { tags::suite(&context).await })),
+    ("resources", |context| Box::pin(async move { resources::suite(&context).await })),
+    ("texts", |context| Box::pin(async move { texts::suite(&context).await })),
     ("threads", |context| Box::pin(async move { threads::suite(&context).await })),
     ("usage", |context| Box::pin(async move { usage::suite(&context).await })),
 ];
@@ -91,13 +86,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|(name, _)| *name)
 }
 
-/// Runs the suite of one trait.
+/// Runs the suite of one trait. `resources/KIND` runs the suite of resources for one kind.
 ///
 /// # Errors
 /// The first violation, or that there is no such suite.
 pub async fn run(name: &str, stores: Stores, nonce: &str) -> Outcome {
+    let (of_trait, _) = name.split_once('/').unwrap_or((name, ""));
     let (_, suite) =
-        SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
+        SUITES.iter().find(|(suite, _)| *suite == of_trait).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
     suite(Context::new(stores, name, nonce)).await.map_err(|Failure(what)| Failure(format!("{name}: {what}")))
 }
 

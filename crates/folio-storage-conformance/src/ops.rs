@@ -1,17 +1,16 @@
-//! [`folio_storage::OpStore`], and what every deciding write holds to: shown on tags.
+//! [`folio_storage::OpStore`], shown on tags. Each write of each kind is repeated by [`super::resources`].
 
 use folio_resources::{Resource as _, Tag, TagChange};
 use folio_types::op::{ClosedAs, Decided, Expected, IdempotencyRecord, OpState, Target};
 use folio_types::{Digest, TagId};
 
-use super::context::{Context, create_tag, done, row};
+use super::context::{Context, done, row};
+use super::sample::{Sample as _, Seed};
 use super::{Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
-    repeated(context).await?;
     closed_first(context).await?;
     closed_late(context).await?;
-    outlives(context).await?;
     one_target(context).await?;
     asked_first(context).await?;
     forgotten(context).await
@@ -23,31 +22,6 @@ fn describe(text: &str) -> TagChange {
 
 async fn version(context: &Context, id: &TagId) -> Result<u64, super::Failure> {
     Ok(context.stores.of::<Tag>().get(&context.org, id).await?.map_or(0, |tag| tag.version))
-}
-
-/// The same op again gives the first result, whatever the version is by then, and changes nothing.
-async fn repeated(context: &Context) -> Outcome {
-    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
-    let id = context.tag("repeated").await?;
-    let target = Tag::target(&id);
-    let write = context.write(Expected::Version(1), describe("one"))?;
-    same!(ops.row(&context.org, &target, &write.op).await?, None, "an op row before its write");
-    let first = row(tags.decide(&id, write.clone()).await?)?;
-    same!(ops.row(&context.org, &target, &write.op).await?, Some(first.clone()), "the op row beside the change");
-    same!(ops.row(&context.other(), &target, &write.op).await?, None, "an op row of another organization");
-    done(tags.decide(&id, context.write(Expected::Version(2), describe("two"))?).await?)?;
-    for expected in [Expected::Version(1), Expected::Version(3), Expected::Absent] {
-        let mut again = write.clone();
-        again.expected = expected;
-        same!(tags.decide(&id, again).await?, Decided::Row(first.clone()), "an op repeated, expecting {expected:?}");
-    }
-    let tag = tags.get(&context.org, &id).await?;
-    let found = tag.map(|tag| (tag.version, tag.description));
-    same!(found, Some((3, Some("two".to_owned()))), "a tag after an op was repeated");
-    let mut other = write;
-    other.digest = Digest::of(b"something else");
-    refused!(tags.decide(&id, other).await, RequestIdConflict, "the op key of another request");
-    Ok(())
 }
 
 /// Once closed, the write never happens.
@@ -68,8 +42,8 @@ async fn closed_first(context: &Context) -> Outcome {
         let kept = ops.close(&context.org, &target, &write.op, &write.digest, again, context.now()).await?;
         same!(kept, stands, "an op closed twice");
     }
-    let never = context.tag_id();
-    let write = context.write(Expected::Absent, create_tag("never made"))?;
+    let never = context.id::<Tag>();
+    let write = context.write(Expected::Absent, Tag::create(&Seed::named("never made")))?;
     let target = Tag::target(&never);
     ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
     same!(row(tags.decide(&never, write).await?)?.state, OpState::Aborted, "a creation that was closed");
@@ -87,27 +61,6 @@ async fn closed_late(context: &Context) -> Outcome {
     let closed = ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
     same!(closed, stands, "an op closed after it happened");
     same!(ops.row(&context.org, &target, &write.op).await?, Some(stands), "the op row after that");
-    Ok(())
-}
-
-/// Op rows outlive deletion, and so does the version.
-async fn outlives(context: &Context) -> Outcome {
-    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
-    let id = context.tag("outlived").await?;
-    let target = Tag::target(&id);
-    let write = context.write(Expected::Version(1), describe("was here"))?;
-    let stands = row(tags.decide(&id, write.clone()).await?)?;
-    let delete = context.write(Expected::Version(2), TagChange::Delete)?;
-    let gone = row(tags.decide(&id, delete.clone()).await?)?;
-    same!(ops.row(&context.org, &target, &write.op).await?, Some(stands.clone()), "an op row after the deletion");
-    same!(tags.decide(&id, write).await?, Decided::Row(stands), "an op repeated after the deletion");
-    same!(tags.decide(&id, delete).await?, Decided::Row(gone), "a deletion repeated");
-    for expected in [Expected::Absent, Expected::Version(1), Expected::Version(2)] {
-        let change = if expected == Expected::Absent { create_tag("back") } else { describe("back") };
-        let late = tags.decide(&id, context.write(expected, change)?).await?;
-        same!(late, Decided::Moved, "a write expecting {expected:?} of what is deleted");
-    }
-    check!(tags.get(&context.org, &id).await?.is_none(), "a deleted tag is back");
     Ok(())
 }
 

@@ -21,7 +21,8 @@ use futures::TryStreamExt as _;
 use serde_json::json;
 
 use super::Failure;
-use super::context::{create_document, create_extraction, create_prompt, create_schema, create_tag};
+use super::context::{create_document, create_extraction};
+use super::sample::{Sample as _, Seed};
 use super::threads_append::ended;
 use folio_storage::{IngestUpdate, NewPage, NewThread, Stores, ThreadFilter, UsageRecord, Waits};
 
@@ -150,7 +151,7 @@ async fn first_steps(stores: &Stores, step: usize) -> Result<()> {
             let write = Write::by_platform(OrgId::platform(), "scenario".parse()?, at(step), Expected::Absent, create);
             drop(stores.of::<Organization>().decide(&org(), write).await?);
         }
-        1 => drop(stores.of::<Tag>().decide(&tag(), write(step, 0, create_tag("Tag"))?).await?),
+        1 => drop(stores.of::<Tag>().decide(&tag(), write(step, 0, Tag::create(&Seed::named("Tag")))?).await?),
         2 => {
             let mut writer = stores.blobs.create(&org(), &document()).await?;
             writer.write(Bytes::from_static(b"the ")).await?;
@@ -171,11 +172,10 @@ async fn first_steps(stores: &Stores, step: usize) -> Result<()> {
             stores.of::<Document>().decide(&document(), write(step, 1, change)?).await?;
         }
         6 => drop(
-            stores.of::<Schema>().decide(&schema(), write(step, 0, create_schema("Schema", &json!({"a": 1})))?).await?,
+            stores.of::<Schema>().decide(&schema(), write(step, 0, Schema::create(&Seed::named("Schema")))?).await?,
         ),
         _ => {
-            let revid = SchemaRevId::new(schema(), 1);
-            let change = create_prompt("Prompt", Some(&revid), &[tag()]);
+            let change = Prompt::create(&Seed::named("Prompt").linked(&[schema().to_string(), tag().to_string()]));
             stores.of::<Prompt>().decide(&prompt(), write(step, 0, change)?).await?;
         }
     }

@@ -2,12 +2,13 @@
 
 use folio_history::journal::{Entry, Imported, WorkingState};
 use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_resources::Schema;
 use folio_types::message::Message;
-use folio_types::page::PageRequest;
+use folio_types::page::{Page, PageRequest};
 use folio_types::{Digest, Incarnation, SchemaRevId, ThreadId, Timestamp, UserId};
 
 use super::context::Context;
-use super::paging::{Names, orders};
+use super::paging::orders;
 use super::threads_append::{self, appended, batch, ended};
 use super::{Failure, Outcome, check, refused, same};
 use folio_storage::{NewThread, ThreadFilter};
@@ -32,8 +33,9 @@ async fn header(context: &Context, id: &ThreadId) -> Result<ThreadHeader, Failur
 
 async fn creation(context: &Context) -> Outcome {
     let store = &context.stores.threads;
-    let document = context.document("talk.txt", &[]).await?;
-    let working = WorkingState { schema_revid: Some(SchemaRevId::new(context.schema_id(), 2)), ..Default::default() };
+    let document = context.document("talk.txt").await?;
+    let working =
+        WorkingState { schema_revid: Some(SchemaRevId::new(context.id::<Schema>(), 2)), ..Default::default() };
     let import = |text: &str, working: &WorkingState| {
         let messages = vec![Message::User { text: text.to_owned() }];
         Entry::Imported(Imported { messages, working: working.clone(), place: None })
@@ -82,7 +84,7 @@ async fn creation_by_request(context: &Context) -> Outcome {
 /// A thread and its first append are committed together or not at all.
 async fn beginning(context: &Context) -> Outcome {
     let store = &context.stores.threads;
-    let document = context.document("begun.txt", &[]).await?;
+    let document = context.document("begun.txt").await?;
     let nothing = Fence { epoch: 0, version: 0 };
     let begun = |context: &Context| -> Result<Append, Failure> {
         let mut first = batch(context, nothing, vec![ended(1, "first")]);
@@ -194,7 +196,7 @@ async fn expired(context: &Context, now: Timestamp) -> Result<Vec<ThreadId>, Fai
 async fn expiry(context: &Context) -> Outcome {
     let store = &context.stores.threads;
     let at = |seconds: i64| Timestamp::constant(1_800_000_000 + seconds, 0);
-    let document = context.document("expires.txt", &[]).await?;
+    let document = context.document("expires.txt").await?;
     let kept = store.create(context.new_thread(&[])).await?.id;
     let short =
         NewThread { ephemeral: true, expires_at: Some(at(10)), ..context.new_thread(std::slice::from_ref(&document)) };
@@ -239,7 +241,7 @@ async fn expiry(context: &Context) -> Outcome {
 async fn lists(context: &Context) -> Outcome {
     let context = Context::new(context.stores.clone(), "threads-lists", context.org.as_str());
     let store = &context.stores.threads;
-    let document = context.document("listed.txt", &[]).await?;
+    let document = context.document("listed.txt").await?;
     let other_user = UserId::derive(&["other"]);
     for (title, documents, user, profile) in [
         ("Second thoughts", vec![document.clone()], &context.user, "document"),
@@ -263,8 +265,8 @@ async fn lists(context: &Context) -> Outcome {
             let context = shared;
             async move {
                 let page = context.stores.threads.list(&context.org, &filter, &page).await?;
-                let names = page.items.into_iter().map(|thread| thread.title).collect();
-                Ok(Names { names, next: page.next, total: page.total })
+                let items = page.items.into_iter().map(|thread| thread.title).collect();
+                Ok(Page { items, next: page.next, total: page.total })
             }
         }
     };

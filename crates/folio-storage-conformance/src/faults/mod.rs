@@ -81,20 +81,32 @@ faults! {
     /// Decisions are not recorded in the journal.
     DecisionsNotRecorded = "decisions-not-recorded", threads, threads, [];
     /// The op row of a write is not found again: the write is stored under a fresh op key.
-    OpRowMissing = "op-row-missing", resources, resources, ["ops"];
+    OpRowMissing = "op-row-missing", resources, resources, ["ops", "resources/tag"];
     /// A repeated op is executed again, at the version that is current then.
-    OpRowNoCondition = "op-row-no-condition", resources, resources, ["ops"];
+    OpRowNoCondition = "op-row-no-condition", resources, resources, ["resources/tag"];
     /// A write is executed at any version.
     ExpectedIgnored = "expected-ignored", resources, resources,
-        ["access", "ops", "tags", "schemas", "prompts", "documents", "extractions"];
+        [
+            "access",
+            "ops",
+            "resources/tag",
+            "resources/schema",
+            "resources/prompt",
+            "resources/document",
+            "resources/extraction"
+        ];
     /// A request outside turns changes a second target.
     RequestOnManyTargets = "request-on-many-targets", resources, resources, ["ops"];
     /// A write with a name that is taken is answered as done.
-    NameNotUnique = "name-not-unique", resources, resources, ["tags", "schemas", "prompts"];
+    NameNotUnique = "name-not-unique", resources, resources,
+        ["resources/tag", "resources/schema", "resources/prompt"];
     /// A write that refers to a deleted resource is answered as done.
-    ReferenceUnchecked = "reference-unchecked", resources, resources, ["prompts", "documents", "extractions"];
+    ReferenceUnchecked = "reference-unchecked", resources, resources,
+        ["resources/prompt", "resources/document", "resources/extraction"];
     /// The deletion of a resource in use is answered as done.
-    ReferenceIgnored = "reference-ignored", resources, resources, ["tags", "schemas", "prompts"];
+    ReferenceIgnored = "reference-ignored", resources, resources, ["resources/prompt", "resources/document"];
+    /// The start of an attempt to read a document is not stored.
+    AttemptNotCounted = "attempt-not-counted", texts, resources, ["texts"];
     /// An op is answered as closed, and is not closed.
     ClosingSkipped = "closing-skipped", ops, records, ["ops"];
     /// A request that repeats an id is answered with its own record.

@@ -1,13 +1,13 @@
-//! Faults of [`ResourceExecutor`].
+//! Faults of [`ResourceExecutor`] and [`DocumentTextStore`].
 
 use async_trait::async_trait;
-use folio_resources::{Record, ResourceWrite, Situation, Verdict, decide};
-use folio_storage::ResourceExecutor;
+use folio_resources::{Record, ResourceWrite, Situation, TextState, Verdict, decide};
+use folio_storage::{DocumentTextStore, IngestUpdate, ResourceExecutor};
 use folio_types::op::{Decided, Expected, OpKey};
-use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
+use folio_types::{DocumentId, Environment as _, Error, OrgId, Reason, Result, System, UserId};
 
 use super::Seen;
-use crate::layer::ResourceLayer;
+use crate::layer::{ResourceLayer, TextLayer};
 
 /// Returns a key that no request has.
 fn fresh_op() -> Result<OpKey> {
@@ -143,6 +143,25 @@ impl ResourceLayer for ReferenceIgnored {
         match below.decide(write.clone()).await {
             Err(error) if error.reason == Reason::InUse => as_done(below, &write, error).await,
             decided => decided,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct AttemptNotCounted;
+
+#[async_trait]
+impl TextLayer for AttemptNotCounted {
+    async fn ingest(
+        &self,
+        below: &dyn DocumentTextStore,
+        org: &OrgId,
+        id: &DocumentId,
+        update: IngestUpdate,
+    ) -> Result<()> {
+        match update.state {
+            TextState::Processing => Ok(()),
+            _ => below.ingest(org, id, update).await,
         }
     }
 }

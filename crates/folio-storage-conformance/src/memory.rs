@@ -1,0 +1,214 @@
+//! The resources of one organization in memory: the pure rules of `folio-resources`, applied to a map of records. The suites
+//! compare every store with it.
+
+use std::collections::BTreeMap;
+
+use folio_resources::{
+    Cleanup, Condition, DecidingWrite, Facts, Kind, Record, Resource, ResourceWrite, RowWrite, Situation, Verdict,
+    WritePlan, decide, decode_value, folded,
+};
+use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::page::Order;
+use folio_types::{Digest, Error, Reason, Result, Timestamp};
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) records: BTreeMap<String, Vec<u8>>,
+    pub(crate) revisions: BTreeMap<(String, u32), Vec<u8>>,
+    pub(crate) ops: BTreeMap<(Target, OpKey), OpRow>,
+    pub(crate) requests: BTreeMap<OpKey, IdempotencyRecord>,
+}
+
+impl Memory {
+    /// Evaluates a write and executes its plan.
+    pub(crate) fn decide(&mut self, write: &ResourceWrite) -> Result<Decided> {
+        let target = write.target();
+        let is_taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
+        let situation = Situation {
+            record: self.records.get(&write.id).cloned(),
+            is_request_taken: self.requests.get(&write.op).is_some_and(is_taken),
+            op_row: self.ops.get(&(target, write.op.clone())).cloned(),
+            revisions: self.revisions_of(&write.id).cloned().collect(),
+        };
+        match decide(write, &situation)? {
+            Verdict::Recorded(row) => Ok(Decided::Row(row)),
+            Verdict::Moved => Ok(Decided::Moved),
+            Verdict::Write(plan) => {
+                self.check(&plan)?;
+                self.execute(*plan).map(Decided::Row)
+            }
+        }
+    }
+
+    /// Closes an op.
+    pub(crate) fn close(
+        &mut self,
+        target: Target,
+        op: &OpKey,
+        digest: &Digest,
+        closed: ClosedAs,
+        at: Timestamp,
+    ) -> OpRow {
+        let state = match closed {
+            ClosedAs::Aborted => OpState::Aborted,
+            ClosedAs::Conflict => OpState::Conflict,
+        };
+        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
+        self.ops.entry((target, op.clone())).or_insert(row).clone()
+    }
+
+    /// Removes the content from the op rows of a target.
+    pub(crate) fn remove_content(&mut self, target: &Target) {
+        for (_, row) in self.ops.iter_mut().filter(|((of, _), _)| of == target) {
+            row.remove_content();
+        }
+    }
+
+    /// Returns the facts about a live resource.
+    pub(crate) fn facts(&self, id: &str) -> Result<Option<Facts>> {
+        Ok(self.record(id)?.and_then(Record::live))
+    }
+
+    /// Returns the version of a resource, also of a deleted one; 0 if it never existed.
+    pub(crate) fn version(&self, id: &str) -> Result<u64> {
+        Ok(self.record(id)?.map_or(0, |record| match record {
+            Record::Live(facts) => facts.version,
+            Record::Tombstone { version, .. } => version,
+        }))
+    }
+
+    /// Returns a live resource.
+    pub(crate) fn get<R: Resource>(&self, id: &str) -> Result<Option<R>> {
+        let bytes = self.records.get(id).filter(|_| Kind::of_id(id).is_ok_and(|kind| kind == Kind::get::<R>()));
+        let record = bytes.map(|bytes| decode_value(R::KIND, R::FORMAT, bytes, R::read_format)).transpose()?;
+        Ok(record.and_then(Record::live))
+    }
+
+    /// Returns the facts about all live resources, by id.
+    pub(crate) fn live(&self) -> Result<BTreeMap<&str, Facts>> {
+        let mut live = BTreeMap::new();
+        for id in self.records.keys() {
+            live.extend(self.facts(id)?.map(|facts| (id.as_str(), facts)));
+        }
+        Ok(live)
+    }
+
+    /// Returns the id of the live resource that has a unique name.
+    pub(crate) fn named(&self, kind: &Kind, name: &str) -> Result<Option<String>> {
+        let is_name = |facts: &Facts| facts.unique_name.as_deref().map(folded) == Some(folded(name));
+        let live = self.live()?.into_iter().filter(|(id, _)| Kind::of_id(id).is_ok_and(|of| of == kind));
+        Ok(live.into_iter().find(|(_, facts)| is_name(facts)).map(|(id, _)| id.to_owned()))
+    }
+
+    /// Returns the resources that a filter matches, in this order.
+    pub(crate) fn list<R: Resource>(&self, filter: &R::Filter, order: Order) -> Result<Vec<R>> {
+        let parent = R::parent_in(filter);
+        let live = self.live()?;
+        if parent.as_ref().is_some_and(|parent| !live.contains_key(parent.as_str())) {
+            return Ok(Vec::new());
+        }
+        let resolve = |condition| match condition {
+            Condition::SharedTerm { with, field } => {
+                let terms = live.get(with.as_str()).map(|facts| facts.row.terms.clone());
+                Condition::shared(field, &terms.unwrap_or_default())
+            }
+            other => other,
+        };
+        let conditions: Vec<_> = R::conditions(filter).into_iter().map(resolve).collect();
+        let by_name = matches!(order, Order::Name | Order::NameDescending);
+        let mut found = BTreeMap::new();
+        for (id, facts) in &live {
+            if facts.row.parent == parent
+                && facts.row.matches(&conditions)
+                && let Some(resource) = self.get::<R>(id)?
+            {
+                let name = if by_name { folded(&facts.row.name) } else { String::new() };
+                found.insert((name, facts.created_at, (*id).to_owned()), resource);
+            }
+        }
+        let mut found: Vec<R> = found.into_values().collect();
+        if matches!(order, Order::Newest | Order::NameDescending) {
+            found.reverse();
+        }
+        Ok(found)
+    }
+
+    fn record(&self, id: &str) -> Result<Option<Record<Facts>>> {
+        let kind = Kind::of_id(id)?;
+        self.records.get(id).map(|bytes| kind.read(bytes)).transpose()
+    }
+
+    fn revisions_of(&self, id: &str) -> impl Iterator<Item = &Vec<u8>> {
+        self.revisions.iter().filter(move |((of, _), _)| of == id).map(|(_, stored)| stored)
+    }
+
+    /// Refuses a plan whose preconditions do not hold.
+    fn check(&self, plan: &WritePlan) -> Result<()> {
+        let live = self.live()?;
+        let refused = |reason| Err(Error::precondition(reason, "refused in memory"));
+        if let Some(name) = &plan.claim_name
+            && self.named(plan.kind, name)?.is_some_and(|id| id != plan.id)
+        {
+            return refused(Reason::NameTaken);
+        }
+        if plan.add_references.iter().chain(&plan.add_to_parent).any(|id| !live.contains_key(id.as_str())) {
+            return refused(Reason::NotFound);
+        }
+        if let Some((of, number)) = &plan.require_revision
+            && (live.get(of.as_str()).is_none_or(|facts| facts.revision < Some(*number)) || *number == 0)
+        {
+            return refused(Reason::NotFound);
+        }
+        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide {
+            for (id, facts) in &live {
+                let mut references = facts.references.clone();
+                for stored in self.revisions_of(id) {
+                    references.append(&mut Kind::of_id(id)?.revision_references(stored)?);
+                }
+                if references.contains(&plan.id) {
+                    return refused(Reason::InUse);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, plan: WritePlan) -> Result<OpRow> {
+        let record = match plan.decide {
+            DecidingWrite::Create { record } | DecidingWrite::Update { record, .. } => record,
+            DecidingWrite::Delete { record, .. } => {
+                if plan.kind.cleanup == Cleanup::Dependents {
+                    self.delete_children(&plan.id, plan.at)?;
+                }
+                record
+            }
+        };
+        if plan.remove_revisions {
+            self.revisions.retain(|(of, _), _| *of != plan.id);
+        }
+        for row in plan.rows {
+            match row {
+                RowWrite::InsertOp(row) => {
+                    self.ops.insert((Target::new(plan.kind.word, &plan.id), row.op.clone()), row);
+                }
+                RowWrite::PutRevision(number, stored) => {
+                    self.revisions.insert((plan.id.clone(), number), stored);
+                }
+            }
+        }
+        self.requests.extend(plan.request.map(|request| (plan.op, request)));
+        self.records.insert(plan.id, record);
+        Ok(plan.answer)
+    }
+
+    fn delete_children(&mut self, parent: &str, at: Timestamp) -> Result<()> {
+        let mut tombstones = Vec::new();
+        for (id, facts) in self.live()? {
+            if facts.parent.as_deref() == Some(parent) {
+                tombstones.push((id.to_owned(), Kind::of_id(id)?.tombstone(facts.version + 1, at)?));
+            }
+        }
+        self.records.extend(tombstones);
+        Ok(())
+    }
+}

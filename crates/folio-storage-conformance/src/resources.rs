@@ -1,0 +1,473 @@
+//! [`folio_storage::ResourceExecutor`] and [`folio_storage::ResourceStore`], for every kind: each write is executed on the store and
+//! in memory, and all answers and reads are compared.
+
+use std::collections::BTreeSet;
+
+use folio_resources::{Cleanup, KINDS, Kind, Record, Resource as _, ResourceWrite, Schema, folded};
+use folio_storage::Holdings;
+use folio_types::op::{Decided, Expected, OpResult, OpRow, Target};
+use folio_types::page::{Order, PageRequest};
+use folio_types::{Digest, Reason, SchemaRevId};
+
+use super::context::{Context, done, row};
+use super::memory::Memory;
+use super::sample::{SAMPLES, Sample, Sampled, Seed, Step};
+use super::{Failure, Outcome, check, paging, refused, same};
+
+/// More rows than a system index has in any test.
+const ALL: usize = 100_000;
+
+/// The answer of a store to a write.
+type Answer = folio_types::Result<Decided>;
+
+/// A store and the memory that it is compared with.
+pub(crate) struct Run {
+    pub(crate) context: Context,
+    pub(crate) memory: Memory,
+    /// The writes that happened.
+    done: Vec<(ResourceWrite, OpRow)>,
+}
+
+/// Runs the suite of each kind; of one kind if the name of the suite is `resources/KIND`.
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.word).collect();
+    same!(SAMPLES.iter().map(|sampled| sampled.kind.word).collect::<BTreeSet<_>>(), kinds, "the kinds with samples");
+    for sampled in SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.word)) {
+        let mut run = Run::new(context.of_kind(sampled.kind.word));
+        let outcome = run.kind(sampled).await;
+        outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.word)))?;
+    }
+    revisions_by_page(context).await
+}
+
+/// Compares one resource, as it is read.
+pub(crate) async fn read<R: Sample>(run: &Run, id: &str) -> Outcome {
+    let (store, typed): (_, R::Id) = (run.context.stores.of::<R>(), id.parse()?);
+    let found = store.get(&run.context.org, &typed).await?;
+    // As text, which shows the order of members.
+    same!(format!("{found:?}"), format!("{:?}", run.memory.get::<R>(id)?), "{id}");
+    same!(store.get(&run.context.other(), &typed).await?, None, "{id} in another organization");
+    Ok(())
+}
+
+/// Compares a page of each list with a filter of a seed.
+pub(crate) async fn list<R: Sample>(run: &Run, seed: &Seed) -> Outcome {
+    for filter in R::filters(seed) {
+        let request = PageRequest { size: 1000, order: Order::Name, ..PageRequest::default() };
+        let page = run.context.stores.of::<R>().list(&run.context.org, &filter, &request).await?;
+        same!(page.total, page.items.len() as u64, "the total of a list with {filter:?}");
+        same!(page.items, run.memory.list::<R>(&filter, Order::Name)?, "a list with {filter:?}");
+    }
+    Ok(())
+}
+
+/// Compares the lists with the filters of these seeds, page by page.
+pub(crate) async fn lists<R: Sample>(run: &Run, seeds: &[Seed]) -> Outcome {
+    let (store, org) = (&run.context.stores.of::<R>(), &run.context.org);
+    let first = PageRequest { size: 1, ..PageRequest::default() };
+    let (mut token, mut matched) = (None, BTreeSet::new());
+    for seed in seeds {
+        let filters = R::filters(seed);
+        let all = filters.first().map(|filter| run.memory.list::<R>(filter, Order::Newest)).transpose()?;
+        for (number, filter) in filters.iter().enumerate() {
+            let expected = |order| run.memory.list::<R>(filter, order);
+            let list = |page: PageRequest| async move { store.list(org, filter, &page).await };
+            paging::walk(expected, list).await?;
+            let newest = expected(Order::Newest)?;
+            matched.extend((Some(newest.len()) < all.as_ref().map(Vec::len)).then_some((number, "not all")));
+            matched.extend((!newest.is_empty()).then_some((number, "some")));
+            same!(store.first(org, filter).await?, newest.into_iter().next(), "the newest with {filter:?}");
+            if token.is_some() {
+                let page = store.list(org, filter, &PageRequest { token, ..first.clone() }).await;
+                refused!(page, InvalidPageToken, "the token of another filter than {filter:?}");
+            }
+            token = store.list(org, filter, &first).await?.next;
+            same!(store.list(&run.context.other(), filter, &first).await?.total, 0, "a list of another organization");
+        }
+    }
+    if let [_, another, ..] = seeds {
+        let count = 2 * R::filters(another).len() - 1;
+        same!(matched.len(), count, "some and not all resources match each filter: {matched:?}");
+    }
+    let ids: Vec<_> = run.memory.records.keys().rev().filter_map(|id| id.parse::<R::Id>().ok()).collect();
+    let live = ids.iter().filter_map(|id| run.memory.get::<R>(&id.to_string()).transpose());
+    let live = live.collect::<folio_types::Result<Vec<_>>>()?;
+    same!(store.get_many(org, &ids).await?, live, "the live resources in the requested order");
+    Ok(())
+}
+
+impl Run {
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context, memory: Memory::default(), done: Vec::new() }
+    }
+
+    /// Executes a write on the store and in memory.
+    pub(crate) async fn decide(&mut self, write: ResourceWrite, what: &str) -> Result<Answer, Failure> {
+        let expected = self.memory.decide(&write).map_err(|error| error.reason);
+        let answer = self.context.stores.resources.decide(write.clone()).await;
+        same!(answer.clone().map_err(|error| error.reason), expected, "the answer to {what}");
+        if let Ok(Decided::Row(row)) = &answer {
+            self.done.push((write, row.clone()));
+        }
+        Ok(answer)
+    }
+
+    /// Compares all resources with their revisions.
+    pub(crate) async fn compare_resources(&self) -> Outcome {
+        for id in self.memory.records.keys() {
+            let sampled = of_id(id)?;
+            (sampled.read)(self, id).await?;
+            if sampled.kind.keeps_revisions {
+                let newest = self.memory.facts(id)?.and_then(|facts| facts.revision).unwrap_or(0);
+                let numbers: Vec<u32> = (0..=newest + 1).collect();
+                let found = self.context.stores.resources.revisions(&self.context.org, id, &numbers).await?;
+                let stored = |number: &u32| self.memory.revisions.get(&(id.clone(), *number)).cloned();
+                same!(found, numbers.iter().map(stored).collect::<Vec<_>>(), "the revisions of {id}");
+                let gap = numbers.iter().zip(&found).find(|(n, found)| found.is_some() != (1..=newest).contains(*n));
+                check!(gap.is_none(), "the revisions of {id} have a gap: {gap:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares all op rows and idempotency records.
+    pub(crate) async fn compare_ops(&self) -> Outcome {
+        let (ops, org, other) = (&self.context.stores.ops, &self.context.org, self.context.other());
+        for ((target, op), expected) in &self.memory.ops {
+            same!(ops.row(org, target, op).await?, Some(expected.clone()), "the row of {op} with {target}");
+            same!(ops.row(&other, target, op).await?, None, "the row of {op} in another organization");
+        }
+        for (op, expected) in &self.memory.requests {
+            same!(ops.request(org, op).await?, Some(expected.clone()), "the record of {op}");
+        }
+        Ok(())
+    }
+
+    /// Compares and returns the resource that has a unique name.
+    pub(crate) async fn named(&self, kind: &'static Kind, name: &str) -> Result<Option<String>, Failure> {
+        let (resources, org) = (&self.context.stores.resources, &self.context.org);
+        let mut found = resources.id_by_name(org, kind, name).await?;
+        if let Some(id) = &found {
+            let stored = resources.get(org, kind, std::slice::from_ref(id)).await?.pop().flatten();
+            let record = stored.map(|stored| kind.read(&stored.record)).transpose()?;
+            let unique_name = record.and_then(Record::live).and_then(|facts| facts.unique_name);
+            found = found.filter(|_| unique_name.as_deref().map(folded) == Some(folded(name)));
+        }
+        same!(found, self.memory.named(kind, name)?, "the {kind:?} named {name:?}");
+        Ok(found)
+    }
+
+    async fn kind(&mut self, sampled: &'static Sampled) -> Outcome {
+        self.life(sampled).await?;
+        if !sampled.is_single() {
+            self.names(sampled).await?;
+            self.references(sampled).await?;
+            self.lists(sampled).await?;
+            self.concurrent(sampled).await?;
+            self.cleanup(sampled).await?;
+        }
+        self.compare_resources().await?;
+        self.compare_ops().await
+    }
+
+    /// Writes with and without the expected version, and each of them again.
+    async fn life(&mut self, sampled: &Sampled) -> Outcome {
+        let (id, links) = (self.id(sampled), self.links(sampled, false).await?);
+        let seed = |name: &str| Seed::named(name).linked(&links);
+        let update = Step::Update(seed("Life").with(2));
+        refused!(self.step(&id, Expected::Version(1), update.clone()).await?, NotFound, "an update of nothing");
+        done(self.create(&id, seed("Life")).await??)?;
+        for expected in [Expected::Absent, Expected::Version(0), Expected::Version(2)] {
+            same!(self.step(&id, expected, update.clone()).await??, Decided::Moved, "an update expecting {expected:?}");
+        }
+        for name in ["Life", "Life", "Renamed"] {
+            done(self.update(&id, seed(name).with(2)).await??)?;
+        }
+        let version = self.memory.version(&id)?;
+        if sampled.is_single() {
+            refused!(self.delete(&id).await?, InUse, "the deletion of a single resource");
+        } else {
+            same!(done(self.delete(&id).await??)?, OpResult::Deleted, "the result of a deletion");
+            for expected in [Expected::Absent, Expected::Version(1), Expected::Version(version)] {
+                let late = self.step(&id, expected, update.clone()).await?;
+                same!(late?, Decided::Moved, "an update of a deleted resource");
+            }
+            refused!(
+                self.step(&id, Expected::Version(version + 1), update).await?,
+                NotFound,
+                "an update of a tombstone"
+            );
+        }
+        for (mut write, first) in self.done.clone().into_iter().filter(|(write, _)| write.id == id) {
+            for expected in [write.expected, Expected::Absent, Expected::Version(1)] {
+                write.expected = expected;
+                let again = self.decide(write.clone(), "a repeated write").await?;
+                same!(row(again?)?, first, "the row of a repeated write");
+            }
+            write.digest = Digest::of(b"other");
+            refused!(self.decide(write, "another write").await?, RequestIdConflict, "the op of another write");
+        }
+        (sampled.read)(self, &id).await
+    }
+
+    /// Unique names, without regard to case.
+    async fn names(&mut self, sampled: &Sampled) -> Outcome {
+        let (kind, links) = (sampled.kind, self.links(sampled, false).await?);
+        let seed = |name: &str| Seed::named(name).linked(&links);
+        let one = self.created(sampled, seed("Straße")).await?;
+        if !self.is_named(&one)? {
+            return Ok(());
+        }
+        let (other, third) = (self.created(sampled, seed("Second")).await?, self.id(sampled));
+        self.created(sampled, seed("STRASSE")).await?;
+        refused!(self.create(&third, seed("straße")).await?, NameTaken, "a creation with a name that differs in case");
+        refused!(self.update(&other, seed("sTRAßE")).await?, NameTaken, "a renaming to a name that differs in case");
+        same!(self.named(kind, "SECOND").await?, Some(other.clone()), "a name in another case");
+        done(self.update(&other, seed("SECOND")).await??)?;
+        done(self.update(&one, seed("First")).await??)?;
+        same!(self.named(kind, "straße").await?, None, "a name that was freed");
+        done(self.create(&third, seed("straße")).await??)?;
+        done(self.delete(&third).await??)?;
+        same!(self.named(kind, "straße").await?, None, "the name of a deleted resource");
+        let again = self.created(sampled, seed("STRAßE")).await?;
+        same!(self.named(kind, "straße").await?, Some(again), "the name of a deleted resource, taken again");
+        Ok(())
+    }
+
+    /// References, required revisions and parents.
+    async fn references(&mut self, sampled: &Sampled) -> Outcome {
+        let links = self.links(sampled, false).await?;
+        let seed = |links: &[String]| Seed::named("refers").linked(links);
+        let id = self.created(sampled, seed(&links)).await?;
+        let Some(facts) = self.memory.facts(&id)? else { return Err(Failure("no facts in memory".to_owned())) };
+        for needed in facts.references.iter().chain(&facts.parent) {
+            let deleted = self.target(of_id(needed)?).await?;
+            done(self.delete(&deleted).await??)?;
+            for dead in [deleted, self.id(of_id(needed)?)] {
+                let swapped = |id: &String| if id == needed { dead.clone() } else { id.clone() };
+                let links: Vec<_> = links.iter().map(swapped).collect();
+                let new = Seed { name: "new".to_owned(), ..seed(&links) };
+                refused!(self.create(&self.id(sampled), new).await?, NotFound, "a creation that needs {dead}");
+                same!(self.named(sampled.kind, "new").await?, None, "the name of a refused creation");
+                if Some(needed) != facts.parent.as_ref() {
+                    refused!(self.update(&id, seed(&links)).await?, NotFound, "an update that needs {dead}");
+                }
+            }
+        }
+        if facts.required_revision.is_some() {
+            let new = Seed { name: "new".to_owned(), revision: 7, ..seed(&links) };
+            refused!(self.create(&self.id(sampled), new).await?, NotFound, "a creation that needs a missing revision");
+        }
+        for used in &facts.references {
+            let refused = self.delete(used).await?;
+            let names_user = refused.is_err_and(|error| error.reason == Reason::InUse && error.message.contains(&id));
+            check!(names_user, "the deletion of {used} is not refused with the name of {id}");
+        }
+        done(self.update(&id, seed(&[]).with(2)).await??)?;
+        if sampled.kind.keeps_revisions {
+            for used in &facts.references {
+                refused!(self.delete(used).await?, InUse, "a deletion of {used}, to which an older revision refers");
+            }
+            done(self.delete(&id).await??)?;
+        }
+        for used in facts.references.iter().chain(&facts.parent) {
+            done(self.delete(used).await??)?;
+        }
+        if facts.parent.is_some() {
+            same!(self.memory.facts(&id)?, None, "the child of a deleted parent");
+            (sampled.read)(self, &id).await?;
+            let late = self.step(&id, Expected::Version(facts.version + 1), Step::Update(seed(&[]))).await?;
+            same!(late?, Decided::Moved, "an update of the child of a deleted parent");
+            (sampled.lists)(self, &[seed(&links)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Lists by all filters, in all orders and page sizes.
+    async fn lists(&mut self, sampled: &Sampled) -> Outcome {
+        let (kind, one, two) = (sampled.kind, self.links(sampled, true).await?, self.links(sampled, true).await?);
+        let both: Vec<_> = one.iter().chain(&two).cloned().collect();
+        let mixed = one.iter().zip(&two).enumerate().map(|(at, (one, two))| if at % 2 == 0 { one } else { two });
+        let mixed: Vec<_> = mixed.cloned().collect();
+        for (name, links) in
+            [("delta", &one), ("Alpha", &both), ("charlie", &two), ("echo", &mixed), ("Überweisung", &one)]
+        {
+            let id = self.created(sampled, Seed::named(&format!("old {name}")).linked(links).with(7)).await?;
+            let content = u64::from(name != "Alpha");
+            done(self.update(&id, Seed::named(name).linked(links).with(content)).await??)?;
+        }
+        let unlinked = self.create(&self.id(sampled), Seed::named("Bravo")).await?;
+        same!(unlinked.is_ok(), !kind.has_parent, "whether a resource without links is created");
+        let deleted = self.created(sampled, Seed::named("deleted").linked(&both)).await?;
+        done(self.delete(&deleted).await??)?;
+        let seeds = [("A", &one), ("überW", &two), ("nothing", &both)];
+        let seeds = seeds.map(|(name, links)| Seed::named(name).linked(links));
+        (sampled.lists)(self, &seeds).await?;
+        if !kind.has_parent {
+            let live = self.memory.live()?.into_iter().filter(|(id, _)| Kind::of_id(id).is_ok_and(|of| of == kind));
+            let holdings = live.map(|(_, facts)| Holdings { count: 1, bytes: facts.row.size_bytes });
+            let expected = holdings.fold(Holdings::default(), Holdings::and);
+            same!(self.context.stores.resources.holdings(&self.context.org, kind).await?, expected, "the holdings");
+        }
+        Ok(())
+    }
+
+    /// Of concurrent writes that exclude each other, one happens.
+    async fn concurrent(&mut self, sampled: &Sampled) -> Outcome {
+        let links = if sampled.kind.has_parent { self.links(sampled, false).await? } else { Vec::new() };
+        let seed = Seed::named("wanted").linked(&links);
+        let one = vec![self.id(sampled); 8];
+        for (expected, step) in
+            [(Expected::Absent, Step::Create(seed.clone())), (Expected::Version(1), Step::Update(seed.clone().with(2)))]
+        {
+            same!(self.race(&one, expected, &step).await?, 1, "how many of eight writes of one resource happened");
+        }
+        if self.is_named(&one[0])? {
+            let ids: Vec<_> = (0..8).map(|_| self.id(sampled)).collect();
+            let step = Step::Create(Seed { name: "also wanted".to_owned(), ..seed });
+            same!(self.race(&ids, Expected::Absent, &step).await?, 1, "how many of eight resources got one name");
+        }
+        Ok(())
+    }
+
+    /// Executes concurrent writes. Returns how many happened, and executes these in memory.
+    async fn race(&mut self, ids: &[String], expected: Expected, step: &Step) -> Result<usize, Failure> {
+        let mut writes = Vec::new();
+        for id in ids {
+            writes.push((of_id(id)?.write)(id, self.context.write(expected, step.clone())?)?);
+        }
+        let answers = writes.iter().map(|write| self.context.stores.resources.decide(write.clone()));
+        let answers = futures::future::join_all(answers).await;
+        let mut happened = 0;
+        for (write, answer) in writes.iter().zip(answers) {
+            if let Ok(Decided::Row(row)) = answer {
+                same!(self.memory.decide(write)?, Decided::Row(row), "the row of a concurrent write");
+                happened += 1;
+            }
+        }
+        Ok(happened)
+    }
+
+    /// The index of deletions, and the content of op rows.
+    async fn cleanup(&mut self, sampled: &Sampled) -> Outcome {
+        let (kind, resources) = (sampled.kind, self.context.stores.resources.clone());
+        if kind.cleanup == Cleanup::Nothing {
+            return Ok(());
+        }
+        let kept = self.target(sampled).await?;
+        let id = self.target(sampled).await?;
+        let before = self.context.now();
+        let at = row(self.delete(&id).await??)?.at;
+        let mark = (self.context.org.clone(), id.clone(), at);
+        check!(resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in no index");
+        if kind.cleanup == Cleanup::OpRows {
+            same!(resources.scrub_deleted(kind, at, 0).await?, 0, "how many of no deletions were scrubbed");
+            for until in [before, at] {
+                while resources.scrub_deleted(kind, until, 2).await? == 2 {}
+                let scrubbed = self.done.iter().filter(|(write, row)| write.deletes && row.at <= until);
+                for (write, _) in scrubbed.filter(|(write, _)| write.kind == kind) {
+                    self.memory.remove_content(&write.target());
+                }
+                self.compare_ops().await?;
+            }
+        } else {
+            for id in [&kept, &id, &id] {
+                resources.forget_deleted(&self.context.org, kind, id).await?;
+            }
+            self.memory.remove_content(&Target::new(kind.word, &id));
+        }
+        check!(!resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in the index after its clean-up");
+        Ok(())
+    }
+
+    /// Executes a step on the store and in memory, and compares the resource.
+    async fn step(&mut self, id: &str, expected: Expected, step: Step) -> Result<Answer, Failure> {
+        let (sampled, what) = (of_id(id)?, format!("{step:?} of {id} expecting {expected:?}"));
+        let write = (sampled.write)(id, self.context.write(expected, step)?)?;
+        let answer = self.decide(write, &what).await?;
+        (sampled.read)(self, id).await?;
+        Ok(answer)
+    }
+
+    async fn create(&mut self, id: &str, seed: Seed) -> Result<Answer, Failure> {
+        self.step(id, Expected::Absent, Step::Create(seed)).await
+    }
+
+    async fn update(&mut self, id: &str, seed: Seed) -> Result<Answer, Failure> {
+        let expected = Expected::Version(self.memory.version(id)?);
+        self.step(id, expected, Step::Update(seed)).await
+    }
+
+    async fn delete(&mut self, id: &str) -> Result<Answer, Failure> {
+        let expected = Expected::Version(self.memory.version(id)?);
+        self.step(id, expected, Step::Delete).await
+    }
+
+    /// Creates a resource under a fresh id.
+    async fn created(&mut self, sampled: &Sampled, seed: Seed) -> Result<String, Failure> {
+        let id = self.id(sampled);
+        done(self.create(&id, seed).await??)?;
+        Ok(id)
+    }
+
+    /// Creates a resource under a fresh name, with links only if it needs a parent.
+    async fn target(&mut self, sampled: &Sampled) -> Result<String, Failure> {
+        let links = if sampled.kind.has_parent { self.links(sampled, false).await? } else { Vec::new() };
+        let name = format!("target {}", self.context.fresh());
+        self.created(sampled, Seed::named(&name).linked(&links)).await
+    }
+
+    /// Creates a resource of each kind that a kind may refer to. If `are_linked`, they refer to each other.
+    async fn links(&mut self, sampled: &Sampled, are_linked: bool) -> Result<Vec<String>, Failure> {
+        let mut links: Vec<String> = Vec::new();
+        for other in SAMPLES.iter().take_while(|other| other.kind != sampled.kind).filter(|other| !other.is_single()) {
+            let seed = Seed::named(&format!("link {}", self.context.fresh()));
+            let is_linked = are_linked || other.kind.has_parent;
+            let id = self.created(other, if is_linked { seed.linked(&links) } else { seed }).await?;
+            links.push(id);
+        }
+        Ok(links)
+    }
+
+    fn id(&self, sampled: &Sampled) -> String {
+        let parts = self.context.parts();
+        (sampled.id)(&parts.each_ref().map(String::as_str))
+    }
+
+    fn is_named(&self, id: &str) -> Result<bool, Failure> {
+        Ok(self.memory.facts(id)?.is_some_and(|facts| facts.unique_name.is_some()))
+    }
+}
+
+fn of_id(id: &str) -> Result<&'static Sampled, Failure> {
+    Sampled::of_id(id).ok_or_else(|| Failure(format!("no sample of the kind of {id}")))
+}
+
+/// Pages of revisions, each under the name that the resource has now.
+async fn revisions_by_page(context: &Context) -> Outcome {
+    let (store, org) = (context.stores.of::<Schema>(), &context.org);
+    let id = context.sample::<Schema>(&Seed::named("before")).await?;
+    let update = context.write(Expected::Version(1), Schema::update(&Seed::named("after").with(2)))?;
+    done(store.decide(&id, update).await?)?;
+    let revid = |number| SchemaRevId::new(id.clone(), number);
+    for (order, expected) in [(Order::Newest, [2, 1]), (Order::Oldest, [1, 2])] {
+        let (mut seen, mut page) = (Vec::new(), PageRequest { size: 1, order, ..PageRequest::default() });
+        loop {
+            let part = store.versions(org, &id, &page).await?;
+            same!(part.total, 2, "how many revisions there are");
+            check!(part.items.iter().all(|revision| revision.name == "after"), "a revision under an old name");
+            seen.extend(part.items.into_iter().map(|revision| revision.revid.version));
+            let Some(token) = part.next else { break };
+            page.token = Some(token);
+        }
+        same!(seen, expected, "the revisions by {order:?}");
+    }
+    same!(store.revision(&context.other(), &revid(1)).await?, None, "a revision in another organization");
+    let both = store.revisions(org, &[revid(2), revid(9), revid(1)]).await?;
+    let both: Vec<_> = both.into_iter().map(|found| found.revid.version).collect();
+    same!(both, [2, 1], "several revisions in the requested order");
+    done(store.decide(&id, context.write(Expected::Version(2), Schema::DELETE)?).await?)?;
+    same!(store.revision(org, &revid(2)).await?, None, "a revision of a deleted schema");
+    same!(store.versions(org, &id, &PageRequest::default()).await?.total, 0, "the revisions of a deleted schema");
+    Ok(())
+}

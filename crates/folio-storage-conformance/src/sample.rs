@@ -1,0 +1,293 @@
+//! Sample resources: all that the suites know of a kind. A new kind adds one [`Sample`] and its name in [`SAMPLES`].
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use folio_resources::{
+    Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
+    ModelSettings, ModelSettingsChange, Organization, OrganizationChange, OrganizationFilter, Prompt, PromptChange,
+    PromptFilter, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter,
+};
+use folio_types::op::Write;
+use folio_types::{DocumentId, ModelSettingsId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::context::{create_document, create_extraction};
+use super::resources::{Run, list, lists, read};
+
+/// The values of a sample. A kind uses those that it has fields for.
+#[derive(Debug, Clone)]
+pub(crate) struct Seed {
+    /// The name; in a filter: the searched text.
+    pub(crate) name: String,
+    /// The value of all other fields.
+    pub(crate) content: u64,
+    /// Ids of resources of any kind. A sample refers to those that its kind can refer to, and belongs to the first that can be its
+    /// parent.
+    pub(crate) links: Vec<String>,
+    /// The number of the revisions that it refers to.
+    pub(crate) revision: u32,
+}
+
+impl Seed {
+    /// Returns a seed with this name and no links.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), content: 1, links: Vec::new(), revision: 1 }
+    }
+
+    /// Returns the seed with these links.
+    pub(crate) fn linked(self, links: &[String]) -> Self {
+        Self { links: links.to_vec(), ..self }
+    }
+
+    /// Returns the seed with this content.
+    pub(crate) fn with(self, content: u64) -> Self {
+        Self { content, ..self }
+    }
+
+    /// Returns the links to one kind.
+    fn all<I: FromStr>(&self) -> Vec<I> {
+        self.links.iter().filter_map(|id| id.parse().ok()).collect()
+    }
+
+    fn schema(&self) -> Option<SchemaRevId> {
+        let schema = self.all::<SchemaId>().into_iter().next();
+        schema.map(|schema| SchemaRevId::new(schema, self.revision))
+    }
+
+    fn prompt(&self) -> PromptRevId {
+        let prompt = self.all::<PromptId>().into_iter().next();
+        PromptRevId::new(prompt.unwrap_or_else(|| PromptId::derive(&["missing"])), self.revision)
+    }
+
+    fn document(&self) -> DocumentId {
+        let document = self.all::<DocumentId>().into_iter().next();
+        document.unwrap_or_else(|| DocumentId::derive(&["missing"]))
+    }
+
+    /// Returns metadata whose value another case of the text finds.
+    fn metadata(&self, city: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([("city".to_owned(), format!("{city} {}", self.content))])
+    }
+
+    /// Returns JSON whose members and numbers a store must keep as they are.
+    fn data(&self) -> Value {
+        json!({"zeta": self.content, "alpha": [31.245270191439438, null, "ü"]})
+    }
+}
+
+/// A change of a sample.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Creates it with these values.
+    Create(Seed),
+    /// Gives it these values.
+    Update(Seed),
+    /// Deletes it.
+    Delete,
+}
+
+/// A kind of which the suites make samples.
+pub(crate) trait Sample: Resource {
+    /// Returns the id of a sample. Always the same if an organization has one resource of the kind.
+    fn sample_id(parts: &[&str]) -> Self::Id {
+        Self::derive_id(parts)
+    }
+
+    /// Returns the change that creates a resource.
+    fn create(seed: &Seed) -> Self::Change;
+
+    /// Returns the change that gives a resource the values of the seed.
+    fn update(seed: &Seed) -> Self::Change;
+
+    /// Returns the filters of its lists. The first has no condition except that on the parent.
+    fn filters(seed: &Seed) -> Vec<Self::Filter>;
+}
+
+impl Sample for Tag {
+    fn create(seed: &Seed) -> TagChange {
+        let description = Some(seed.content.to_string());
+        TagChange::Create { name: seed.name.clone(), color: Some("#ff0000".to_owned()), description }
+    }
+
+    fn update(seed: &Seed) -> TagChange {
+        let description = Some(Some(seed.content.to_string()));
+        TagChange::Update { name: Some(seed.name.clone()), color: Some(None), description }
+    }
+
+    fn filters(seed: &Seed) -> Vec<TagFilter> {
+        vec![TagFilter::default(), TagFilter { name_search: Some(seed.name.clone()) }]
+    }
+}
+
+impl Sample for Schema {
+    fn create(seed: &Seed) -> SchemaChange {
+        SchemaChange::Create { name: seed.name.clone(), response_format: seed.data(), strict: true }
+    }
+
+    fn update(seed: &Seed) -> SchemaChange {
+        SchemaChange::Update { name: Some(seed.name.clone()), response_format: Some((seed.data(), true)) }
+    }
+
+    fn filters(seed: &Seed) -> Vec<SchemaFilter> {
+        vec![SchemaFilter::default(), SchemaFilter { name_search: Some(seed.name.clone()) }]
+    }
+}
+
+impl Sample for Prompt {
+    fn create(seed: &Seed) -> PromptChange {
+        let (name, content) = (seed.name.clone(), seed.content.to_string());
+        PromptChange::Create { name, content, schema: seed.schema(), model: None, tags: seed.all() }
+    }
+
+    fn update(seed: &Seed) -> PromptChange {
+        let (name, content) = (Some(seed.name.clone()), Some(seed.content.to_string()));
+        PromptChange::Update { name, content, schema: Some(seed.schema()), model: None, tags: Some(seed.all()) }
+    }
+
+    fn filters(seed: &Seed) -> Vec<PromptFilter> {
+        let (all, mut any_tag) = (PromptFilter::default(), seed.all());
+        any_tag.push(TagId::derive(&["missing"]));
+        vec![
+            all.clone(),
+            PromptFilter { name_search: Some(seed.name.clone()), ..all.clone() },
+            PromptFilter { any_tag, ..all.clone() },
+            PromptFilter { all_tags: seed.all(), ..all.clone() },
+            PromptFilter { document: Some(seed.document()), ..all },
+        ]
+    }
+}
+
+impl Sample for Document {
+    fn create(seed: &Seed) -> DocumentChange {
+        let mut created = create_document(&seed.name, &seed.all());
+        if let DocumentChange::Create(new) = &mut created {
+            new.metadata = seed.metadata("KÖLN-Süd");
+        }
+        created
+    }
+
+    fn update(seed: &Seed) -> DocumentChange {
+        let (name, tags) = (Some(seed.name.clone()), Some(seed.all()));
+        DocumentChange::Update(DocumentPatch { name, tags, metadata: Some(seed.metadata("KÖLN-Süd")) })
+    }
+
+    fn filters(seed: &Seed) -> Vec<DocumentFilter> {
+        let all = DocumentFilter::default();
+        vec![
+            all.clone(),
+            DocumentFilter { name_search: Some(seed.name.clone()), ..all.clone() },
+            DocumentFilter { all_tags: seed.all(), ..all.clone() },
+            DocumentFilter { metadata: seed.metadata("süd"), ..all },
+        ]
+    }
+}
+
+impl Sample for Extraction {
+    fn create(seed: &Seed) -> ExtractionChange {
+        create_extraction(&seed.document(), &seed.prompt(), seed.data())
+    }
+
+    fn update(seed: &Seed) -> ExtractionChange {
+        ExtractionChange::Edit { data: seed.data() }
+    }
+
+    fn filters(seed: &Seed) -> Vec<ExtractionFilter> {
+        let all = ExtractionFilter { document: seed.document(), prompt: None };
+        vec![all.clone(), ExtractionFilter { prompt: Some(seed.prompt()), ..all }]
+    }
+}
+
+impl Sample for Organization {
+    fn create(seed: &Seed) -> OrganizationChange {
+        OrganizationChange::Create { name: seed.name.clone() }
+    }
+
+    fn update(seed: &Seed) -> OrganizationChange {
+        let thread_retention_days = Some(u32::try_from(seed.content).ok());
+        OrganizationChange::Update { name: Some(seed.name.clone()), thread_retention_days }
+    }
+
+    fn filters(seed: &Seed) -> Vec<OrganizationFilter> {
+        vec![OrganizationFilter::default(), OrganizationFilter { name_search: Some(seed.name.clone()) }]
+    }
+}
+
+impl Sample for ModelSettings {
+    fn sample_id(_: &[&str]) -> ModelSettingsId {
+        Self::fixed_id().clone()
+    }
+
+    fn create(seed: &Seed) -> ModelSettingsChange {
+        let fallbacks = Some(vec![seed.content.to_string()]);
+        ModelSettingsChange::SetDefaults { default_model: Some(seed.name.clone()), fallbacks }
+    }
+
+    fn update(seed: &Seed) -> ModelSettingsChange {
+        Self::create(seed)
+    }
+
+    fn filters(_: &Seed) -> Vec<()> {
+        vec![()]
+    }
+}
+
+/// The samples of every kind. A kind follows those that it refers to.
+pub(crate) static SAMPLES: &[Sampled] = &[
+    Sampled::of::<Tag>(),
+    Sampled::of::<Schema>(),
+    Sampled::of::<Document>(),
+    Sampled::of::<Prompt>(),
+    Sampled::of::<Extraction>(),
+    Sampled::of::<Organization>(),
+    Sampled::of::<ModelSettings>(),
+];
+
+/// The samples of a kind, without its type.
+pub(crate) struct Sampled {
+    pub(crate) kind: &'static Kind,
+    /// Returns the id that follows from the parts.
+    pub(crate) id: fn(&[&str]) -> String,
+    /// Returns the write of a sample.
+    pub(crate) write: fn(&str, Write<Step>) -> Result<ResourceWrite>,
+    /// Compares a resource, as it is read.
+    pub(crate) read: for<'a> fn(&'a Run, &'a str) -> BoxFuture<'a, Outcome>,
+    /// Compares a page of each list with a filter of a seed.
+    pub(crate) list: for<'a> fn(&'a Run, &'a Seed) -> BoxFuture<'a, Outcome>,
+    /// Compares the lists with the filters of these seeds, page by page.
+    pub(crate) lists: for<'a> fn(&'a Run, &'a [Seed]) -> BoxFuture<'a, Outcome>,
+}
+
+impl Sampled {
+    const fn of<R: Sample>() -> Self {
+        Self {
+            kind: Kind::get::<R>(),
+            id: |parts| R::sample_id(parts).to_string(),
+            write: |id, write| {
+                let change = match &write.change {
+                    Step::Create(seed) => R::create(seed),
+                    Step::Update(seed) => R::update(seed),
+                    Step::Delete => R::DELETE,
+                };
+                let Write { org, op, digest, by, at, expected, .. } = write;
+                let id: R::Id = id.parse()?;
+                Ok(ResourceWrite::new::<R>(&id, Write { org, op, digest, by, at, expected, change }))
+            },
+            read: |run, id| Box::pin(read::<R>(run, id)),
+            list: |run, seed| Box::pin(list::<R>(run, seed)),
+            lists: |run, seeds| Box::pin(lists::<R>(run, seeds)),
+        }
+    }
+
+    /// Whether an organization has one resource of the kind, which is never deleted.
+    pub(crate) fn is_single(&self) -> bool {
+        (self.id)(&["one"]) == (self.id)(&["two"])
+    }
+
+    /// Returns the samples of the kind of an id.
+    pub(crate) fn of_id(id: &str) -> Option<&'static Self> {
+        SAMPLES.iter().find(|sampled| Kind::of_id(id).is_ok_and(|kind| kind == sampled.kind))
+    }
+}

@@ -1,0 +1,103 @@
+//! [`folio_storage::DocumentTextStore`].
+
+use folio_resources::{Document, TextState};
+use folio_storage::{IngestUpdate, NewPage, Waits};
+use folio_types::DocumentId;
+
+use super::context::Context;
+use super::{Failure, Outcome, same};
+
+/// More rows than a system index has in any test.
+const ALL: usize = 100_000;
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    pages(context).await?;
+    programs(context).await?;
+    deleted(context).await
+}
+
+fn page(number: u32) -> NewPage {
+    NewPage { number, text: format!("page {number}") }
+}
+
+async fn ingest(context: &Context, id: &DocumentId, state: TextState, pages: &[NewPage]) -> Outcome {
+    let update = IngestUpdate { state, pages: pages.to_vec(), lacks_program: false, at: context.now() };
+    Ok(context.stores.texts.ingest(&context.org, id, update).await?)
+}
+
+async fn lacks_program(context: &Context, id: &DocumentId) -> Outcome {
+    let state = TextState::NoText("a program is missing".into());
+    let update = IngestUpdate { state, pages: vec![], lacks_program: true, at: context.now() };
+    Ok(context.stores.texts.ingest(&context.org, id, update).await?)
+}
+
+/// The attempts on a document in an index; none: the index does not have the document.
+async fn waiting(context: &Context, waits: Waits, id: &DocumentId) -> Result<Option<u32>, Failure> {
+    let rows = context.stores.texts.pending_text(waits, ALL).await?;
+    let row = rows.into_iter().find(|row| row.org == context.org && row.document == *id);
+    Ok(row.map(|row| row.attempts))
+}
+
+async fn text(context: &Context, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>, Failure> {
+    Ok(context.stores.texts.text(&context.org, id, from, count).await?)
+}
+
+async fn pages(context: &Context) -> Outcome {
+    let id = context.document("text.pdf").await?;
+    same!(waiting(context, Waits::ForItsTurn, &id).await?, Some(0), "attempts on a new document");
+    for attempts in [1, 2] {
+        ingest(context, &id, TextState::Processing, &[]).await?;
+        same!(waiting(context, Waits::ForItsTurn, &id).await?, Some(attempts), "attempts that began");
+    }
+    let pages: Vec<_> = (1..=12).map(page).collect();
+    ingest(context, &id, TextState::Ready, &pages).await?;
+    same!(waiting(context, Waits::ForItsTurn, &id).await?, None, "attempts on a document whose text is settled");
+    let document = context.stores.of::<Document>().get(&context.org, &id).await?;
+    let seen = document.map(|document| (document.version, document.pages, document.state));
+    same!(seen, Some((1, 12, TextState::Ready)), "a document with text");
+    same!(text(context, &id, 1, 100).await?, pages, "the whole text");
+    same!(text(context, &id, 9, 3).await?, [page(9), page(10), page(11)], "three pages");
+    same!(text(context, &id, 13, 3).await?, [], "pages after the end");
+    same!(context.stores.texts.text(&context.other(), &id, 1, 3).await?, [], "pages in another organization");
+    let long: Vec<_> = (1..=4).map(|number| NewPage { number, text: format!("{number}").repeat(50_000) }).collect();
+    ingest(context, &id, TextState::Ready, &long).await?;
+    same!(text(context, &id, 1, 4).await?, long, "long pages");
+    ingest(context, &id, TextState::NoText("empty".into()), &[]).await?;
+    same!(text(context, &id, 1, 100).await?, [], "a text that was replaced by none");
+    let missing = context.document_id();
+    ingest(context, &missing, TextState::Processing, &[page(1)]).await?;
+    same!(waiting(context, Waits::ForItsTurn, &missing).await?, None, "attempts on a document that never existed");
+    Ok(())
+}
+
+/// A document that lacks a program is settled, and in an index of its own.
+async fn programs(context: &Context) -> Outcome {
+    let id = context.document("image.png").await?;
+    for (again, attempts) in [(TextState::Uploaded, Some(0)), (TextState::Ready, None)] {
+        same!(waiting(context, Waits::ForProgram, &id).await?, None, "a document before it lacks a program");
+        ingest(context, &id, TextState::Processing, &[]).await?;
+        lacks_program(context, &id).await?;
+        same!(waiting(context, Waits::ForProgram, &id).await?, Some(0), "a document that lacks a program");
+        same!(waiting(context, Waits::ForItsTurn, &id).await?, None, "attempts on a document that lacks a program");
+        ingest(context, &id, again, &[]).await?;
+        same!(waiting(context, Waits::ForProgram, &id).await?, None, "a document that is read again");
+        same!(waiting(context, Waits::ForItsTurn, &id).await?, attempts, "attempts on a document that is read again");
+    }
+    Ok(())
+}
+
+async fn deleted(context: &Context) -> Outcome {
+    let id = context.document("deleted.png").await?;
+    ingest(context, &id, TextState::Ready, &[page(1)]).await?;
+    lacks_program(context, &id).await?;
+    context.delete_document(&id).await?;
+    for _ in 0..2 {
+        same!(text(context, &id, 1, 9).await?, [], "the text of a deleted document");
+        for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+            same!(waiting(context, waits, &id).await?, None, "a deleted document that waits");
+        }
+        ingest(context, &id, TextState::Processing, &[page(1)]).await?;
+        lacks_program(context, &id).await?;
+    }
+    Ok(())
+}
