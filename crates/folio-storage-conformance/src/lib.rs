@@ -36,7 +36,7 @@ pub use crash::{crash_points_passed, with_crash_points};
 pub use erasure::fill;
 pub use forgetting::{FilledDocument, fill_document};
 pub use random::random_operations;
-pub use scenario::{STEPS, dump, step};
+pub use scenario::{STEPS, step};
 
 use self::context::Context;
 use folio_storage::Stores;

@@ -17,7 +17,7 @@ const SECONDS: i64 = 1_800_000_000;
 /// Resources of each kind that are in use at a time.
 const RESOURCES: u64 = 4;
 /// Operations after which a new resource of each kind replaces an old one.
-const OPERATIONS_PER_RESOURCE: u64 = 50;
+const OPERATIONS_PER_RESOURCE: u64 = 15 * SAMPLES.len() as u64;
 /// Names of each kind; each is spelt in two ways.
 const NAMES: u64 = 4;
 
@@ -105,7 +105,8 @@ impl Random {
             let number = self.base + self.dice.below(RESOURCES);
             links.extend((!self.dice.one_in(3)).then(|| self.id(sampled, number)));
         }
-        Seed { name: self.name(), content: self.dice.below(3), links, revision: 1 + self.dice.small(2) }
+        let revision = 1 + u32::from(self.dice.one_in(4));
+        Seed { name: self.name(), content: self.dice.below(3), links, revision }
     }
 
     fn step(&mut self, version: u64) -> Step {

@@ -235,7 +235,7 @@ impl Sample for ModelSettings {
 }
 
 /// The samples of every kind. A kind follows those that it refers to.
-pub(crate) static SAMPLES: &[Sampled] = &[
+pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Tag>(),
     Sampled::of::<Schema>(),
     Sampled::of::<Document>(),
