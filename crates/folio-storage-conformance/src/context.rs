@@ -1,4 +1,4 @@
-//! What a suite works with: an organization of its own, a clock, fresh op keys, and things made in one line.
+//! The context of a suite: an organization of its own, a clock, fresh op keys, and resources created in one line.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
