@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use folio_blobs::{S3Options, blobs_at};
-use folio_resources::{Organization, OrganizationChange};
+use folio_resources::{NewToken, Organization, OrganizationChange, TokenChange, TokenRecord};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{Expected, Write};
-use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment as _, OrgId, Principal, Role, System, UserId};
+use folio_types::token::Token;
+use folio_types::{Environment as _, OrgId, Role, System, UserId};
 
 /// An organization with its administrator.
 #[derive(Debug, Clone)]
@@ -43,17 +43,25 @@ pub async fn organization(stores: &Stores, org: &OrgId, name: &str) {
     stores.of::<Organization>().decide(org, write).await.expect("an organization is made");
 }
 
+/// Stores a token.
+///
+/// # Panics
+/// Panics if the store refuses.
+pub async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
+    let write = TokenChange::create_by_platform(token, new, System.now()).expect("an op key");
+    stores.of::<TokenRecord>().decide(token.id(), write).await.expect("the token is stored");
+}
+
 impl Tenant {
     /// Creates an organization with an administrator.
     ///
     /// # Panics
     /// Panics if the store refuses.
     pub async fn make(stores: &Stores, mark: &str) -> Self {
-        let (org, token, created_at) = (OrgId::generate(&System), Token::generate(&System), System.now());
+        let org = OrgId::generate(&System);
+        let token = Token::generate(&org, &System);
         organization(stores, &org, mark).await;
-        let admin = Principal { org: org.clone(), user: UserId::generate(&System), role: Role::Admin };
-        let record = TokenRecord::new(&token, admin, "admin", created_at);
-        stores.access.create_token(record).await.expect("a token is made");
+        store_token(stores, &token, NewToken::new(&token, UserId::generate(&System), Role::Admin, "admin")).await;
         Self { org, mark: mark.to_owned(), token: token.reveal() }
     }
 
@@ -63,10 +71,9 @@ impl Tenant {
     /// Panics if the store refuses.
     pub async fn platform(stores: &Stores) -> Self {
         let house = Self::make(stores, "house").await;
-        let (token, at) = (Token::generate(&System), System.now());
-        let admin = Principal { org: house.org.clone(), user: UserId::generate(&System), role: Role::Admin };
-        let record = TokenRecord { platform: true, ..TokenRecord::new(&token, admin, "platform", at) };
-        stores.access.create_token(record).await.expect("a token is made");
+        let token = Token::generate(&house.org, &System);
+        let new = NewToken::new(&token, UserId::generate(&System), Role::Admin, "platform");
+        store_token(stores, &token, NewToken { platform: true, ..new }).await;
         Self { token: token.reveal(), ..house }
     }
 }

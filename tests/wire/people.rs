@@ -1,10 +1,10 @@
 //! Organizations and users in addition to the first ones, created in the store, so that a test can choose their ids.
 
-use folio_resources::Organization;
+use folio_resources::{NewToken, Organization, TokenChange, TokenRecord};
 use folio_storage::Stores;
 use folio_tests::harness::tenant;
-use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment as _, OrgId, Principal, Role, System, Timestamp, UserId};
+use folio_types::token::Token;
+use folio_types::{Environment as _, OrgId, Role, System, Timestamp, UserId};
 
 use crate::client::Client;
 use crate::sandbox::Sandbox;
@@ -19,13 +19,13 @@ pub(crate) struct Person {
     user: &'static str,
     role: Role,
     expires_at: Option<Timestamp>,
-    revoked_at: Option<Timestamp>,
+    is_revoked: bool,
 }
 
 impl Person {
     /// Creates a user of an organization with a token that does not expire.
     pub(crate) fn new(org: &OrgId, user: &'static str, role: Role) -> Self {
-        Self { org: org.clone(), user, role, expires_at: None, revoked_at: None }
+        Self { org: org.clone(), user, role, expires_at: None, is_revoked: false }
     }
 
     /// The same user with an expired token.
@@ -36,20 +36,19 @@ impl Person {
 
     /// The same user with a revoked token.
     pub(crate) fn revoked(mut self) -> Self {
-        self.revoked_at = Some(System.now());
+        self.is_revoked = true;
         self
     }
 
     /// Stores the token.
     pub(crate) async fn token(self, stores: &Stores) -> String {
-        let token = Token::generate(&System);
-        let holder = Principal { org: self.org, user: UserId::derive(&[self.user]), role: self.role };
-        let record = TokenRecord {
-            expires_at: self.expires_at,
-            revoked_at: self.revoked_at,
-            ..TokenRecord::new(&token, holder, self.user, System.now())
-        };
-        stores.access.create_token(record).await.expect("the token is stored");
+        let token = Token::generate(&self.org, &System);
+        let new = NewToken::new(&token, UserId::derive(&[self.user]), self.role, self.user);
+        tenant::store_token(stores, &token, NewToken { expires_at: self.expires_at, ..new }).await;
+        if self.is_revoked {
+            let revoke = TokenChange::revoke_by_platform(&self.org, token.id(), System.now()).expect("an op key");
+            stores.of::<TokenRecord>().decide(token.id(), revoke).await.expect("the token is revoked");
+        }
         token.reveal()
     }
 }

@@ -1,8 +1,7 @@
 //! The authenticated caller of an operation.
 
 use folio_types::access::Scope;
-use folio_types::token::TokenId;
-use folio_types::{Code, Error, Principal, Reason, Result, Role, Timestamp};
+use folio_types::{Code, Error, Principal, Reason, Result, Role, Timestamp, TokenId};
 
 use crate::declaration::Declaration;
 

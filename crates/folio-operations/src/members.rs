@@ -157,7 +157,7 @@ impl Operation for RemoveMember {
         let (org, user) = (&context.principal().org, &self.user_id);
         keep_a_platform_token(context, org, user).await?;
         change_member(context, org, user, &MemberChange::Remove).await?;
-        revoke_tokens(context, org, |token| token.user == *user).await
+        revoke_tokens(context, org, Some(user.clone())).await
     }
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn change_member(
 async fn revoke_tokens_of_removed(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let member = context.stores().access.member(org, user).await?;
     if member.is_some_and(|member| member.removed_at.is_some()) {
-        revoke_tokens(context, org, |token| token.user == *user).await?;
+        revoke_tokens(context, org, Some(user.clone())).await?;
     }
     Ok(())
 }

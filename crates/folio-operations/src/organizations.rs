@@ -1,10 +1,11 @@
 //! Operations on organizations.
 
-use folio_resources::{Member, MemberChange, Organization, OrganizationChange, OrganizationFilter};
-use folio_types::op::Expected;
+use folio_resources::{
+    Member, MemberChange, NewToken, Organization, OrganizationChange, OrganizationFilter, TokenChange, TokenRecord,
+};
 use folio_types::page::Order;
-use folio_types::token::{Token, TokenRecord};
-use folio_types::{Error, Etag, OrgId, Principal, Reason, Result, Role, Secret, UserId, limits};
+use folio_types::token::Token;
+use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -94,7 +95,7 @@ impl Operation for CreateOrganization {
         folio_types::fields::check_name("organization.name", &self.name)?;
         folio_types::fields::check_name("admin_name", &self.admin_name)?;
         let (id, user) = Self::ids(context);
-        let (access, environment) = (&context.stores().access, context.environment());
+        let access = &context.stores().access;
         let create = OrganizationChange::Create { name: self.name };
         context.request.create::<Organization>(context.stores(), create).await?;
         let organization = organization(context, &id).await?;
@@ -105,14 +106,14 @@ impl Operation for CreateOrganization {
                 change_member(context, &id, &user, &add).await?
             }
         };
-        let token = Token::generate_as(id.as_str(), environment);
-        let holder = Principal { org: id, user, role: Role::Admin };
-        let created = access.create_token(TokenRecord::new(&token, holder, "first token", environment.now())).await;
-        let admin_token = match created {
-            Ok(()) => Some(Secret::new(&token.reveal())),
-            Err(error) if error.reason == Reason::NameTaken => None,
-            Err(error) => return Err(error),
-        };
+        let token = Token::with_id(&id, TokenId::derive(&[id.as_str()]), context.environment());
+        let new = NewToken::new(&token, user, Role::Admin, "first token");
+        let write = TokenChange::create_by_platform(&token, new, context.request.received_at())?;
+        let tokens = context.stores().of::<TokenRecord>();
+        tokens.decide(token.id(), write).await?;
+        let stored = tokens.get(&id, token.id()).await?;
+        let is_new = stored.is_some_and(|stored| stored.hash == token.hash());
+        let admin_token = is_new.then(|| Secret::new(&token.reveal()));
         Ok(CreatedOrganization { organization, admin, admin_token })
     }
 }
@@ -200,18 +201,6 @@ pub struct DeleteOrganization {
     pub name: String,
 }
 
-impl DeleteOrganization {
-    /// Returns the error unless the organization existed: the tokens of a deleted one may remain to be revoked.
-    async fn was_deleted(&self, context: &Context, not_found: Error) -> Result<()> {
-        // No version is 0, so that nothing is written.
-        let write = context.request.write(Expected::Version(0), OrganizationChange::Delete);
-        match context.stores().of::<Organization>().decide(&self.organization_id, write).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(not_found),
-        }
-    }
-}
-
 impl Operation for DeleteOrganization {
     const DECLARATION: Declaration = SERVICE.administer("DeleteOrganization").platform();
     type Output = ();
@@ -242,11 +231,14 @@ impl Operation for DeleteOrganization {
             std::future::ready(deletion)
         };
         match context.request.update(context.stores(), id, None, delete).await {
-            Err(error) if error.reason == Reason::NotFound => self.was_deleted(context, error).await?,
+            // The tokens of a deleted organization may remain to be revoked.
+            Err(error) if error.reason == Reason::NotFound => {
+                context.request.check_existed::<Organization>(context.stores(), id).await?;
+            }
             deleted => drop(deleted?),
         }
         context.clean_up().sweep_soon();
-        revoke_tokens(context, id, |_| true).await
+        revoke_tokens(context, id, None).await
     }
 }
 

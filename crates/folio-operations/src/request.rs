@@ -260,6 +260,15 @@ impl ChangeRequest {
         self.update(stores, id, etag, |_: A| async { Ok(A::DELETE) }).await.map(drop)
     }
 
+    /// Checks that a resource exists or was deleted. Writes nothing.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it never existed.
+    pub async fn check_existed<A: Resource>(&self, stores: &Stores, id: &A::Id) -> Result<()> {
+        // No version is 0.
+        stores.of::<A>().decide(id, self.write(Expected::Version(0), A::DELETE)).await.map(drop)
+    }
+
     /// Creates a resource under a name, or revises the one that has the name. Returns its id.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! Operations on access tokens.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
+use folio_resources::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
+use folio_storage::full;
 use folio_types::access::Scope;
 use folio_types::audit::AuditTarget;
-use folio_types::page::Order;
-use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
-use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Secret, Timestamp, UserId, limits};
+use folio_types::page::{Order, PageRequest};
+use folio_types::token::Token;
+use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Secret, Timestamp, TokenId, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
@@ -84,25 +85,22 @@ impl Operation for CreateToken {
             let member = access.member(org, &user).await?;
             member.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", &user))?;
         }
-        let now = environment.now();
-        let expires_at = expiry(caller, now, self.ttl_seconds)?;
-        let token = Token::generate_as(&context.request.id_parts().join("/"), environment);
-        let holder = Principal { org: org.clone(), user, role: self.role };
-        let record = TokenRecord {
-            scopes,
-            platform: self.platform,
-            expires_at,
-            ..TokenRecord::new(&token, holder, &self.name, now)
-        };
-        match access.create_token(record.clone()).await {
-            Ok(()) => Ok(CreatedToken { record, secret: Some(Secret::new(&token.reveal())) }),
-            // The request's first attempt stored it, and died before it could answer.
-            Err(error) if error.reason == Reason::NameTaken => {
-                let stored = access.token(token.id()).await?.filter(|stored| stored.org == *org);
-                stored.map(|record| CreatedToken { record, secret: None }).ok_or(error)
+        let expires_at = expiry(caller, environment.now(), self.ttl_seconds)?;
+        let (tokens, id) = (context.stores().of::<TokenRecord>(), TokenId::derive(&context.request.id_parts()));
+        if tokens.get(org, &id).await?.is_none() {
+            let page = PageRequest { size: 1, ..PageRequest::default() };
+            if tokens.list(org, &TokenFilter::default(), &page).await?.total >= TOKENS_MAX {
+                return Err(full("tokens", TOKENS_MAX));
             }
-            Err(error) => Err(error),
         }
+        let token = Token::with_id(org, id, environment);
+        let (platform, new) = (self.platform, NewToken::new(&token, user, self.role, &self.name));
+        let change = TokenChange::Create(Box::new(NewToken { scopes, platform, expires_at, ..new }));
+        context.request.create::<TokenRecord>(context.stores(), change).await?;
+        let record = tokens.get(org, token.id()).await?.ok_or_else(|| Error::not_found("token", token.id()))?;
+        // The first attempt of this request may have stored another secret, and died before it could answer.
+        let secret = (record.hash == token.hash()).then(|| Secret::new(&token.reveal()));
+        Ok(CreatedToken { record, secret })
     }
 }
 
@@ -118,33 +116,36 @@ impl Operation for ListTokens {
     type Output = ListPage<ListedToken>;
 
     async fn run(self, context: &Context) -> Result<ListPage<ListedToken>> {
-        let (mut name, mut user) = (None, None);
+        let mut filter = TokenFilter::default();
         for condition in filter::parse(&self.list.filter)? {
             match condition.field.as_str() {
-                "name" => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
-                "user" => filter::once(&mut user, &condition, condition.id::<UserId>()?)?,
+                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
+                "user" => filter::once(&mut filter.user, &condition, condition.id::<UserId>()?)?,
                 _ => return Err(filter::unknown(&condition, "name and user")),
             }
         }
-        let org = &context.principal().org;
+        let (org, stores) = (&context.principal().org, context.stores());
         let (scope, keys) = (["tokens", org.as_str()], SortKeys::CreateTimeAndName);
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let mut tokens = context.stores().access.tokens(org).await?;
-        tokens.retain(|ListedToken { record, .. }| {
-            name.as_ref().is_none_or(|part| record.name.to_lowercase().contains(part))
-                && user.as_ref().is_none_or(|user| record.user == *user)
-        });
-        match listing.page.order {
-            Order::Oldest => {}
-            Order::Newest => tokens.reverse(),
-            Order::Name => tokens.sort_by_key(|token| token.record.name.to_lowercase()),
-            Order::NameDescending => tokens.sort_by_key(|token| Reverse(token.record.name.to_lowercase())),
-        }
-        listing.slice(tokens)
+        let tokens = stores.of::<TokenRecord>();
+        let found = listing.fetch(async |page| tokens.list(org, &filter, &page).await).await?;
+        let ids: Vec<TokenId> = found.items.iter().map(|token| token.id.clone()).collect();
+        let uses = stores.access.last_uses(org, &ids).await?;
+        let items = found.items.into_iter().zip(uses).map(|(record, used_at)| ListedToken { record, used_at });
+        Ok(ListPage { items: items.collect(), next_page_token: found.next_page_token, total_size: found.total_size })
     }
 }
 
-/// Revokes a token. Revoking a revoked token has no effect.
+/// A token in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedToken {
+    /// The stored token.
+    pub record: TokenRecord,
+    /// Time of the last use, accurate to about a minute. None: never used.
+    pub used_at: Option<Timestamp>,
+}
+
+/// Revokes a token permanently. Revoking a revoked token has no effect.
 #[derive(Debug, Clone, Serialize)]
 pub struct RevokeToken {
     /// The token.
@@ -153,31 +154,47 @@ pub struct RevokeToken {
 
 impl Operation for RevokeToken {
     const DECLARATION: Declaration = SERVICE.administer("RevokeToken");
-    type Output = TokenRecord;
+    type Output = ();
     outcome_as_json!();
 
-    async fn audit(&self, _: &Context) -> Result<AuditRecord<TokenRecord>> {
+    async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
         AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("token", &self.token_id))
     }
 
-    async fn run(self, context: &Context) -> Result<TokenRecord> {
-        let (access, now) = (&context.stores().access, context.environment().now());
-        let revoked = access.revoke_token(&context.principal().org, &self.token_id, now).await?;
-        revoked.ok_or_else(|| Error::not_found("token", &self.token_id))
+    async fn run(self, context: &Context) -> Result<()> {
+        match context.request.delete::<TokenRecord>(context.stores(), &self.token_id, None).await {
+            Err(error) if error.reason == Reason::NotFound => {
+                context.request.check_existed::<TokenRecord>(context.stores(), &self.token_id).await?;
+            }
+            deleted => deleted?,
+        }
+        context.stores().access.forget_use(&context.principal().org, &self.token_id).await
     }
 }
 
-/// Revokes the tokens of an organization that `selects` selects.
-pub(crate) async fn revoke_tokens(
-    context: &Context,
-    org: &OrgId,
-    selects: impl Fn(&TokenRecord) -> bool + Send,
-) -> Result<()> {
-    let (access, now) = (&context.stores().access, context.environment().now());
-    let tokens = access.tokens(org).await?.into_iter().map(|token| token.record);
-    let ids: Vec<TokenId> = tokens.filter(selects).map(|token| token.id).collect();
-    let revocations = futures::stream::iter(ids).map(|id| async move { access.revoke_token(org, &id, now).await });
-    let revoked: Result<()> = revocations.buffer_unordered(REVOCATIONS).try_for_each(|_| async { Ok(()) }).await;
+/// Returns the tokens of an organization.
+async fn tokens_of(context: &Context, org: &OrgId, user: Option<UserId>) -> Result<Vec<TokenRecord>> {
+    let (store, filter) = (context.stores().of::<TokenRecord>(), TokenFilter { user, ..TokenFilter::default() });
+    let mut page = PageRequest { size: limits::PAGE_SIZE_MAX, order: Order::Oldest, ..PageRequest::default() };
+    let mut tokens = Vec::new();
+    loop {
+        let mut found = store.list(org, &filter, &page).await?;
+        tokens.append(&mut found.items);
+        let Some(next) = found.next else { return Ok(tokens) };
+        page.token = Some(next);
+    }
+}
+
+/// Revokes the tokens of an organization, or only those of a user.
+pub(crate) async fn revoke_tokens(context: &Context, org: &OrgId, user: Option<UserId>) -> Result<()> {
+    let (stores, now) = (context.stores(), context.environment().now());
+    let revoke = |token: TokenRecord| async move {
+        // Moved: another request has revoked it.
+        stores.of::<TokenRecord>().decide(&token.id, TokenChange::revoke_by_platform(org, &token.id, now)?).await?;
+        stores.access.forget_use(org, &token.id).await
+    };
+    let revocations = futures::stream::iter(tokens_of(context, org, user).await?).map(revoke);
+    let revoked: Result<()> = revocations.buffer_unordered(REVOCATIONS).try_collect().await;
     // Whatever the error is: the change before it is stored.
     revoked.map_err(|error| {
         let message = format!("not every token is revoked yet: {error}");
@@ -185,14 +202,13 @@ pub(crate) async fn revoke_tokens(
     })
 }
 
-/// Refuses to lower the role of the user with the only tokens of the platform's administrator, because only such a token can create
-/// another one.
+/// Refuses to lower the role of the user with the only tokens of the platform's administrator, because only such a token can
+/// create another one.
 pub(crate) async fn keep_a_platform_token(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let now = context.environment().now();
-    let tokens = context.stores().access.tokens(org).await?;
+    let tokens = tokens_of(context, org, None).await?;
     let is_live = |token: &&TokenRecord| token.platform && token.expires_at.is_none_or(|end| end > now);
-    let (own, others): (Vec<_>, Vec<_>) =
-        tokens.iter().map(|token| &token.record).filter(is_live).partition(|token| token.user == *user);
+    let (own, others): (Vec<_>, Vec<_>) = tokens.iter().filter(is_live).partition(|token| token.user == *user);
     if own.is_empty() || !others.is_empty() {
         return Ok(());
     }

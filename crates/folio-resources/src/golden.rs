@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use folio_types::access::Role;
+use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use folio_types::token::Token;
 use folio_types::{
     Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
     Timestamp, UserId,
@@ -18,7 +19,7 @@ use serde_json::json;
 use crate::stored::encode_value;
 use crate::{
     Document, Extraction, KINDS, Kind, ModelSettings, Organization, OwnQuotas, Prompt, PromptRevision, Provider,
-    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState,
+    Record, Resource, Schema, SchemaRevision, SealedKey, Tag, TextState, TokenRecord,
 };
 
 fn at() -> Timestamp {
@@ -132,6 +133,14 @@ fn organization() -> Organization {
     }
 }
 
+fn token() -> TokenRecord {
+    let text = format!("folio_{}_{}_{}", "ab".repeat(16), "bc".repeat(16), "cd".repeat(32));
+    let token: Token = text.parse().unwrap();
+    let (org, id, hash, name) = (token.org().clone(), token.id().clone(), token.hash(), "for a test".to_owned());
+    let (role, scopes, created_at) = (Role::Member, Vec::new(), at());
+    TokenRecord { id, org, hash, user: user(), role, name, scopes, platform: false, expires_at: None, created_at }
+}
+
 fn policy() -> Policy {
     let test = |test| Condition { path: "a.b[0]".into(), test };
     let tests = [
@@ -200,6 +209,8 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("live", model_settings()),
         live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),
         live("live", organization()),
+        live("live", token()),
+        live("limited", TokenRecord { scopes: Scope::ALL.to_vec(), platform: true, expires_at: Some(at()), ..token() }),
         live(
             "settings",
             Organization {

@@ -24,6 +24,7 @@ mod schema;
 mod stored;
 mod tag;
 mod tag_set;
+mod token;
 
 pub use decide::{
     DecidingWrite, Listed, ResourceWrite, RowWrite, Situation, Verdict, WritePlan, decide, other_request,
@@ -44,6 +45,7 @@ pub use resource::{Cleanup, Named, Plan, Resource, Revisioned};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{Tag, TagChange, TagFilter};
+pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
 
 /// Every kind of resource: one line each.
 pub static KINDS: &[Kind] = &[
@@ -54,4 +56,5 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<Extraction>(),
     Kind::of::<Organization>(),
     Kind::of::<ModelSettings>(),
+    Kind::of::<TokenRecord>(),
 ];

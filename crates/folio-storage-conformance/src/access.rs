@@ -1,13 +1,16 @@
-//! [`folio_storage::AccessStore`], and organizations.
+//! [`folio_storage::AccessStore`], organizations and tokens.
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Member, MemberWrite, Organization, OrganizationChange, OrganizationFilter};
+use folio_resources::{
+    Member, MemberWrite, NewToken, Organization, OrganizationChange, OrganizationFilter, TokenChange, TokenFilter,
+    TokenRecord,
+};
 use folio_types::access::Role;
 use folio_types::op::{Decided, Expected, Write};
-use folio_types::page::PageRequest;
-use folio_types::token::{ListedToken, Token, TokenRecord};
-use folio_types::{OrgId, Principal, UserId};
+use folio_types::page::{Order, PageRequest};
+use folio_types::token::Token;
+use folio_types::{OrgId, System, TokenId, UserId};
 
 use super::context::{Context, done};
 use super::{Failure, Outcome, check, refused, same};
@@ -122,46 +125,56 @@ async fn guard(context: &Context) -> Outcome {
     Ok(())
 }
 
+/// A token is found below its organization only, is never created twice, and leaves the list when it is revoked.
 async fn tokens(context: &Context) -> Outcome {
-    let store = &context.stores.access;
-    let digits = format!("{:x}", u128::from(context.fresh()) ^ 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-    let seed = folio_types::Digest::of(format!("{}{digits}", context.org).as_bytes());
-    let id: String = seed.as_str().chars().take(24).collect();
-    let shown: Token = format!("folio_{id}_{}", seed.as_str()).parse()?;
-    let holder = Principal { org: context.org.clone(), user: context.user.clone(), role: Role::Admin };
-    let record = TokenRecord::new(&shown, holder.clone(), "first", context.now());
-    same!(store.token(&record.id).await?, None, "a token before it is made");
-    store.create_token(record.clone()).await?;
-    same!(store.token(&record.id).await?, Some(record.clone()), "a token read back");
-    store.create_token(record.clone()).await?;
-    let theirs = TokenRecord { org: context.other(), ..record.clone() };
-    check!(store.create_token(theirs).await.is_err(), "a token of an id that is taken was stored");
-    same!(store.token(&record.id).await?, Some(record.clone()), "a token after another one of its id was refused");
-    let other: Token = format!("folio_{}_{}", id.chars().rev().collect::<String>(), seed.as_str()).parse()?;
-    let second = TokenRecord::new(&other, holder, "second", context.now());
-    store.create_token(second.clone()).await?;
-    revocation(context, record, second).await
+    let (store, org) = (context.stores.of::<TokenRecord>(), &context.org);
+    let [first, second] =
+        ["first", "second"].map(|name| Token::with_id(org, TokenId::derive(&[name, org.as_str()]), &System));
+    let new = |token: &Token, name: &str| NewToken::new(token, context.user.clone(), Role::Admin, name);
+    same!(store.get(org, first.id()).await?, None, "a token before it is created");
+    done(
+        store.decide(first.id(), TokenChange::create_by_platform(&first, new(&first, "first"), context.now())?).await?,
+    )?;
+    let record = store.get(org, first.id()).await?.ok_or_else(|| Failure("the token does not exist".to_owned()))?;
+    check!(record.admit(&first, None, context.now()).is_ok(), "a stored token admits its holder");
+    same!(store.get(&context.other(), first.id()).await?, None, "a token of another organization");
+    // Another process creates the same token with another secret.
+    let other = Token::with_id(org, first.id().clone(), &System);
+    done(
+        store.decide(other.id(), TokenChange::create_by_platform(&other, new(&first, "first"), context.now())?).await?,
+    )?;
+    same!(store.get(org, first.id()).await?, Some(record), "a token that was created twice");
+    done(
+        store
+            .decide(second.id(), TokenChange::create_by_platform(&second, new(&second, "second"), context.now())?)
+            .await?,
+    )?;
+    let page = PageRequest { order: Order::Oldest, ..PageRequest::default() };
+    let listed = async |filter| {
+        let found = store.list(org, &filter, &page).await?.items;
+        Ok::<_, Failure>(found.into_iter().map(|token| token.name).collect::<Vec<_>>())
+    };
+    same!(listed(TokenFilter::default()).await?, ["first", "second"], "all tokens");
+    let user = TokenFilter { user: Some(UserId::derive(&["nobody"])), ..TokenFilter::default() };
+    same!(listed(user).await?.len(), 0, "tokens of another user");
+    let revoke = TokenChange::revoke_by_platform(org, first.id(), context.now())?;
+    for _ in 0..2 {
+        done(store.decide(first.id(), revoke.clone()).await?)?;
+    }
+    same!(store.get(org, first.id()).await?, None, "a revoked token");
+    same!(listed(TokenFilter::default()).await?, ["second"], "tokens after one was revoked");
+    uses(context, second.id()).await
 }
 
-async fn revocation(context: &Context, first: TokenRecord, second: TokenRecord) -> Outcome {
-    let store = &context.stores.access;
-    let used = context.now();
-    store.note_use(&context.org, &second.id, used).await?;
-    let listed = vec![
-        ListedToken { record: first.clone(), used_at: None },
-        ListedToken { record: second.clone(), used_at: Some(used) },
-    ];
-    same!(store.tokens(&context.org).await?, listed, "tokens, oldest first, with their last use");
-    same!(store.tokens(&context.other()).await?, Vec::new(), "tokens of another organization");
-    same!(store.revoke_token(&context.other(), &first.id, used).await?, None, "revoked by another organization");
-    same!(store.token(&first.id).await?, Some(first.clone()), "a token that another organization revoked");
-    let at = context.now();
-    let revoked = TokenRecord { revoked_at: Some(at), ..first.clone() };
-    same!(store.revoke_token(&context.org, &first.id, at).await?, Some(revoked.clone()), "a token revoked");
-    same!(store.revoke_token(&context.org, &first.id, context.now()).await?, Some(revoked.clone()), "revoked twice");
-    same!(store.token(&first.id).await?, Some(revoked), "a revoked token read back");
-    check!(store.create_token(first).await.is_err(), "a revoked token was made again");
-    let left: Vec<_> = store.tokens(&context.org).await?.into_iter().map(|listed| listed.record).collect();
-    same!(left, vec![second], "tokens after one was revoked");
+async fn uses(context: &Context, used: &TokenId) -> Outcome {
+    let (store, org, at) = (&context.stores.access, &context.org, context.now());
+    let unused = TokenId::derive(&["unused"]);
+    let tokens = [unused, used.clone()];
+    store.note_use(org, used, context.now()).await?;
+    store.note_use(org, used, at).await?;
+    same!(store.last_uses(org, &tokens).await?, vec![None, Some(at)], "the use that was stored last");
+    same!(store.last_uses(&context.other(), &tokens).await?, vec![None, None], "uses in another organization");
+    store.forget_use(org, used).await?;
+    same!(store.last_uses(org, &tokens).await?, vec![None, None], "uses after they were forgotten");
     Ok(())
 }

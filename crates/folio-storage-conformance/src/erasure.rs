@@ -7,8 +7,9 @@ use bytes::Bytes;
 use folio_credit::{Grant, GrantKind, LedgerRow};
 use folio_history::thread::{Fence, OpenTurnRow};
 use folio_resources::{
-    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, Organization,
-    OrganizationChange, Provider, Resource as _, Schema, SchemaChange, SealedKey, TextState,
+    Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
+    Organization, OrganizationChange, Provider, Resource as _, Schema, SchemaChange, SealedKey, TextState, TokenChange,
+    TokenFilter, TokenRecord,
 };
 use folio_types::access::Role;
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
@@ -16,8 +17,8 @@ use folio_types::message::Usage;
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, IdempotencyRecord, Write};
 use folio_types::page::{Order, PageRequest};
-use folio_types::token::{Token, TokenRecord};
-use folio_types::{BlockId, Digest, GrantId, OrgId, Principal, Timestamp, TurnId};
+use folio_types::token::Token;
+use folio_types::{BlockId, Digest, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
@@ -58,6 +59,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
     let asked = ThreadFilter::default();
     let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
+    let tokens = context.stores.of::<TokenRecord>().list(org, &TokenFilter::default(), &page).await?;
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut held = vec![
         found.len(),
@@ -65,7 +67,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         usize::from(blobs.open(org, &id).await?.is_some()),
         threads.list(org, &asked, &page).await?.items.len(),
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
-        access.tokens(org).await?.len(),
+        tokens.items.len(),
+        access.last_uses(org, &[TokenId::derive(&[org.as_str(), "good"])]).await?.into_iter().flatten().count(),
         access.members(org).await?.len(),
         audit.list(org, &low, &high, false, 10).await?.len(),
         usize::from(settings.is_some()),
@@ -74,12 +77,13 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     Ok(held)
 }
 
-fn token(org: &OrgId, name: &str) -> Result<TokenRecord, Failure> {
-    let digest = Digest::of(format!("{org}{name}").as_bytes());
-    let id: String = digest.as_str().chars().take(24).collect();
-    let token: Token = format!("folio_{id}_{}", digest.as_str()).parse()?;
-    let user = folio_types::UserId::derive(&[org.as_str()]);
-    Ok(TokenRecord::new(&token, Principal { org: org.clone(), user, role: Role::Admin }, name, Timestamp::UNIX_EPOCH))
+async fn filled_token(context: &Context, id: &str, name: &str) -> Result<TokenId, Failure> {
+    let (org, user) = (&context.org, context.user.clone());
+    let token = Token::with_id(org, TokenId::derive(&[org.as_str(), id]), &System);
+    let write = TokenChange::create_by_platform(&token, NewToken::new(&token, user, Role::Admin, name), context.now())?;
+    done(context.stores.of::<TokenRecord>().decide(token.id(), write).await?)?;
+    context.stores.access.note_use(org, token.id(), context.now()).await?;
+    Ok(token.id().clone())
 }
 
 /// Creates an organization with data of every kind, with a word in each.
@@ -98,10 +102,10 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     let user = context.user.clone();
     let member = Member { user, name: name.clone(), role: Role::Admin, created_at: context.now(), removed_at: None };
     stores.access.write_member(&org, MemberWrite::unguarded(None, member)).await?;
-    let revoked = token(&org, "revoked")?;
-    stores.access.create_token(TokenRecord { name: name.clone(), ..token(&org, "good")? }).await?;
-    stores.access.create_token(TokenRecord { name: name.clone(), ..revoked.clone() }).await?;
-    stores.access.revoke_token(&org, &revoked.id, context.now()).await?;
+    filled_token(&context, "good", &name).await?;
+    let revoked = filled_token(&context, "revoked", &name).await?;
+    let revoke = TokenChange::revoke_by_platform(&org, &revoked, context.now())?;
+    done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
     filled_document(&context, &name).await?;
     filled_thread(&context, &name).await?;
     filled_account(&context, &name).await?;

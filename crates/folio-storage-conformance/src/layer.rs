@@ -13,9 +13,8 @@ use folio_storage::*;
 use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::page::{Page, PageRequest};
-use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{
-    BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+    BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TokenId, TurnId, UserId,
 };
 use futures::stream::BoxStream;
 
@@ -76,11 +75,9 @@ layers! {
         member(org: &OrgId, user: &UserId) -> Option<OrganizationMember>;
         members(org: &OrgId) -> Vec<OrganizationMember>;
         write_member(org: &OrgId, write: MemberWrite) -> bool;
-        create_token(token: TokenRecord) -> ();
-        token(id: &TokenId) -> Option<TokenRecord>;
-        tokens(org: &OrgId) -> Vec<ListedToken>;
-        revoke_token(org: &OrgId, id: &TokenId, at: Timestamp) -> Option<TokenRecord>;
-        note_use(org: &OrgId, id: &TokenId, at: Timestamp) -> ();
+        note_use(org: &OrgId, token: &TokenId, at: Timestamp) -> ();
+        last_uses(org: &OrgId, tokens: &[TokenId]) -> Vec<Option<Timestamp>>;
+        forget_use(org: &OrgId, token: &TokenId) -> ();
     }
     AuditLayer of AuditStore {
         append(org: &OrgId, entries: &[AuditEntry]) -> ();

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::token::TokenRecord;
 use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use scylla::response::PagingState;
@@ -15,7 +14,6 @@ use super::keyspace::Keyspace;
 use super::session::{Cql, Select, Strength, Use};
 use super::values::{Values, values};
 use folio_storage::ErasureStore;
-use folio_storage::value::decode;
 
 /// The column that marks the tables of organizations.
 const ORG: &str = "org";
@@ -35,13 +33,6 @@ impl ErasureStore for Erasures {
                 delete_where(cql, &format!("SELECT DISTINCT {columns} FROM {table}"), (&table, &key), owned).await?;
             }
         }
-        let owner = |row: &Row| match row.columns.get(1) {
-            Some(Some(CqlValue::Blob(value))) => {
-                decode::<TokenRecord>(value).is_ok_and(|token| orgs.contains(&token.org))
-            }
-            _ => false,
-        };
-        delete_where(cql, "SELECT id, value FROM tokens", ("tokens", &["id".to_owned()]), owner).await?;
         let key = ["name", "bucket", "at", "key"].map(str::to_owned);
         let listed = |row: &Row| match row.columns.as_slice() {
             [.., Some(CqlValue::Text(key))] => {

@@ -19,8 +19,7 @@
 //! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` has the valid generation |
 //! | `catalogue` | organization, list, term, shard | the rows that lists and searches read | plain, with the version as timestamp |
 //! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row is a hint |
-//! | `tokens` | the id | the token | `IF NOT EXISTS`, then under conditions |
-//! | `access` | organization, kind | members; its tokens, and the time of their last use | members under conditions only; the rest plain |
+//! | `access` | organization, kind | members; the last uses of tokens | members under conditions only; uses plain |
 //! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: repeated writes of a record are equal |
 //! | `credit_accounts` | organization | static: the credit account and its version. By key: its changes | under conditions only |
 //! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
@@ -133,7 +132,7 @@ impl CqlStore {
         self.keyspace.migrated
     }
 
-    /// Returns the store of members and tokens alone, for callers without a blob store.
+    /// Returns the store of members and uses of tokens alone, for callers without a blob store.
     pub fn access(&self) -> Arc<dyn AccessStore> {
         Arc::new(access::Access(Arc::clone(&self.keyspace)))
     }

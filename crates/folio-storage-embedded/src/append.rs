@@ -97,7 +97,7 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
     if let Some(row) = &new.request {
         transaction.put(Space::Threads, keys::request(&header.org, &header.id, &row.request), row)?;
     }
-    threads::add_to_documents(transaction, &header)?;
+    threads::add_to_indexes(transaction, &header)?;
     threads::store(transaction, None, &header)?;
     Ok(header)
 }

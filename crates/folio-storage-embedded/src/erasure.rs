@@ -5,13 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::token::TokenRecord;
 use folio_types::{OrgId, Result};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads};
-use super::value::decode;
 use folio_storage::ErasureStore;
 
 /// Number of keys that one transaction removes.
@@ -25,12 +23,12 @@ impl ErasureStore for Erasures {
         for org in orgs {
             for space in [Space::Records, Space::Threads, Space::Text] {
                 let range = Range::prefix(space, keys::all_of(org));
-                self.remove(range, move |_, _| Ok(true)).await?;
+                self.remove(range, |_| true).await?;
             }
         }
         let all = Range { space: Space::System, start: Vec::new(), end: vec![u8::MAX], reverse: false };
         let orgs = orgs.clone();
-        self.remove(all, move |key, value| names_one_of(&orgs, key, value)).await
+        self.remove(all, move |key| names_one_of(&orgs, key)).await
     }
 }
 
@@ -38,7 +36,7 @@ impl Erasures {
     /// Removes the `wanted` keys of a range, in batches.
     async fn remove<F>(&self, mut range: Range, wanted: F) -> Result<()>
     where
-        F: Fn(&[u8], &[u8]) -> Result<bool> + Clone + Send + 'static,
+        F: Fn(&[u8]) -> bool + Clone + Send + 'static,
     {
         loop {
             let (asked, wanted) = (range.clone(), wanted.clone());
@@ -61,10 +59,10 @@ impl Erasures {
     }
 }
 
-fn some_keys(reads: &impl Reads, range: Range, wanted: &impl Fn(&[u8], &[u8]) -> Result<bool>) -> Result<Vec<Vec<u8>>> {
+fn some_keys(reads: &impl Reads, range: Range, wanted: &impl Fn(&[u8]) -> bool) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
-    reads.walk(range, &mut |key, value| {
-        if wanted(key, value)? {
+    reads.walk(range, &mut |key, _| {
+        if wanted(key) {
             found.push(key.to_vec());
         }
         Ok(if found.len() < KEYS_AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -73,15 +71,14 @@ fn some_keys(reads: &impl Reads, range: Range, wanted: &impl Fn(&[u8], &[u8]) ->
 }
 
 /// Returns whether a key of a system index belongs to one of these organizations.
-fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[u8], value: &[u8]) -> Result<bool> {
+fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[u8]) -> bool {
     let key = String::from_utf8_lossy(key);
     let mut parts = key.split('/');
     let names_one = |part: &str| part.parse().is_ok_and(|org: OrgId| orgs.contains(&org));
     match parts.next() {
-        Some("token") => Ok(orgs.contains(&decode::<TokenRecord>(value)?.org)),
         // KIND/TIME/ORGANIZATION/ID: the deleted resource may be an organization, whose deletion stays listed.
-        Some("deleted") => Ok(parts.nth(2).is_some_and(names_one)),
-        _ => Ok(parts.any(names_one)),
+        Some("deleted") => parts.nth(2).is_some_and(names_one),
+        _ => parts.any(names_one),
     }
 }
 

@@ -5,8 +5,7 @@
 use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
-use folio_types::token::TokenId;
-use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp, TokenId, UserId};
 
 use folio_storage::Waits;
 
@@ -67,14 +66,6 @@ pub(crate) fn members(org: &OrgId) -> Vec<u8> {
 
 pub(crate) fn member(org: &OrgId, user: &UserId) -> Vec<u8> {
     key(&[org.as_str(), "member", user.as_str()])
-}
-
-pub(crate) fn tokens_of(org: &OrgId) -> Vec<u8> {
-    prefix(&[org.as_str(), "token"])
-}
-
-pub(crate) fn token_of(org: &OrgId, id: &TokenId) -> Vec<u8> {
-    key(&[org.as_str(), "token", id.as_str()])
 }
 
 pub(crate) fn token_use(org: &OrgId, id: &TokenId) -> Vec<u8> {
@@ -237,10 +228,6 @@ pub(crate) fn thread_of(org: &OrgId, document: &DocumentId, id: &ThreadId) -> Ve
 }
 
 // System
-
-pub(crate) fn token(id: &TokenId) -> Vec<u8> {
-    key(&["token", id.as_str()])
-}
 
 fn waiting(waits: Waits) -> &'static str {
     match waits {

@@ -16,7 +16,7 @@
 //! | keyspace | key | value |
 //! |---|---|---|
 //! | `records` | `ORG/member/USER` | a member |
-//! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; the time of its last use |
+//! | | `ORG/token_use/TOKEN` | the last use of a token |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
 //! | | `ORG/text_state/ID` | the state of a document's text |
@@ -37,8 +37,7 @@
 //! | | `ORG/THREAD/batch/BATCH` | a mark: this append is committed |
 //! | | `ORG/THREAD/request/REQUEST` | the turn of a request |
 //! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
-//! | `system` | `token/TOKEN` | a token, which is read before the organization is known |
-//! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
+//! | `system` | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `lacking_program/ORG/DOCUMENT` | text that needs a program that is not installed |
 //! | | `probe` | written by health checks |
 //! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
@@ -46,7 +45,7 @@
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
-//! Except for tokens, only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the
+//! Only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the
 //! resources of the platform, such as the organizations themselves.
 
 mod access;
@@ -220,8 +219,7 @@ mod tests {
                 assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
             }
         }
-        let expected =
-            ["deleted", "lacking_program", "open_turn", "pending_text", "probe", "request", "thread_expiry", "token"];
+        let expected = ["deleted", "lacking_program", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
         let system = beginnings(&store.engine, Space::System);
         assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
         store.close().await;

@@ -220,7 +220,7 @@ fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp
 }
 
 /// Adds a thread to the index of each of its documents.
-pub(crate) fn add_to_documents(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
+pub(crate) fn add_to_indexes(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
     for document in &header.documents {
         transaction.put(Space::Records, keys::thread_of(&header.org, document, &header.id), &Mark)?;
     }

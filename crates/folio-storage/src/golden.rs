@@ -13,12 +13,11 @@ use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, Op
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
 use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
-use folio_types::access::{Role, Scope};
+use folio_types::access::Role;
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
 use folio_types::policy::{Approver, Policy, Waits};
-use folio_types::token::{Token, TokenRecord};
 use folio_types::*;
 use serde_json::{Value, json};
 

@@ -6,7 +6,6 @@ use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
 use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
 use folio_types::audit::AuditEntry;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
-use folio_types::token::{TokenId, TokenRecord};
 use folio_types::{DocumentId, OrgId, Result, ThreadId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -148,8 +147,6 @@ macro_rules! stored {
 
 stored! {
     "audit_entry" => AuditEntry,
-    "token" => TokenRecord,
-    "token_id" => TokenId,
     "token_use" => TokenUse,
     "member" => Member,
     "page_text" => PageText,

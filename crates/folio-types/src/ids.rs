@@ -139,6 +139,10 @@ plain_id!(
     UserId, "usr", "user"
 );
 plain_id!(
+    /// An access token of an organization.
+    TokenId, "tok", "token"
+);
+plain_id!(
     /// A document.
     DocumentId, "doc", "document"
 );

@@ -8,10 +8,9 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_resources::{Member, Organization};
-use folio_storage::{AccessStore, ResourceStore};
-use folio_types::token::{TokenId, TokenRecord};
-use folio_types::{OrgId, Result, UserId};
+use folio_resources::{Member, Organization, TokenRecord};
+use folio_storage::{AccessStore, ResourceExecutor, ResourceStore};
+use folio_types::{OrgId, Result, TokenId, UserId};
 use moka::future::Cache;
 
 /// Maximum number of entries of each kind.
@@ -24,8 +23,9 @@ const TIME_TO_LIVE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct AccessCache {
     access: Arc<dyn AccessStore>,
     organization_store: ResourceStore<Organization>,
+    token_store: ResourceStore<TokenRecord>,
     /// Holds only tokens that exist, so that made-up tokens use no memory.
-    tokens: Cache<TokenId, Arc<TokenRecord>>,
+    tokens: Cache<(OrgId, TokenId), Arc<TokenRecord>>,
     members: Cache<(OrgId, UserId), Option<Arc<Member>>>,
     organizations: Cache<OrgId, Option<Arc<Organization>>>,
 }
@@ -38,20 +38,23 @@ impl AccessCache {
     /// An empty cache in front of these stores, whose entries live for `time_to_live` (at most 2 s).
     pub(crate) fn new(
         access: Arc<dyn AccessStore>,
-        organization_store: ResourceStore<Organization>,
+        resources: &Arc<dyn ResourceExecutor>,
         time_to_live: Duration,
     ) -> Self {
         let (tokens, members, organizations) = (cache(time_to_live), cache(time_to_live), cache(time_to_live));
-        Self { access, organization_store, tokens, members, organizations }
+        let organization_store = ResourceStore::new(Arc::clone(resources));
+        let token_store = ResourceStore::new(Arc::clone(resources));
+        Self { access, organization_store, token_store, tokens, members, organizations }
     }
 
-    /// Returns the record of a token, or none if no such token exists.
-    pub(crate) async fn token(&self, id: &TokenId) -> Result<Option<Arc<TokenRecord>>> {
-        if let Some(cached) = self.tokens.get(id).await {
+    /// Returns the record of a token, or none if it does not exist or is revoked.
+    pub(crate) async fn token(&self, org: &OrgId, id: &TokenId) -> Result<Option<Arc<TokenRecord>>> {
+        let key = (org.clone(), id.clone());
+        if let Some(cached) = self.tokens.get(&key).await {
             return Ok(Some(cached));
         }
-        let Some(record) = self.access.token(id).await?.map(Arc::new) else { return Ok(None) };
-        self.tokens.insert(id.clone(), Arc::clone(&record)).await;
+        let Some(record) = self.token_store.get(org, id).await?.map(Arc::new) else { return Ok(None) };
+        self.tokens.insert(key, Arc::clone(&record)).await;
         Ok(Some(record))
     }
 

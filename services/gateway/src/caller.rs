@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use folio_operations::Caller;
-use folio_resources::Organization;
-use folio_storage::{AccessStore, ResourceStore};
+use folio_storage::{AccessStore, ResourceExecutor};
 use folio_types::quota::Quotas;
-use folio_types::token::{Token, TokenId};
-use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
+use folio_types::token::Token;
+use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp, TokenId, UserId};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
@@ -78,12 +77,12 @@ impl Authenticator {
     /// Reads tokens from these stores, and JWTs of these issuers.
     pub(crate) fn new(
         store: Arc<dyn AccessStore>,
-        organizations: ResourceStore<Organization>,
+        resources: &Arc<dyn ResourceExecutor>,
         environment: Arc<dyn Environment>,
         issuers: Issuers,
         options: &Options,
     ) -> Self {
-        let cache = AccessCache::new(Arc::clone(&store), organizations, options.token_cache);
+        let cache = AccessCache::new(Arc::clone(&store), resources, options.token_cache);
         let recorded = Cache::builder().max_capacity(RECORDED_MAX).time_to_live(RECORD_INTERVAL).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
         let (quotas, rates) = (Quotas::default(), None);
@@ -133,8 +132,7 @@ impl Authenticator {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
         let ended = caller.end.is_some_and(|end| end <= now);
-        let revoked =
-            !caller.jwt && self.cache.token(&caller.token).await?.is_none_or(|record| record.revoked_at.is_some());
+        let revoked = !caller.jwt && self.cache.token(org, &caller.token).await?.is_none();
         if ended || revoked || self.cache.organization(org).await?.is_none() {
             return Ok(false);
         }
@@ -143,7 +141,7 @@ impl Authenticator {
     }
 
     async fn admit(&self, token: &Token) -> Result<Caller> {
-        let record = self.cache.token(token.id()).await?.ok_or_else(Token::refused)?;
+        let record = self.cache.token(token.org(), token.id()).await?.ok_or_else(Token::refused)?;
         self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
         let most = self.role_bound(&record.org, &record.user).await?;
         let principal = record.admit(token, most, self.environment.now())?;
@@ -157,7 +155,7 @@ impl Authenticator {
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
         let role = self.role_bound(&org, &user).await?.map_or(role, |most| most.min(role));
         let principal = Principal { org, user, role };
-        let token = TokenId::derive(token);
+        let token = TokenId::derive(&[token]);
         Ok(Caller { principal, token, scopes, platform: false, end: Some(end), jwt: true })
     }
 

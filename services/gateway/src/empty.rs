@@ -1,14 +1,13 @@
-//! A store of tokens for tests.
+//! Stores of tokens and members for tests.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, Member, MemberWrite, ResourceWrite};
-use folio_storage::{AccessStore, Holdings, ResourceExecutor, ResourceStore, StoredResource};
+use folio_storage::{AccessStore, Holdings, ResourceExecutor, StoredResource};
 use folio_types::op::Decided;
 use folio_types::page::{Page, PageRequest};
-use folio_types::token::{ListedToken, TokenId, TokenRecord};
-use folio_types::{OrgId, Result, System, Timestamp, UserId};
+use folio_types::{OrgId, Result, System, Timestamp, TokenId, UserId};
 
 use crate::caller::Authenticator;
 use crate::jwt::Issuers;
@@ -24,8 +23,8 @@ pub(crate) struct Empty {
 impl Empty {
     /// An authenticator that reads from this store.
     pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
-        let organizations = ResourceStore::new(Arc::new(self.clone()));
-        Authenticator::new(Arc::new(self), organizations, Arc::new(System), Issuers::default(), options)
+        let resources: Arc<dyn ResourceExecutor> = Arc::new(self.clone());
+        Authenticator::new(Arc::new(self), &resources, Arc::new(System), Issuers::default(), options)
     }
 }
 
@@ -40,23 +39,14 @@ impl AccessStore for Empty {
     async fn write_member(&self, _: &OrgId, _: MemberWrite) -> Result<bool> {
         Ok(false)
     }
-    async fn tokens(&self, _: &OrgId) -> Result<Vec<ListedToken>> {
-        Ok(Vec::new())
-    }
-    async fn revoke_token(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<Option<TokenRecord>> {
-        Ok(None)
-    }
     async fn note_use(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<()> {
         Ok(())
     }
-    async fn create_token(&self, _: TokenRecord) -> Result<()> {
-        Ok(())
+    async fn last_uses(&self, _: &OrgId, tokens: &[TokenId]) -> Result<Vec<Option<Timestamp>>> {
+        Ok(vec![None; tokens.len()])
     }
-    async fn token(&self, id: &TokenId) -> Result<Option<TokenRecord>> {
-        if self.silent.as_ref() == Some(id) {
-            std::future::pending::<()>().await;
-        }
-        Ok(None)
+    async fn forget_use(&self, _: &OrgId, _: &TokenId) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -66,6 +56,9 @@ impl ResourceExecutor for Empty {
         Ok(Decided::Moved)
     }
     async fn get(&self, _: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+        if self.silent.as_ref().is_some_and(|silent| ids.iter().any(|id| id == silent.as_str())) {
+            std::future::pending::<()>().await;
+        }
         Ok(vec![None; ids.len()])
     }
     async fn id_by_name(&self, _: &OrgId, _: &'static Kind, _: &str) -> Result<Option<String>> {

@@ -73,10 +73,10 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let components = &gateway.components;
-    let (access, organizations) = (Arc::clone(&components.stores.access), components.stores.of());
+    let (access, resources) = (Arc::clone(&components.stores.access), &components.stores.resources);
     let environment = Arc::clone(&components.environment);
     let rates = Rates::new(Arc::clone(&gateway.rates));
-    let authenticator = Authenticator::new(access, organizations, environment, issuers, &options);
+    let authenticator = Authenticator::new(access, resources, environment, issuers, &options);
     let authenticator = authenticator.with_quotas(components.quotas, rates);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&components.stores.health);

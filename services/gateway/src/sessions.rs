@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use folio_types::token::TokenId;
+use folio_types::TokenId;
 use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
@@ -106,7 +106,6 @@ impl Drop for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::token::Token;
     use folio_types::{OrgId, Principal, Role, System, UserId};
 
     use crate::empty::Empty;
@@ -115,7 +114,7 @@ mod tests {
     fn caller() -> Caller {
         let principal =
             Principal { org: OrgId::generate(&System), user: UserId::generate(&System), role: Role::Member };
-        let token = Token::generate(&System).id().clone();
+        let token = TokenId::generate(&System);
         Caller { principal, token, scopes: Vec::new(), platform: false, end: None, jwt: false }
     }
 

@@ -1,9 +1,8 @@
 //! Messages of organizations, members and tokens.
 
-use folio_resources::{Member, Organization};
+use folio_resources::{Member, Organization, TokenRecord};
 use folio_types::Etag;
 use folio_types::access::{Role, Scope};
-use folio_types::token::{ListedToken, TokenRecord};
 
 use super::time;
 use crate::v1;
@@ -85,13 +84,6 @@ impl From<&TokenRecord> for v1::Token {
             create_time: Some(time::to_proto(token.created_at)),
             expire_time: token.expires_at.map(time::to_proto),
             last_use_time: None,
-            revoke_time: token.revoked_at.map(time::to_proto),
         }
-    }
-}
-
-impl From<&ListedToken> for v1::Token {
-    fn from(token: &ListedToken) -> Self {
-        Self { last_use_time: token.used_at.map(time::to_proto), ..Self::from(&token.record) }
     }
 }

@@ -1,10 +1,8 @@
-//! `tokens`: the only table that is read before the organization of a request is known. `access`: members and the list of tokens of an
-//! organization.
+//! `access`: members of an organization, and the last uses of its tokens.
 
 use folio_types::Result;
 use scylla::statement::prepared::PreparedStatement;
 
-use super::keyed::Keyed;
 use crate::session::{Cql, Select, Strength, Use};
 use crate::values::{Values, limit, values};
 
@@ -13,8 +11,6 @@ use crate::values::{Values, limit, values};
 pub(crate) enum Part {
     /// A member, by user.
     Member,
-    /// A token that is not revoked, by its id.
-    Token,
     /// The last use of a token, by its id.
     TokenUse,
 }
@@ -23,14 +19,13 @@ impl Part {
     fn word(self) -> &'static str {
         match self {
             Self::Member => "member",
-            Self::Token => "token",
             Self::TokenUse => "token_use",
         }
     }
 }
 
 /// Rows of `access`.
-pub(crate) struct Rows {
+pub(crate) struct Access {
     get: Select,
     list: Select,
     put: PreparedStatement,
@@ -39,8 +34,8 @@ pub(crate) struct Rows {
     replace: PreparedStatement,
 }
 
-impl Rows {
-    async fn prepare(cql: &Cql) -> Result<Self> {
+impl Access {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
         Ok(Self {
             get: cql.select("SELECT value FROM access WHERE org = ? AND part = ? AND key = ?").await?,
@@ -101,17 +96,5 @@ impl Rows {
 
     pub(crate) async fn remove(&self, cql: &Cql, org: &str, part: Part, key: &str) -> Result<()> {
         cql.write(&self.remove, values![org, part.word(), key]).await
-    }
-}
-
-/// The statements.
-pub(crate) struct Access {
-    pub(crate) rows: Rows,
-    pub(crate) tokens: Keyed,
-}
-
-impl Access {
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        Ok(Self { rows: Rows::prepare(cql).await?, tokens: Keyed::prepare(cql, "tokens", "id").await? })
     }
 }

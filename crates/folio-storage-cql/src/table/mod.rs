@@ -6,7 +6,6 @@ mod audit;
 mod catalogue;
 mod credit;
 mod idempotency;
-mod keyed;
 mod names;
 mod system_rows;
 mod text_pages;

@@ -1,22 +1,20 @@
-//! Members and tokens.
+//! Members, and the last uses of tokens.
+
+use std::fmt::Display;
 
 use async_trait::async_trait;
 use folio_resources::{Member, MemberWrite};
-use folio_types::token::{ListedToken, TokenId, TokenRecord};
-use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, UserId};
-
-/// Maximum number of tokens of an organization that are not revoked.
-pub const TOKENS_MAX: usize = 1_000;
+use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
 
 /// Maximum number of members of an organization, including removed ones.
 pub const MEMBERS_MAX: usize = 10_000;
 
 /// Returns the error for an exceeded bound of an organization.
-pub fn full(what: &str, most: usize) -> Error {
+pub fn full(what: &str, most: impl Display) -> Error {
     Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))
 }
 
-/// Members and tokens of organizations.
+/// Members of organizations, and the last uses of their tokens.
 #[async_trait]
 pub trait AccessStore: Send + Sync {
     /// Returns a member, removed or not, or none.
@@ -30,20 +28,12 @@ pub trait AccessStore: Send + Sync {
     /// Errors: `QUOTA_EXCEEDED` over [`MEMBERS_MAX`].
     async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool>;
 
-    /// Stores a token. The caller has checked that its organization exists. Errors: `QUOTA_EXCEEDED` over [`TOKENS_MAX`].
-    async fn create_token(&self, token: TokenRecord) -> Result<()>;
+    /// Stores the time of the last use of a token.
+    async fn note_use(&self, org: &OrgId, token: &TokenId, at: Timestamp) -> Result<()>;
 
-    /// Returns the token's record, or none. The only read without an organization: it determines the organization of a
-    /// request.
-    async fn token(&self, id: &TokenId) -> Result<Option<TokenRecord>>;
+    /// Returns the time of the last use of each token. None: never used.
+    async fn last_uses(&self, org: &OrgId, tokens: &[TokenId]) -> Result<Vec<Option<Timestamp>>>;
 
-    /// Returns the organization's tokens that are not revoked, oldest first.
-    async fn tokens(&self, org: &OrgId) -> Result<Vec<ListedToken>>;
-
-    /// Revokes a token from `at` on; an earlier revocation stays. Returns the token after that, or none if the
-    /// organization has no such token.
-    async fn revoke_token(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<Option<TokenRecord>>;
-
-    /// Records the use of a token.
-    async fn note_use(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<()>;
+    /// Removes the time of the last use of a revoked token.
+    async fn forget_use(&self, org: &OrgId, token: &TokenId) -> Result<()>;
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use folio_resources::Resource;
 
 pub use access::full;
-pub use access::{AccessStore, MEMBERS_MAX, TOKENS_MAX};
+pub use access::{AccessStore, MEMBERS_MAX};
 pub use audit::AuditStore;
 pub use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};

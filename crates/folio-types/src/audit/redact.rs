@@ -149,7 +149,7 @@ fn is_id(text: &str) -> bool {
     let numbered =
         numbers.len() <= 32 && numbers.split('.').all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     let digits = |hex: &str| hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let prefixes = ["org", "usr", "doc", "thr", "sch", "prm", "tag", "ext", "grn", "blk"];
+    let prefixes = ["org", "usr", "doc", "thr", "sch", "prm", "tag", "ext", "tok", "grn", "blk"];
     numbered && plain.split_once('_').is_some_and(|(prefix, hex)| prefixes.contains(&prefix) && digits(hex))
 }
 

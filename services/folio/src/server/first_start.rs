@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use folio_resources::{Member, MemberChange, MemberWrite, Organization, OrganizationChange};
-use folio_storage::{AccessStore, AuditStore, ResourceStore, Stores};
+use folio_resources::{
+    Member, MemberChange, MemberWrite, NewToken, Organization, OrganizationChange, Resource, TokenChange, TokenRecord,
+};
+use folio_storage::{AccessStore, AuditStore, ResourceExecutor, ResourceStore, Stores};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget};
 use folio_types::op::{self, Expected};
-use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment, OrgId, Principal, Role, UserId};
+use folio_types::token::Token;
+use folio_types::{Environment, OrgId, Reason, Role, TokenId, UserId};
 
 /// The name of the first organization.
 const ORGANIZATION: &str = "default";
@@ -50,15 +52,19 @@ impl FirstToken {
 /// The stores that the first start writes to.
 pub(crate) struct AccessStores {
     pub(crate) access: Arc<dyn AccessStore>,
-    pub(crate) organizations: ResourceStore<Organization>,
+    pub(crate) resources: Arc<dyn ResourceExecutor>,
     pub(crate) audit: Arc<dyn AuditStore>,
 }
 
 impl AccessStores {
+    fn of_kind<R: Resource>(&self) -> ResourceStore<R> {
+        ResourceStore::new(Arc::clone(&self.resources))
+    }
+
     /// Selects them from all stores.
     pub(crate) fn of(stores: &Stores) -> Self {
         let (access, audit) = (Arc::clone(&stores.access), Arc::clone(&stores.audit));
-        Self { access, organizations: stores.of(), audit }
+        Self { access, resources: Arc::clone(&stores.resources), audit }
     }
 }
 
@@ -67,34 +73,18 @@ impl AccessStores {
 /// A process that dies after the token is stored and before it is printed leaves a token that is unknown to all: use
 /// [`another`].
 pub(crate) async fn ensure_shared(stores: &AccessStores, environment: &dyn Environment) -> Result<Option<FirstToken>> {
-    let AccessStores { access, audit, .. } = stores;
-    let token = Token::generate_as("first admin token", environment);
-    if access.token(token.id()).await?.is_some() {
-        return Ok(None);
-    }
+    let token = Token::with_id(&OrgId::first(), TokenId::derive(&["first admin token"]), environment);
     make_organization(stores, environment).await?;
-    let record = record(&token, environment);
-    let written = access.create_token(record.clone()).await;
-    match access.token(token.id()).await? {
-        Some(stands) if stands.hash == record.hash => {
-            record_creation(audit.as_ref(), FIRST_START, &record).await?;
-            Ok(Some(FirstToken { token, file: None }))
-        }
-        Some(_) => Ok(None),
-        None => Err(written.err().map_or_else(|| anyhow::anyhow!("the admin token is missing"), Into::into)),
-    }
+    Ok(store(stores, &token, FIRST_START, environment).await?.then_some(FirstToken { token, file: None }))
 }
 
 /// Creates another token of the first organization's administrator, in place of a lost one.
 pub(crate) async fn another(stores: &AccessStores, environment: &dyn Environment) -> Result<FirstToken> {
-    let AccessStores { access, audit, .. } = stores;
-    let token = Token::generate(environment);
+    let token = Token::generate(&OrgId::first(), environment);
     make_organization(stores, environment).await?;
-    restore_admin(access.as_ref(), environment).await?;
-    let record = record(&token, environment);
-    access.create_token(record.clone()).await?;
+    restore_admin(stores.access.as_ref(), environment).await?;
     // A token that is not in the log was never printed.
-    record_creation(audit.as_ref(), MIGRATE, &record).await?;
+    store(stores, &token, MIGRATE, environment).await?;
     Ok(FirstToken { token, file: None })
 }
 
@@ -112,7 +102,7 @@ pub(crate) async fn ensure(
     let first = stores.of::<Organization>().get(&OrgId::platform(), &OrgId::first()).await?;
     let token = match first {
         None => {
-            let token = Token::generate(environment);
+            let token = Token::generate(&OrgId::first(), environment);
             let written = write(&file, &token.reveal());
             written.with_context(|| format!("the admin token cannot be written to {}", file.display()))?;
             make_organization(&AccessStores::of(stores), environment).await?;
@@ -123,10 +113,8 @@ pub(crate) async fn ensure(
             None => return Ok(None),
         },
     };
-    let record = record(&token, environment);
-    stores.access.create_token(record.clone()).await?;
-    record_creation(stores.audit.as_ref(), FIRST_START, &record).await?;
-    Ok(Some(FirstToken { token, file: Some(file) }))
+    let is_new = store(&AccessStores::of(stores), &token, FIRST_START, environment).await?;
+    Ok(is_new.then_some(FirstToken { token, file: Some(file) }))
 }
 
 /// Returns the token of the file if the store does not know it.
@@ -134,7 +122,10 @@ async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
     // The administrator has removed or replaced the file.
     let token = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<Token>().ok());
     Ok(match token {
-        Some(token) if stores.access.token(token.id()).await?.is_none() => Some(token),
+        Some(token) if *token.org() == OrgId::first() => {
+            let stored = stores.of::<TokenRecord>().get(token.org(), token.id()).await?;
+            stored.is_none().then_some(token)
+        }
         _ => None,
     })
 }
@@ -144,7 +135,7 @@ async fn make_organization(stores: &AccessStores, environment: &dyn Environment)
     let (access, created_at) = (&stores.access, environment.now());
     let (key, create) = ("first-start".parse()?, OrganizationChange::Create { name: ORGANIZATION.to_owned() });
     let write = op::Write::by_platform(OrgId::platform(), key, created_at, Expected::Absent, create);
-    stores.organizations.decide(&OrgId::first(), write).await?;
+    stores.of_kind::<Organization>().decide(&OrgId::first(), write).await?;
     if access.member(&OrgId::first(), &user_id()).await?.is_none() {
         let add = MemberChange::Add { name: "admin".to_owned(), role: Role::Admin };
         let admin = Member::after(&user_id(), &add, None, created_at)?;
@@ -169,16 +160,22 @@ fn user_id() -> UserId {
     UserId::derive(&["first user"])
 }
 
-fn record(token: &Token, environment: &dyn Environment) -> TokenRecord {
-    let holder = Principal { org: OrgId::first(), user: user_id(), role: Role::Admin };
-    TokenRecord { platform: true, ..TokenRecord::new(token, holder, "admin", environment.now()) }
-}
-
-/// Records the creation of a token in the audit log, without a user of the organization.
-async fn record_creation(audit: &dyn AuditStore, by: &str, record: &TokenRecord) -> Result<()> {
+/// Stores a token of the first organization's administrator, and records its creation in the audit log without a user of the
+/// organization. Returns false if a token with this id has another secret or was revoked.
+async fn store(stores: &AccessStores, token: &Token, by: &str, environment: &dyn Environment) -> Result<bool> {
+    let new = NewToken { platform: true, ..NewToken::new(token, user_id(), Role::Admin, "admin") };
+    let write = TokenChange::create_by_platform(token, new, environment.now())?;
+    let tokens = stores.of_kind::<TokenRecord>();
+    match tokens.decide(token.id(), write).await {
+        Err(error) if error.reason == Reason::NotFound => return Ok(false),
+        decided => drop(decided?),
+    }
+    let stored = tokens.get(token.org(), token.id()).await?;
+    let Some(record) = stored.filter(|stored| stored.hash == token.hash()) else { return Ok(false) };
     let target = AuditTarget::new("token", &record.id);
     let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeMade, record.created_at, None, by);
-    Ok(audit.append(&record.org, &[AuditEntry { target: Some(target), ..entry }]).await?)
+    stores.audit.append(&record.org, &[AuditEntry { target: Some(target), ..entry }]).await?;
+    Ok(true)
 }
 
 /// Writes a file that only its owner can read, atomically and durably.

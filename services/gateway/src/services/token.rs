@@ -1,10 +1,9 @@
 //! TokenService.
 
-use folio_operations::tokens::{CreateToken, CreatedToken, ListTokens, RevokeToken};
+use folio_operations::tokens::{CreateToken, CreatedToken, ListTokens, ListedToken, RevokeToken};
 use folio_operations::{Call, ListPage};
-use folio_proto::{fields, v1};
+use folio_proto::{fields, time, v1};
 use folio_types::access::Scope;
-use folio_types::token::{ListedToken, TokenRecord};
 use folio_types::{Error, Result};
 use tonic::Request;
 use v1::token_service_server::TokenService;
@@ -37,7 +36,7 @@ impl TokenService for Api {
     async fn list_tokens(&self, request: Request<v1::ListTokensRequest>) -> Reply<v1::ListTokensResponse> {
         let call = |request: v1::ListTokensRequest| Ok(Call::new(ListTokens { list: list_request!(request) }));
         let response = |page: ListPage<ListedToken>| v1::ListTokensResponse {
-            tokens: page.items.iter().map(Into::into).collect(),
+            tokens: page.items.iter().map(listed).collect(),
             next_page_token: page.next_page_token,
             total_size: total_size(page.total_size),
         };
@@ -49,9 +48,13 @@ impl TokenService for Api {
             let operation = RevokeToken { token_id: fields::id("token_id", &request.token_id)? };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))
         };
-        let response = |revoked: TokenRecord| v1::RevokeTokenResponse { token: Some((&revoked).into()) };
+        let response = |()| v1::RevokeTokenResponse {};
         self.call(request, call, response).await
     }
+}
+
+fn listed(token: &ListedToken) -> v1::Token {
+    v1::Token { last_use_time: token.used_at.map(time::to_proto), ..(&token.record).into() }
 }
 
 fn scope(number: i32) -> Result<Scope> {

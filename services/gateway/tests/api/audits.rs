@@ -10,12 +10,12 @@ use folio_operations::{Audit, operations};
 use folio_proto::v1::*;
 use folio_storage::{AuditStore, Stores};
 use folio_types::audit::{AuditKind as Kind, AuditPosition};
-use folio_types::{OrgId, Reason, Role, System};
+use folio_types::{OrgId, Reason, Role, System, TokenId};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_stream::StreamExt as _;
 
-use crate::faulty::{FaultyAccess, FaultyLog};
+use crate::faulty::{FaultyLog, FaultyTokens};
 use crate::harness::{Answer, Client, Server, refused};
 
 async fn list(client: &Client, filter: &str) -> Vec<AuditEntry> {
@@ -60,7 +60,7 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     let made = admin.tokens().create_token(token).await.unwrap().into_inner();
     let token_id = made.token.unwrap().token_id;
     admin.tokens().revoke_token(RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() }).await.unwrap();
-    let unknown = RevokeTokenRequest { token_id: "0".repeat(24), ..Default::default() };
+    let unknown = RevokeTokenRequest { token_id: TokenId::derive(&["unknown"]).to_string(), ..Default::default() };
     refused(admin.tokens().revoke_token(unknown).await, "an unknown token");
     let member = AddMemberRequest {
         member: Some(Member { name: "Ann".into(), role: folio_proto::v1::Role::Member.into(), ..Default::default() }),
@@ -297,33 +297,33 @@ async fn a_change_is_recorded_in_the_log_of_the_concerned_organization_before_it
 
 #[tokio::test]
 async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
-    let mut access = None;
+    let mut tokens = None;
     let server = Server::on(Options::default(), |stores| {
-        let faulty = FaultyAccess::new(Arc::clone(&stores.access));
-        access = Some(Arc::clone(&faulty));
-        Stores { access: faulty, ..stores }
+        let faulty = FaultyTokens::new(Arc::clone(&stores.resources));
+        tokens = Some(Arc::clone(&faulty));
+        Stores { resources: faulty, ..stores }
     })
     .await;
-    let access = access.unwrap();
+    let tokens = tokens.unwrap();
     let admin = server.platform_admin(&OrgId::generate(&System)).await;
     let create = CreateOrganizationRequest {
         organization: Some(Organization { name: "Acme".into(), ..Default::default() }),
         admin_name: "Bo".into(),
         request_id: "acme".into(),
     };
-    access.set_away(true);
+    tokens.set_away(true);
     refused(admin.organizations().create_organization(create.clone()).await, "its token cannot be stored");
     let log = list(&admin, "").await;
     assert_eq!(log.iter().map(AuditEntry::kind).collect::<Vec<_>>(), [AuditKind::ChangeAsked]);
     let arguments: Value = serde_json::from_str(&log[0].arguments_json).unwrap();
     let id: OrgId = arguments["organization_id"].as_str().unwrap().parse().unwrap();
     assert!(server.found(&id).await.is_some(), "it stands, and the log names it");
-    access.set_away(false);
+    tokens.set_away(false);
     let made = admin.organizations().create_organization(create).await.unwrap().into_inner();
     assert_eq!(made.organization.unwrap().organization_id, id.as_str());
     assert_eq!(kinds(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeAsked, AuditKind::ChangeMade]);
 
-    access.set_away(true);
+    tokens.set_away(true);
     let delete =
         DeleteOrganizationRequest { organization_id: id.to_string(), name: "Acme".into(), ..Default::default() };
     refused(admin.organizations().delete_organization(delete.clone()).await, "its tokens cannot be listed");
@@ -333,7 +333,7 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
         server.stores.access.members(&id).await.unwrap().is_empty().then_some(())
     })
     .await;
-    access.set_away(false);
+    tokens.set_away(false);
     admin.organizations().delete_organization(delete).await.unwrap();
     assert_eq!(kinds(&admin).await[4..], [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
     server.stop().await;

@@ -1,64 +1,69 @@
-//! Stores of the access rights and of the audit log that do not answer where a test says so.
+//! Stores of tokens and of the audit log that fail while a test says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_resources::{Member, MemberWrite};
-use folio_storage::{AccessStore, AuditStore};
+use folio_resources::{Kind, ListQuery, ResourceWrite, TokenRecord};
+use folio_storage::{AuditStore, Holdings, ResourceExecutor, StoredResource};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
-use folio_types::token::{ListedToken, TokenId, TokenRecord};
-use folio_types::{Error, OrgId, Reason, Result, Timestamp, UserId};
+use folio_types::op::Decided;
+use folio_types::page::{Page, PageRequest};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
 fn away() -> Error {
     Error::unavailable(Reason::StoreUnavailable, "the store is away")
 }
 
-/// Where tokens can be shown, but neither made nor listed while it is away.
-pub(crate) struct FaultyAccess {
-    store: Arc<dyn AccessStore>,
-    away: AtomicBool,
+/// Resources whose tokens can be read, but neither changed nor listed while they are away.
+pub(crate) struct FaultyTokens {
+    resources: Arc<dyn ResourceExecutor>,
+    is_away: AtomicBool,
 }
 
-impl FaultyAccess {
-    pub(crate) fn new(store: Arc<dyn AccessStore>) -> Arc<Self> {
-        Arc::new(Self { store, away: AtomicBool::new(false) })
+impl FaultyTokens {
+    pub(crate) fn new(resources: Arc<dyn ResourceExecutor>) -> Arc<Self> {
+        Arc::new(Self { resources, is_away: AtomicBool::new(false) })
     }
 
-    pub(crate) fn set_away(&self, away: bool) {
-        self.away.store(away, Ordering::SeqCst);
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
     }
 
-    fn there(&self) -> Result<&dyn AccessStore> {
-        if self.away.load(Ordering::SeqCst) { Err(away()) } else { Ok(self.store.as_ref()) }
+    fn of(&self, kind: &'static Kind) -> Result<&dyn ResourceExecutor> {
+        let is_away = self.is_away.load(Ordering::SeqCst) && kind == Kind::get::<TokenRecord>();
+        if is_away { Err(away()) } else { Ok(self.resources.as_ref()) }
     }
 }
 
 #[async_trait]
-impl AccessStore for FaultyAccess {
-    async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
-        self.store.member(org, user).await
+impl ResourceExecutor for FaultyTokens {
+    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
+        self.of(write.kind)?.decide(write).await
     }
-    async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
-        self.store.members(org).await
+    async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+        self.resources.get(org, kind, ids).await
     }
-    async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
-        self.store.write_member(org, write).await
+    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
+        self.resources.id_by_name(org, kind, name).await
     }
-    async fn create_token(&self, token: TokenRecord) -> Result<()> {
-        self.there()?.create_token(token).await
+    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
+        self.of(query.kind)?.list(org, query, page).await
     }
-    async fn token(&self, id: &TokenId) -> Result<Option<TokenRecord>> {
-        self.store.token(id).await
+    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.resources.revisions(org, id, numbers).await
     }
-    async fn tokens(&self, org: &OrgId) -> Result<Vec<ListedToken>> {
-        self.there()?.tokens(org).await
+    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
+        self.resources.holdings(org, kind).await
     }
-    async fn revoke_token(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<Option<TokenRecord>> {
-        self.there()?.revoke_token(org, id, at).await
+    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
+        self.resources.deleted(kind, limit).await
     }
-    async fn note_use(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<()> {
-        self.store.note_use(org, id, at).await
+    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
+        self.resources.forget_deleted(org, kind, id).await
+    }
+    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
+        self.resources.scrub_deleted(kind, before, limit).await
     }
 }
 

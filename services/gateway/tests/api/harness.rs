@@ -16,15 +16,15 @@ use folio_operations::Components;
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_quotas::{QuotaCache, Slots};
-use folio_resources::{Organization, OrganizationChange};
+use folio_resources::{NewToken, Organization, OrganizationChange, TokenChange, TokenRecord};
 use folio_storage::{SharedOptions, SharedTurnStore, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Expected, Write};
 use folio_types::quota::Quotas;
-use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment, Error, OrgId, Principal, Role, Secret, System, UserId};
+use folio_types::token::Token;
+use folio_types::{Environment, Error, OrgId, Role, Secret, System, UserId};
 use futures::StreamExt as _;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -289,20 +289,26 @@ impl Server {
     /// Creates a user of an organization.
     pub(crate) async fn user(&self, org: &OrgId, role: Role) -> Client {
         let user = UserId::generate(&System);
-        let token = Token::generate(&System);
+        let token = Token::generate(org, &System);
         self.organization(org).await;
-        self.stores.access.create_token(record(&token, org, &user, role)).await.unwrap();
+        self.store_token(&token, record(&token, &user, role)).await;
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
     }
 
     /// Creates a user with a restricted token, or with a token of the platform's administrator.
     pub(crate) async fn limited(&self, org: &OrgId, role: Role, scopes: &[Scope], platform: bool) -> Client {
         let user = UserId::generate(&System);
-        let token = Token::generate(&System);
+        let token = Token::generate(org, &System);
         self.organization(org).await;
-        let record = TokenRecord { scopes: scopes.to_vec(), platform, ..record(&token, org, &user, role) };
-        self.stores.access.create_token(record).await.unwrap();
+        let new = NewToken { scopes: scopes.to_vec(), platform, ..record(&token, &user, role) };
+        self.store_token(&token, new).await;
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
+    }
+
+    /// Stores a token.
+    pub(crate) async fn store_token(&self, token: &Token, new: NewToken) {
+        let write = TokenChange::create_by_platform(token, new, System.now()).unwrap();
+        self.stores.of::<TokenRecord>().decide(token.id(), write).await.unwrap();
     }
 
     /// Returns a caller with a token.
@@ -348,10 +354,9 @@ impl Drop for Server {
     }
 }
 
-/// Returns the stored record of a token.
-pub(crate) fn record(token: &Token, org: &OrgId, user: &UserId, role: Role) -> TokenRecord {
-    let holder = Principal { org: org.clone(), user: user.clone(), role };
-    TokenRecord::new(token, holder, "test", System.now())
+/// Returns the content of a token.
+pub(crate) fn record(token: &Token, user: &UserId, role: Role) -> NewToken {
+    NewToken::new(token, user.clone(), role, "test")
 }
 
 /// Sends a token with every call.

@@ -176,8 +176,8 @@ async fn who_is_added_again_comes_without_the_tokens_of_before() {
     };
     assert_eq!(listed().await, [], "its tokens are revoked");
     // One that was made in the very moment of the removal.
-    let (token, user) = (Token::generate(&System), max.user_id.parse().unwrap());
-    server.stores.access.create_token(record(&token, &admin.org, &user, Role::Member)).await.unwrap();
+    let (token, user) = (Token::generate(&admin.org, &System), max.user_id.parse().unwrap());
+    server.store_token(&token, record(&token, &user, Role::Member)).await;
     assert_eq!(listed().await.len(), 1);
 
     let add = v1::AddMemberRequest {

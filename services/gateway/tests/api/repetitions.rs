@@ -1,7 +1,7 @@
 //! Repeated administrative requests: one effect, one answer, one pair of audit entries.
 
 use folio_proto::v1::*;
-use folio_types::{OrgId, Reason, Role as RoleOf, System};
+use folio_types::{OrgId, Reason, Role as RoleOf, System, TokenId};
 
 use crate::harness::{Client, MODEL, Server, mask, refused};
 
@@ -86,7 +86,7 @@ async fn a_repeated_change_has_one_effect_one_answer_and_one_record() {
         organizations.add_member(member("cid"), member("dan"));
         organizations.update_member(renamed(&ann, "anna"), renamed(&bob, "anna"));
         organizations.remove_member(removed(&ann), removed(&bob));
-        tokens.revoke_token(revoked(&token), revoked(&"0".repeat(24)));
+        tokens.revoke_token(revoked(&token), revoked(TokenId::derive(&["unknown"]).as_str()));
         policies.set_policy(policy(60), policy(61));
         limits.set_limits(limits(&org, 7), limits(&org, 8));
         providers.update_provider(provider("https://one.example/v1"), provider("https://two.example/v1"));

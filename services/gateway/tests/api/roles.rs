@@ -134,7 +134,7 @@ async fn every_call_needs_a_token_and_its_role() {
     let org = OrgId::generate(&System);
     let nobody = server.stranger(None);
     // A token of another installation: nothing here knows it.
-    let foreign = server.stranger(Some(&format!("Bearer {}", Token::generate(&System).reveal())));
+    let foreign = server.stranger(Some(&format!("Bearer {}", Token::generate(&org, &System).reveal())));
     let callers = [
         (Role::Viewer, false, server.user(&org, Role::Viewer).await),
         (Role::Member, false, server.user(&org, Role::Member).await),

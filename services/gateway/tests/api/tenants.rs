@@ -3,7 +3,7 @@
 use folio_gateway::rpc_path;
 use folio_operations::{Declaration, operations};
 use folio_proto::{status, v1, v1::*};
-use folio_types::{Code, OrgId, Role, System};
+use folio_types::{Code, OrgId, Role, System, TokenId};
 use prost::Message as _;
 
 use crate::harness::{Answer, Client, Server, format};
@@ -38,7 +38,7 @@ impl Ids {
             extraction: folio_types::ExtractionId::derive(&nobody).to_string(),
             thread: folio_types::ThreadId::derive(&nobody).to_string(),
             member: folio_types::UserId::derive(&nobody).to_string(),
-            token: "0".repeat(24),
+            token: TokenId::derive(&["unknown"]).to_string(),
             provider: "of-nobody".to_owned(),
             model: "nobody".to_owned(),
         }

@@ -1,0 +1,245 @@
+//! Access tokens of an organization.
+
+use folio_types::access::Scope;
+use folio_types::op::{Expected, OpResult, Write};
+use folio_types::token::{Token, TokenHash};
+use folio_types::{OrgId, Principal, Result, Role, Timestamp, TokenId, UserId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Condition, ListRow, Plan, Resource, term};
+
+/// Maximum tokens of an organization, without revoked ones. Concurrent requests may exceed it slightly.
+pub const TOKENS_MAX: u64 = 1_000;
+
+/// A token that is not revoked. A revoked one leaves a tombstone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// Its id.
+    pub id: TokenId,
+    /// Organization that the token gives access to.
+    pub org: OrgId,
+    /// Hash of the secret.
+    pub hash: TokenHash,
+    /// User whose calls the token authenticates.
+    pub user: UserId,
+    /// Role that the token grants.
+    pub role: Role,
+    /// Description for users.
+    pub name: String,
+    /// Scopes of the token. Empty: everything that its role permits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<Scope>,
+    /// True if the token also permits operations on the whole installation, such as organizations.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub platform: bool,
+    /// Expiry time. None: the token does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Time of creation.
+    pub created_at: Timestamp,
+}
+
+impl TokenRecord {
+    /// Returns the principal of a presented token. `most` bounds the role. None: the role of the token applies.
+    ///
+    /// # Errors
+    /// `INVALID_TOKEN`.
+    pub fn admit(&self, shown: &Token, most: Option<Role>, now: Timestamp) -> Result<Principal> {
+        if self.hash != shown.hash() || self.expires_at.is_some_and(|end| end <= now) {
+            return Err(Token::refused());
+        }
+        let role = most.map_or(self.role, |most| most.min(self.role));
+        Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
+    }
+
+    /// Returns true if the token permits this scope.
+    pub fn covers(&self, scope: Scope) -> bool {
+        self.scopes.is_empty() || self.scopes.contains(&scope)
+    }
+}
+
+/// The content of a new token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    /// Hash of the secret.
+    pub hash: TokenHash,
+    /// User whose calls the token authenticates.
+    pub user: UserId,
+    /// Role that the token grants.
+    pub role: Role,
+    /// Description for users.
+    pub name: String,
+    /// Scopes of the token. Empty: everything that its role permits.
+    pub scopes: Vec<Scope>,
+    /// True if the token also permits operations on the whole installation.
+    pub platform: bool,
+    /// Expiry time. None: the token does not expire.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl NewToken {
+    /// Returns the content of a token without expiry and with every scope of its role in the organization.
+    pub fn new(token: &Token, user: UserId, role: Role, name: &str) -> Self {
+        let (hash, name) = (token.hash(), name.to_owned());
+        Self { hash, user, role, name, scopes: Vec::new(), platform: false, expires_at: None }
+    }
+}
+
+/// A change of one token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenChange {
+    /// Creates a token.
+    Create(Box<NewToken>),
+    /// Revokes the token permanently.
+    Revoke,
+}
+
+impl TokenChange {
+    /// Returns the write that creates a token outside requests. The op key follows from the id, so that the writes of
+    /// several processes create one token.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the id gives no op key.
+    pub fn create_by_platform(token: &Token, new: NewToken, at: Timestamp) -> Result<Write<Self>> {
+        let key = format!("create-{}", token.id()).parse()?;
+        Ok(Write::by_platform(token.org().clone(), key, at, Expected::Absent, Self::Create(Box::new(new))))
+    }
+
+    /// Returns the write that revokes a token as a part of another change, such as the removal of a member. The op key
+    /// follows from the id, so that a repetition has no effect.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the id gives no op key.
+    pub fn revoke_by_platform(org: &OrgId, id: &TokenId, at: Timestamp) -> Result<Write<Self>> {
+        let key = format!("revoke-{id}").parse()?;
+        Ok(Write::by_platform(org.clone(), key, at, Expected::Version(VERSION), Self::Revoke))
+    }
+}
+
+/// The version of every live token: a token never changes before its revocation.
+const VERSION: u64 = 1;
+
+/// The filter of a list of tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenFilter {
+    /// A part of the name, without regard to case.
+    pub name_search: Option<String>,
+    /// The user of the tokens.
+    pub user: Option<UserId>,
+}
+
+impl Resource for TokenRecord {
+    type Id = TokenId;
+    type Change = TokenChange;
+    type Filter = TokenFilter;
+    const KIND: &'static str = "token";
+    const ID_PREFIX: &'static str = TokenId::PREFIX;
+    const DELETE: TokenChange = TokenChange::Revoke;
+
+    fn derive_id(parts: &[&str]) -> TokenId {
+        TokenId::derive(parts)
+    }
+
+    fn id(&self) -> &TokenId {
+        &self.id
+    }
+
+    fn version(&self) -> u64 {
+        VERSION
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn label(&self) -> &str {
+        &self.name
+    }
+
+    fn list_row(&self) -> ListRow {
+        let terms = [term("user", &self.user)].into();
+        ListRow { id: self.id.to_string(), name: self.name.clone(), terms, ..ListRow::default() }
+    }
+
+    fn conditions(filter: &TokenFilter) -> Vec<Condition> {
+        let user = filter.user.as_ref().map(|user| Condition::AnyTerm(vec![term("user", user)]));
+        Condition::name_search(filter.name_search.as_ref()).into_iter().chain(user).collect()
+    }
+
+    fn apply(id: &TokenId, write: &Write<TokenChange>, before: Option<Self>) -> Result<Plan<Self>> {
+        match (&write.change, before) {
+            (TokenChange::Create(new), None) => {
+                let NewToken { hash, user, role, name, scopes, platform, expires_at } = (**new).clone();
+                let (id, org, created_at) = (id.clone(), write.org.clone(), write.at);
+                // Without the name: the op row stays when the token is revoked.
+                let result = OpResult::Resource { id: id.to_string(), name: String::new() };
+                let token = Self { id, org, hash, user, role, name, scopes, platform, expires_at, created_at };
+                Ok(Plan { after: Some(token), result })
+            }
+            (TokenChange::Revoke, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            _ => Err(Self::not_found(id)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::{Reason, System};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn token() -> (Token, NewToken) {
+        let token = Token::generate(&OrgId::derive(&["acme"]), &System);
+        let new = NewToken::new(&token, UserId::derive(&["ann"]), Role::Member, "for a test");
+        (token, new)
+    }
+
+    fn created(token: &Token, new: NewToken) -> TokenRecord {
+        let write = TokenChange::create_by_platform(token, new, at(5)).unwrap();
+        TokenRecord::apply(token.id(), &write, None).unwrap().after.unwrap()
+    }
+
+    #[test]
+    fn a_token_is_created_once_and_revoked_permanently() {
+        let (token, new) = token();
+        let record = created(&token, new.clone());
+        assert_eq!((&record.org, &record.id, record.created_at), (token.org(), token.id(), at(5)));
+        let again = TokenChange::create_by_platform(&token, new, at(6)).unwrap();
+        let refused = TokenRecord::apply(token.id(), &again, Some(record.clone())).unwrap_err();
+        assert_eq!(refused.reason, Reason::NotFound);
+        let revoke = TokenChange::revoke_by_platform(token.org(), token.id(), at(7)).unwrap();
+        let plan = TokenRecord::apply(token.id(), &revoke, Some(record)).unwrap();
+        assert_eq!((plan.after, plan.result), (None, OpResult::Deleted));
+        let refused = TokenRecord::apply(token.id(), &revoke, None).unwrap_err();
+        assert_eq!(refused.reason, Reason::NotFound);
+    }
+
+    #[test]
+    fn a_token_admits_its_holder_with_the_lower_role_until_it_expires() {
+        let (token, new) = token();
+        let record = created(&token, NewToken { expires_at: Some(at(10)), ..new });
+        let role = |most| record.admit(&token, most, at(9)).unwrap().role;
+        assert_eq!((role(None), role(Some(Role::Admin)), role(Some(Role::Viewer))), {
+            (Role::Member, Role::Member, Role::Viewer)
+        });
+        assert_eq!(record.admit(&token, None, at(10)).unwrap_err().reason, Reason::InvalidToken);
+        let other = Token::with_id(token.org(), token.id().clone(), &System);
+        assert_eq!(record.admit(&other, None, at(9)).unwrap_err().reason, Reason::InvalidToken);
+    }
+
+    #[test]
+    fn lists_filter_by_name_and_user() {
+        let (token, new) = token();
+        let row = created(&token, new).list_row();
+        let matches = |name: Option<&str>, user: Option<&str>| {
+            let user = user.map(|user| UserId::derive(&[user]));
+            row.matches(&TokenRecord::conditions(&TokenFilter { name_search: name.map(str::to_owned), user }))
+        };
+        assert!(matches(None, None) && matches(Some("TEST"), Some("ann")));
+        assert!(!matches(Some("other"), None) && !matches(None, Some("bob")));
+    }
+}
