@@ -85,7 +85,7 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("DocumentService.UploadDocument", "at most {} MiB", (LIMITS, "DOCUMENT_BYTES")),
     ("DocumentService.DeleteDocument", "after {} hours", (LIMITS, "DAY")),
     ("UploadDocumentRequest.chunk", "at most {} MiB", (UPLOAD, "CHUNK_BYTES")),
-    ("DownloadDocumentResponse.chunk", "at most {} KiB", (BLOBS, "PIECE_BYTES")),
+    ("DownloadDocumentResponse.chunk", "at most {} KiB", (BLOBS, "CHUNK_BYTES")),
     ("ListDocumentsRequest.filter", "at most {};", (LIMITS, "TAGS_MAX")),
     ("ListPromptsRequest.filter", "At most {} tags", (LIMITS, "TAGS_MAX")),
     ("GetDocumentTextRequest.page_count", "about {} MiB", (DOCUMENTS, "TEXT_BYTES")),
