@@ -57,7 +57,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
     // Reads the dependents of a document by its id, which outlives its lists.
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
-    let asked = ThreadFilter::default();
+    let filter = ThreadFilter::default();
     let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
     let tokens = context.stores.of::<TokenRecord>().list(org, &TokenFilter::default(), &page).await?;
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
@@ -65,7 +65,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         found.len(),
         context.stores.texts.text(org, &id, 1, 10).await?.len(),
         usize::from(blobs.open(org, &id).await?.is_some()),
-        threads.list(org, &asked, &page).await?.items.len(),
+        threads.list(org, &filter, &page).await?.items.len(),
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
         tokens.items.len(),
         access.last_uses(org, &[TokenId::derive(&[org.as_str(), "good"])]).await?.into_iter().flatten().count(),
@@ -134,9 +134,9 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let id = context.document_id();
     let tag = context.tag(name).await?;
     let write = context.write(Expected::Absent, super::context::create_document(name, &[tag]))?;
-    let (op, asked) = (write.op.clone(), write.at);
+    let (op, recorded_at) = (write.op.clone(), write.at);
     done(stores.of::<Document>().decide(&id, write).await?)?;
-    let row = IdempotencyRecord { target: Document::target(&id), digest: Digest::of(name.as_bytes()), at: asked };
+    let row = IdempotencyRecord { target: Document::target(&id), digest: Digest::of(name.as_bytes()), at: recorded_at };
     stores.ops.record_request(org, &op, row).await?;
     let page = NewPage { number: 1, text: format!("Text of {name}") };
     let (state, at) = (TextState::Ready, context.now());

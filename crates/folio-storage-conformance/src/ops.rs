@@ -12,7 +12,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     closed_first(context).await?;
     closed_late(context).await?;
     one_target(context).await?;
-    asked_first(context).await?;
+    recorded_first(context).await?;
     forgotten(context).await
 }
 
@@ -24,7 +24,7 @@ async fn version(context: &Context, id: &TagId) -> Result<u64, super::Failure> {
     Ok(context.stores.of::<Tag>().get(&context.org, id).await?.map_or(0, |tag| tag.version))
 }
 
-/// Once closed, the write never happens.
+/// The write of a closed op is never executed.
 async fn closed_first(context: &Context) -> Outcome {
     let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("closed first").await?;
@@ -33,14 +33,14 @@ async fn closed_first(context: &Context) -> Outcome {
         let before = version(context, &id).await?;
         let write = context.write(Expected::Version(before), describe("never"))?;
         let at = context.now();
-        let stands = ops.close(&context.org, &target, &write.op, &write.digest, closed, at).await?;
-        same!(stands.state, state, "an op closed as {closed:?}");
+        let stored = ops.close(&context.org, &target, &write.op, &write.digest, closed, at).await?;
+        same!(stored.state, state, "an op closed as {closed:?}");
         let decided = row(tags.decide(&id, write.clone()).await?)?;
-        same!(decided, stands, "a write whose op was closed as {closed:?}");
+        same!(decided, stored, "a write whose op was closed as {closed:?}");
         same!(version(context, &id).await?, before, "the version after a write that was closed");
         let again = if closed == ClosedAs::Aborted { ClosedAs::Conflict } else { ClosedAs::Aborted };
         let kept = ops.close(&context.org, &target, &write.op, &write.digest, again, context.now()).await?;
-        same!(kept, stands, "an op closed twice");
+        same!(kept, stored, "an op closed twice");
     }
     let never = context.id::<Tag>();
     let write = context.write(Expected::Absent, Tag::create(&Seed::named("never made")))?;
@@ -51,32 +51,32 @@ async fn closed_first(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// A write that happened stays what it is.
+/// Closing does not change an op that was executed.
 async fn closed_late(context: &Context) -> Outcome {
     let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("closed late").await?;
     let target = Tag::target(&id);
     let write = context.write(Expected::Version(1), describe("done"))?;
-    let stands = row(tags.decide(&id, write.clone()).await?)?;
+    let stored = row(tags.decide(&id, write.clone()).await?)?;
     let closed = ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
-    same!(closed, stands, "an op closed after it happened");
-    same!(ops.row(&context.org, &target, &write.op).await?, Some(stands), "the op row after that");
+    same!(closed, stored, "an op closed after its write");
+    same!(ops.row(&context.org, &target, &write.op).await?, Some(stored), "the op row after that");
     Ok(())
 }
 
-/// A request outside turns changes one target, whichever it names later.
+/// A request outside turns changes one target only.
 async fn one_target(context: &Context) -> Outcome {
     let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
-    let (one, two) = (context.tag("asked one").await?, context.tag("asked two").await?);
-    let write = context.write(Expected::Version(1), describe("asked"))?;
+    let (one, two) = (context.tag("recorded one").await?, context.tag("recorded two").await?);
+    let write = context.write(Expected::Version(1), describe("recorded"))?;
     same!(ops.request(&context.org, &write.op).await?, None, "a request before its write");
     let mut moved = write.clone();
     moved.expected = Expected::Version(7);
     same!(tags.decide(&one, moved).await?, Decided::Moved, "a write expecting another version");
-    same!(ops.request(&context.org, &write.op).await?, None, "a request whose write did not happen");
+    same!(ops.request(&context.org, &write.op).await?, None, "a request whose write was not executed");
     let first = row(tags.decide(&one, write.clone()).await?)?;
-    let asked = IdempotencyRecord { target: Tag::target(&one), digest: write.digest.clone(), at: write.at };
-    same!(ops.request(&context.org, &write.op).await?, Some(asked.clone()), "the row of a request");
+    let recorded = IdempotencyRecord { target: Tag::target(&one), digest: write.digest.clone(), at: write.at };
+    same!(ops.request(&context.org, &write.op).await?, Some(recorded.clone()), "the row of a request");
     same!(ops.request(&context.other(), &write.op).await?, None, "the row of a request of another organization");
     refused!(tags.decide(&two, write.clone()).await, RequestIdConflict, "a request on a second target");
     let mut other = write.clone();
@@ -84,41 +84,45 @@ async fn one_target(context: &Context) -> Outcome {
     refused!(tags.decide(&two, other).await, RequestIdConflict, "another request on a second target");
     same!(version(context, &two).await?, 1, "the second target after that");
     same!(tags.decide(&one, write.clone()).await?, Decided::Row(first), "the request repeated");
-    same!(ops.request(&context.org, &write.op).await?, Some(asked), "the row of the request after that");
+    same!(ops.request(&context.org, &write.op).await?, Some(recorded), "the row of the request after that");
     Ok(())
 }
 
-/// A request whose deciding write is no `decide` is asked first, and stands for one target and one content as well.
-async fn asked_first(context: &Context) -> Outcome {
+/// A request whose write is no `decide` records itself first, and is bound to one target and one content too.
+async fn recorded_first(context: &Context) -> Outcome {
     let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let (op, now) = (context.op()?, context.now());
-    let asked =
+    let recorded =
         IdempotencyRecord { target: Target::thread(&context.thread_id()), digest: Digest::of(b"rename"), at: now };
-    same!(ops.record_request(&context.org, &op, asked.clone()).await?, asked, "a request that is asked");
-    same!(ops.request(&context.org, &op).await?, Some(asked.clone()), "the row of a request that was asked");
+    same!(ops.record_request(&context.org, &op, recorded.clone()).await?, recorded, "a recorded request");
+    same!(ops.request(&context.org, &op).await?, Some(recorded.clone()), "the row of a recorded request");
     same!(ops.request(&context.other(), &op).await?, None, "the row of a request of another organization");
     for other in [
-        IdempotencyRecord { target: Target::thread(&context.thread_id()), ..asked.clone() },
-        IdempotencyRecord { digest: Digest::of(b"other"), at: context.now(), ..asked.clone() },
-        asked.clone(),
+        IdempotencyRecord { target: Target::thread(&context.thread_id()), ..recorded.clone() },
+        IdempotencyRecord { digest: Digest::of(b"other"), at: context.now(), ..recorded.clone() },
+        recorded.clone(),
     ] {
-        same!(ops.record_request(&context.org, &op, other.clone()).await?, asked, "a request asked again as {other:?}");
+        same!(
+            ops.record_request(&context.org, &op, other.clone()).await?,
+            recorded,
+            "a request recorded again as {other:?}"
+        );
     }
-    let id = context.tag("asked first").await?;
-    let mut write = context.write(Expected::Version(1), describe("asked"))?;
+    let id = context.tag("recorded first").await?;
+    let mut write = context.write(Expected::Version(1), describe("recorded"))?;
     write.op = op.clone();
-    refused!(tags.decide(&id, write).await, RequestIdConflict, "a write by a request that was asked for a thread");
+    refused!(tags.decide(&id, write).await, RequestIdConflict, "a write by a request that was recorded for a thread");
     let write = context.write(Expected::Version(1), describe("decided"))?;
     done(tags.decide(&id, write.clone()).await?)?;
-    let stands = IdempotencyRecord { target: Tag::target(&id), digest: write.digest.clone(), at: write.at };
-    same!(ops.record_request(&context.org, &write.op, asked).await?, stands, "a request asked after its write");
+    let stored = IdempotencyRecord { target: Tag::target(&id), digest: write.digest.clone(), at: write.at };
+    same!(ops.record_request(&context.org, &write.op, recorded).await?, stored, "a request recorded after its write");
     let later = context.now();
     while ops.forget_requests(later, 7).await? == 7 {}
-    same!(ops.request(&context.org, &op).await?, None, "the row of a request that was asked, forgotten");
+    same!(ops.request(&context.org, &op).await?, None, "the row of a recorded request after its removal");
     Ok(())
 }
 
-/// The rows of requests have their time.
+/// The rows of requests are removed after a time.
 async fn forgotten(context: &Context) -> Outcome {
     let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("forgotten").await?;
@@ -128,10 +132,10 @@ async fn forgotten(context: &Context) -> Outcome {
     );
     let first = row(tags.decide(&id, early.clone()).await?)?;
     done(tags.decide(&id, late.clone()).await?)?;
-    same!(ops.forget_requests(late.at, 0).await?, 0, "requests forgotten, none asked for");
+    same!(ops.forget_requests(late.at, 0).await?, 0, "requests forgotten, with limit 0");
     while ops.forget_requests(late.at, 7).await? == 7 {}
-    same!(ops.request(&context.org, &early.op).await?, None, "the row of a request that is forgotten");
-    check!(ops.request(&context.org, &late.op).await?.is_some(), "the row of a later request was forgotten");
-    same!(tags.decide(&id, early).await?, Decided::Row(first), "a forgotten request repeated on its target");
+    same!(ops.request(&context.org, &early.op).await?, None, "the row of a removed request");
+    check!(ops.request(&context.org, &late.op).await?.is_some(), "the row of a later request was removed");
+    same!(tags.decide(&id, early).await?, Decided::Row(first), "a removed request repeated on its target");
     Ok(())
 }
