@@ -316,13 +316,14 @@ impl Run {
     async fn concurrent(&mut self, sampled: &Sampled) -> Outcome {
         let links = if sampled.kind.has_parent { self.links(sampled, false).await? } else { Vec::new() };
         let seed = Seed::named("wanted").linked(&links);
-        let one = vec![self.id(sampled); 8];
+        let id = self.id(sampled);
+        let one = vec![id.clone(); 8];
         for (expected, step) in
             [(Expected::Absent, Step::Create(seed.clone())), (Expected::Version(1), Step::Update(seed.clone().with(2)))]
         {
             same!(self.race(&one, expected, &step).await?, 1, "how many of eight writes of one resource happened");
         }
-        if self.is_named(&one[0])? {
+        if self.is_named(&id)? {
             let ids: Vec<_> = (0..8).map(|_| self.id(sampled)).collect();
             let step = Step::Create(Seed { name: "also wanted".to_owned(), ..seed });
             same!(self.race(&ids, Expected::Absent, &step).await?, 1, "how many of eight resources got one name");
