@@ -5,11 +5,16 @@ use std::str::FromStr;
 
 use folio_resources::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
-    ModelSettings, ModelSettingsChange, Organization, OrganizationChange, OrganizationFilter, Prompt, PromptChange,
-    PromptFilter, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter,
+    ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange, OrganizationFilter, Prompt,
+    PromptChange, PromptFilter, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter,
+    TokenChange, TokenFilter, TokenRecord,
 };
 use folio_types::op::Write;
-use folio_types::{DocumentId, ModelSettingsId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId};
+use folio_types::token::Token;
+use folio_types::{
+    DocumentId, ModelSettingsId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, System, TagId,
+    UserId,
+};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -91,6 +96,9 @@ pub(crate) enum Step {
 
 /// A kind of which the suites make samples.
 pub(crate) trait Sample: Resource {
+    /// Whether a resource of the kind never changes before its deletion. Every update is refused with `NOT_FOUND`.
+    const IS_IMMUTABLE: bool = false;
+
     /// Returns the id of a sample. Always the same if an organization has one resource of the kind.
     fn sample_id(parts: &[&str]) -> Self::Id {
         Self::derive_id(parts)
@@ -234,6 +242,31 @@ impl Sample for ModelSettings {
     }
 }
 
+/// Returns the user of a token: one for each first link.
+fn holder(seed: &Seed) -> UserId {
+    UserId::derive(&[seed.links.first().map_or("", String::as_str)])
+}
+
+impl Sample for TokenRecord {
+    const IS_IMMUTABLE: bool = true;
+
+    fn create(seed: &Seed) -> TokenChange {
+        let zeros = "0".repeat(32);
+        let text = format!("folio_{zeros}_{zeros}_{:064x}", seed.content);
+        let token = text.parse().unwrap_or_else(|_| Token::generate(&OrgId::platform(), &System));
+        TokenChange::Create(Box::new(NewToken::new(&token, holder(seed), Role::Member, &seed.name)))
+    }
+
+    fn update(seed: &Seed) -> TokenChange {
+        Self::create(seed)
+    }
+
+    fn filters(seed: &Seed) -> Vec<TokenFilter> {
+        let name = TokenFilter { name_search: Some(seed.name.clone()), user: None };
+        vec![TokenFilter::default(), name, TokenFilter { name_search: None, user: Some(holder(seed)) }]
+    }
+}
+
 /// The samples of every kind. A kind follows those that it refers to.
 pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Tag>(),
@@ -243,11 +276,14 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<Extraction>(),
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),
+    Sampled::of::<TokenRecord>(),
 ];
 
 /// The samples of a kind, without its type.
 pub(crate) struct Sampled {
     pub(crate) kind: &'static Kind,
+    /// See [`Sample::IS_IMMUTABLE`].
+    pub(crate) is_immutable: bool,
     /// Returns the id that follows from the parts.
     pub(crate) id: fn(&[&str]) -> String,
     /// Returns the write of a sample.
@@ -264,6 +300,7 @@ impl Sampled {
     const fn of<R: Sample>() -> Self {
         Self {
             kind: Kind::get::<R>(),
+            is_immutable: R::IS_IMMUTABLE,
             id: |parts| R::sample_id(parts).to_string(),
             write: |id, write| {
                 let change = match &write.change {

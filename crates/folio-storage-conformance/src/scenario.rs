@@ -100,10 +100,15 @@ pub async fn step(stores: &Stores, step: usize) -> Result<()> {
     let links: Vec<_> = SAMPLES.iter().map(|sampled| (sampled.id)(&["scenario"])).collect();
     let seed = |name: &str| Seed::named(name).linked(&links);
     if let Some(sampled) = SAMPLES.get(step) {
-        return change(stores, step, sampled, Expected::Absent, Step::Create(seed("Name"))).await;
+        return change(stores, step, sampled, "scenario", Expected::Absent, Step::Create(seed("Name"))).await;
     }
     if let Some(sampled) = SAMPLES.get(step - kinds) {
-        return change(stores, step, sampled, Expected::Version(1), Step::Update(seed("Renamed").with(2))).await;
+        if sampled.is_immutable {
+            // A second resource, so that the step writes.
+            return change(stores, step, sampled, "second", Expected::Absent, Step::Create(seed("Second"))).await;
+        }
+        return change(stores, step, sampled, "scenario", Expected::Version(1), Step::Update(seed("Renamed").with(2)))
+            .await;
     }
     if step < 2 * kinds + OTHERS {
         return other(stores, step, step - 2 * kinds).await;
@@ -111,16 +116,24 @@ pub async fn step(stores: &Stores, step: usize) -> Result<()> {
     // Parents first: their children are deleted with them.
     let (children, parents): (Vec<_>, Vec<_>) = SAMPLES.iter().rev().partition(|sampled| sampled.kind.has_parent);
     let Some(sampled) = parents.into_iter().chain(children).nth(step - 2 * kinds - OTHERS) else { return Ok(()) };
-    match change(stores, step, sampled, Expected::Version(2), Step::Delete).await {
+    let version = Expected::Version(if sampled.is_immutable { 1 } else { 2 });
+    match change(stores, step, sampled, "scenario", version, Step::Delete).await {
         Err(error) if sampled.is_single() && error.reason == Reason::InUse => Ok(()),
         deleted => deleted,
     }
 }
 
-async fn change(stores: &Stores, step: usize, sampled: &Sampled, expected: Expected, change: Step) -> Result<()> {
+async fn change(
+    stores: &Stores,
+    step: usize,
+    sampled: &Sampled,
+    part: &str,
+    expected: Expected,
+    change: Step,
+) -> Result<()> {
     let (digest, by, at) = (Digest::of(b"scenario"), user(), at(step));
     let write = Write { org: org(), op: op(step)?, digest, by, at, expected, change };
-    stores.resources.decide((sampled.write)(&(sampled.id)(&["scenario"]), write)?).await.map(drop)
+    stores.resources.decide((sampled.write)(&(sampled.id)(&[part]), write)?).await.map(drop)
 }
 
 async fn other(stores: &Stores, step: usize, number: usize) -> Result<()> {
