@@ -203,7 +203,7 @@ pub fn check_http_url(text: &str) -> Result<reqwest::Url, String> {
         return Err("must start with https:// or http:// and a host".into());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not contain a user or password; send a secret in its own field".into());
+        return Err("must not contain a user or password, because URLs are shown and logged".into());
     }
     Ok(url)
 }
