@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod audits;
 #[cfg(test)]
+mod calls;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credits;
@@ -40,6 +42,8 @@ mod providers;
 mod repetitions;
 #[cfg(test)]
 mod roles;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
