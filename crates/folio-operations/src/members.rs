@@ -57,7 +57,7 @@ impl Operation for AddMember {
         let (org, user) = (&context.principal().org, self.user(context));
         if self.user_id.is_some() {
             revoke_tokens_of_removed(context, org, &user).await?;
-        } else if let Some(stored) = context.stores().access.member(org, &user).await? {
+        } else if let Some(stored) = context.stores().access().member(org, &user).await? {
             // The id follows from the request: its first attempt stored the member.
             return Ok(stored);
         }
@@ -87,7 +87,7 @@ impl Operation for ListMembers {
         let org = &context.principal().org;
         let (scope, keys) = (["members", org.as_str()], SortKeys::CreateTimeAndName);
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let mut members = context.stores().access.members(org).await?;
+        let mut members = context.stores().access().members(org).await?;
         members.retain(|member| {
             member.removed_at.is_none() && name.as_ref().is_none_or(|part| member.name.to_lowercase().contains(part))
         });
@@ -168,7 +168,7 @@ pub(crate) async fn change_member(
     user: &UserId,
     change: &MemberChange,
 ) -> Result<Member> {
-    let (access, at) = (&context.stores().access, context.request.received_at());
+    let (access, at) = (context.stores().access(), context.request.received_at());
     for _ in 0..ATTEMPTS {
         let before = access.member(org, user).await?;
         let after = Member::after(user, change, before.as_ref(), at)?;
@@ -190,7 +190,7 @@ pub(crate) async fn change_member(
 /// Revokes tokens of a removed member that were created during the removal, or that a failed removal left, so that they
 /// do not become valid when the member is added again.
 async fn revoke_tokens_of_removed(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
-    let member = context.stores().access.member(org, user).await?;
+    let member = context.stores().access().member(org, user).await?;
     if member.is_some_and(|member| member.removed_at.is_some()) {
         revoke_tokens(context, org, Some(user.clone())).await?;
     }

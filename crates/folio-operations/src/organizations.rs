@@ -79,7 +79,7 @@ impl Operation for CreateOrganization {
         let (id, user) = Self::ids(context);
         let organization = organization(context, &id).await?;
         let admin =
-            context.stores().access.member(&id, &user).await?.ok_or_else(|| Error::not_found("member", &user))?;
+            context.stores().access().member(&id, &user).await?.ok_or_else(|| Error::not_found("member", &user))?;
         Ok(CreatedOrganization { organization, admin, admin_token: None })
     }
 
@@ -95,7 +95,7 @@ impl Operation for CreateOrganization {
         folio_types::fields::check_name("organization.name", &self.name)?;
         folio_types::fields::check_name("admin_name", &self.admin_name)?;
         let (id, user) = Self::ids(context);
-        let access = &context.stores().access;
+        let access = context.stores().access();
         let create = OrganizationChange::Create { name: self.name };
         context.request.create::<Organization>(context.stores(), create).await?;
         let organization = organization(context, &id).await?;

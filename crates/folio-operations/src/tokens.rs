@@ -69,7 +69,7 @@ impl Operation for CreateToken {
     }
 
     async fn run(self, context: &Context) -> Result<CreatedToken> {
-        let (caller, environment, access) = (&context.caller, context.environment(), &context.stores().access);
+        let (caller, environment, access) = (&context.caller, context.environment(), context.stores().access());
         folio_types::fields::check_name("token.name", &self.name)?;
         let scopes = check_scopes(caller, self.scopes)?;
         if self.platform && self.role != Role::Admin {
@@ -130,7 +130,7 @@ impl Operation for ListTokens {
         let tokens = stores.of::<TokenRecord>();
         let found = listing.fetch(async |page| tokens.list(org, &filter, &page).await).await?;
         let ids: Vec<TokenId> = found.items.iter().map(|token| token.id.clone()).collect();
-        let uses = stores.access.last_uses(org, &ids).await?;
+        let uses = stores.access().last_uses(org, &ids).await?;
         let items = found.items.into_iter().zip(uses).map(|(record, used_at)| ListedToken { record, used_at });
         Ok(ListPage { items: items.collect(), next_page_token: found.next_page_token, total_size: found.total_size })
     }
@@ -168,7 +168,7 @@ impl Operation for RevokeToken {
             }
             deleted => deleted?,
         }
-        context.stores().access.forget_use(&context.principal().org, &self.token_id).await
+        context.stores().access().forget_use(&context.principal().org, &self.token_id).await
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) async fn revoke_tokens(context: &Context, org: &OrgId, user: Option<U
     let revoke = |token: TokenRecord| async move {
         // Moved: another request has revoked it.
         stores.of::<TokenRecord>().decide(&token.id, TokenChange::revoke_by_platform(org, &token.id, now)?).await?;
-        stores.access.forget_use(org, &token.id).await
+        stores.access().forget_use(org, &token.id).await
     };
     let revocations = futures::stream::iter(tokens_of(context, org, user).await?).map(revoke);
     let revoked: Result<()> = revocations.buffer_unordered(REVOCATIONS).try_collect().await;

@@ -1,4 +1,4 @@
-//! [`folio_storage::AccessStore`], organizations and tokens.
+//! [`folio_storage::RowStore`], [`folio_storage::AccessStore`], organizations and tokens.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +6,7 @@ use folio_resources::{
     Member, MemberWrite, NewToken, Organization, OrganizationChange, OrganizationFilter, TokenChange, TokenFilter,
     TokenRecord,
 };
+use folio_storage::ConditionalRow;
 use folio_types::access::Role;
 use folio_types::op::{Decided, Expected, Write};
 use folio_types::page::{Order, PageRequest};
@@ -17,6 +18,7 @@ use super::{Failure, Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     organizations(context).await?;
+    rows(context).await?;
     members(context).await?;
     tokens(context).await
 }
@@ -60,8 +62,46 @@ async fn organizations(context: &Context) -> Outcome {
     Ok(())
 }
 
+/// A row is written under the values of the row and of its guard, and belongs to one group of one organization.
+async fn rows(context: &Context) -> Outcome {
+    let (store, org, group) = (&context.stores.rows, &context.org, "sample");
+    let bytes = |text: &str| text.as_bytes().to_vec();
+    let write = |key: &str, before: Option<&str>, after: &str, guard: Option<(&str, &str)>| ConditionalRow {
+        group,
+        key: key.to_owned(),
+        before: before.map(bytes),
+        after: bytes(after),
+        guard: guard.map(|(key, value)| (key.to_owned(), bytes(value))),
+    };
+    let keys = ["b", "missing", "a"].map(str::to_owned);
+    same!(store.get(org, group, &keys).await?, vec![None, None, None], "rows before there are any");
+    for (write, is_written, what) in [
+        (write("a", Some("0"), "1", None), false, "a replacement of a missing row"),
+        (write("a", None, "1", None), true, "a new row"),
+        (write("a", None, "2", None), false, "a new row in the place of another"),
+        (write("b", None, "1", Some(("missing", "1"))), false, "a new row with a missing guard"),
+        (write("b", None, "1", Some(("a", "1"))), true, "a new row with a guard"),
+        (write("b", Some("1"), "2", Some(("a", "0"))), false, "a replacement whose guard was replaced"),
+        (write("b", Some("1"), "2", Some(("a", "1"))), true, "a replacement with a guard"),
+        (write("b", Some("1"), "3", None), false, "a replacement of a replaced value"),
+    ] {
+        same!(store.write(org, write).await?, is_written, "{what}");
+    }
+    same!(store.get(org, group, &keys).await?, vec![Some(bytes("2")), None, Some(bytes("1"))], "rows by key");
+    same!(store.list(org, group).await?, vec![bytes("1"), bytes("2")], "the rows of a group");
+    same!(store.list(org, "sampl").await?.len(), 0, "the rows of another group");
+    same!(store.list(&context.other(), group).await?.len(), 0, "rows of another organization");
+    store.put(org, "plain", "a", bytes("1")).await?;
+    store.put(org, "plain", "a", bytes("2")).await?;
+    same!(store.list(org, "plain").await?, vec![bytes("2")], "a row that was written twice");
+    store.remove(org, "plain", "a").await?;
+    store.remove(org, "plain", "a").await?;
+    same!(store.list(org, "plain").await?.len(), 0, "a removed row");
+    Ok(())
+}
+
 async fn members(context: &Context) -> Outcome {
-    let store = &context.stores.access;
+    let store = context.stores.access();
     same!(store.members(&context.org).await?, Vec::new(), "members before there are any");
     let user = UserId::derive(&["member", context.org.as_str()]);
     let member = Member {
@@ -94,7 +134,7 @@ async fn members(context: &Context) -> Outcome {
 
 /// A change that is guarded by another member: two admins demote each other, one after the other and concurrently.
 async fn guard(context: &Context) -> Outcome {
-    let (store, org) = (&context.stores.access, context.org.as_str());
+    let (store, org) = (context.stores.access(), context.org.as_str());
     let admin = |name: &str| Member {
         user: UserId::derive(&[name, org]),
         name: name.to_owned(),
@@ -167,7 +207,7 @@ async fn tokens(context: &Context) -> Outcome {
 }
 
 async fn uses(context: &Context, used: &TokenId) -> Outcome {
-    let (store, org, at) = (&context.stores.access, &context.org, context.now());
+    let (store, org, at) = (context.stores.access(), &context.org, context.now());
     let unused = TokenId::derive(&["unused"]);
     let tokens = [unused, used.clone()];
     store.note_use(org, used, context.now()).await?;

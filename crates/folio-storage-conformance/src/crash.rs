@@ -38,13 +38,13 @@ pub(crate) fn point(name: &'static str) {
 #[must_use]
 pub fn with_crash_points(stores: &Stores) -> Stores {
     Stores {
-        access: Layered::over(CrashPoints, &stores.access),
         audit: Layered::over(CrashPoints, &stores.audit),
         blobs: Layered::over(CrashPoints, &stores.blobs),
         credit: Layered::over(CrashPoints, &stores.credit),
         open_turns: Layered::over(CrashPoints, &stores.open_turns),
         ops: Layered::over(CrashPoints, &stores.ops),
         resources: Layered::over(CrashPoints, &stores.resources),
+        rows: Layered::over(CrashPoints, &stores.rows),
         texts: Layered::over(CrashPoints, &stores.texts),
         threads: Layered::over(CrashPoints, &stores.threads),
         usage: Layered::over(CrashPoints, &stores.usage),

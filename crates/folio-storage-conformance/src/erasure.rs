@@ -51,7 +51,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// Returns the number of an organization's rows of each kind.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
-    let Stores { access, audit, blobs, credit, threads, usage, .. } = &context.stores;
+    let Stores { audit, blobs, credit, threads, usage, .. } = &context.stores;
+    let access = context.stores.access();
     let documents = context.stores.of::<Document>();
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
@@ -82,7 +83,7 @@ async fn filled_token(context: &Context, id: &str, name: &str) -> Result<TokenId
     let token = Token::with_id(org, TokenId::derive(&[org.as_str(), id]), &System);
     let write = TokenChange::create_by_platform(&token, NewToken::new(&token, user, Role::Admin, name), context.now())?;
     done(context.stores.of::<TokenRecord>().decide(token.id(), write).await?)?;
-    context.stores.access.note_use(org, token.id(), context.now()).await?;
+    context.stores.access().note_use(org, token.id(), context.now()).await?;
     Ok(token.id().clone())
 }
 
@@ -101,7 +102,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     let name = format!("the {word}");
     let user = context.user.clone();
     let member = Member { user, name: name.clone(), role: Role::Admin, created_at: context.now(), removed_at: None };
-    stores.access.write_member(&org, MemberWrite::unguarded(None, member)).await?;
+    stores.access().write_member(&org, MemberWrite::unguarded(None, member)).await?;
     filled_token(&context, "good", &name).await?;
     let revoked = filled_token(&context, "revoked", &name).await?;
     let revoke = TokenChange::revoke_by_platform(&org, &revoked, context.now())?;

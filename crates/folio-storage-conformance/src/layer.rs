@@ -8,13 +8,13 @@ use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::event::Event;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, RequestRow, ThreadHeader};
-use folio_resources::{Kind, ListQuery, Member as OrganizationMember, MemberWrite, ResourceWrite};
+use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
 use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{
-    BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TokenId, TurnId, UserId,
+    BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
 };
 use futures::stream::BoxStream;
 
@@ -71,14 +71,6 @@ macro_rules! layers {
 }
 
 layers! {
-    AccessLayer of AccessStore {
-        member(org: &OrgId, user: &UserId) -> Option<OrganizationMember>;
-        members(org: &OrgId) -> Vec<OrganizationMember>;
-        write_member(org: &OrgId, write: MemberWrite) -> bool;
-        note_use(org: &OrgId, token: &TokenId, at: Timestamp) -> ();
-        last_uses(org: &OrgId, tokens: &[TokenId]) -> Vec<Option<Timestamp>>;
-        forget_use(org: &OrgId, token: &TokenId) -> ();
-    }
     AuditLayer of AuditStore {
         append(org: &OrgId, entries: &[AuditEntry]) -> ();
         list(org: &OrgId, low: &AuditPosition, high: &AuditPosition, newest_first: bool, limit: usize) -> Vec<AuditEntry>;
@@ -113,6 +105,13 @@ layers! {
         deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
         forget_deleted(org: &OrgId, kind: &'static Kind, id: &str) -> ();
         scrub_deleted(kind: &'static Kind, before: Timestamp, limit: usize) -> usize;
+    }
+    RowLayer of RowStore {
+        get(org: &OrgId, group: &str, keys: &[String]) -> Vec<Option<Vec<u8>>>;
+        list(org: &OrgId, group: &str) -> Vec<Vec<u8>>;
+        write(org: &OrgId, write: ConditionalRow) -> bool;
+        put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
+        remove(org: &OrgId, group: &str, key: &str) -> ();
     }
     TextLayer of DocumentTextStore {
         ingest(org: &OrgId, id: &DocumentId, update: IngestUpdate) -> ();

@@ -19,7 +19,7 @@
 //! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` has the valid generation |
 //! | `catalogue` | organization, list, term, shard | the rows that lists and searches read | plain, with the version as timestamp |
 //! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row is a hint |
-//! | `access` | organization, kind | members; the last uses of tokens | members under conditions only; uses plain |
+//! | `org_rows` | organization, group | encoded rows, such as members and the last uses of tokens | a group under conditions only, or plain only |
 //! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: repeated writes of a record are equal |
 //! | `credit_accounts` | organization | static: the credit account and its version. By key: its changes | under conditions only |
 //! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
@@ -46,7 +46,6 @@
 //! See `catalogue/mod.rs` for the rows and `catalogue/query.rs` for what a page costs. A document of *n* characters in its name
 //! and its metadata's values has about *n* + 3 rows of some 250 bytes, and so has a thread of its title.
 
-mod access;
 mod append;
 mod audit;
 mod catalogue;
@@ -70,6 +69,7 @@ mod record;
 mod references;
 mod resources;
 mod retry;
+mod rows;
 mod serial_reads;
 mod session;
 mod table;
@@ -87,7 +87,7 @@ pub use migrate::Migrated;
 pub use options::Options;
 
 use self::keyspace::Keyspace;
-use folio_storage::{AccessStore, AuditStore, BlobStore, ResourceExecutor, Stores};
+use folio_storage::{AuditStore, BlobStore, ResourceExecutor, RowStore, Stores};
 
 /// The state of a keyspace, as [`inspect`] finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,14 +132,14 @@ impl CqlStore {
         self.keyspace.migrated
     }
 
-    /// Returns the store of members and uses of tokens alone, for callers without a blob store.
-    pub fn access(&self) -> Arc<dyn AccessStore> {
-        Arc::new(access::Access(Arc::clone(&self.keyspace)))
-    }
-
-    /// Returns the store of resources alone.
+    /// Returns the store of resources alone, for callers without a blob store.
     pub fn resources(&self) -> Arc<dyn ResourceExecutor> {
         Arc::new(resources::Resources(Arc::clone(&self.keyspace)))
+    }
+
+    /// Returns the store of encoded rows alone.
+    pub fn rows(&self) -> Arc<dyn RowStore> {
+        Arc::new(rows::Rows(Arc::clone(&self.keyspace)))
     }
 
     /// Returns the store of audit logs alone.
@@ -151,7 +151,6 @@ impl CqlStore {
     pub fn stores(&self, blobs: Arc<dyn BlobStore>) -> Stores {
         let keyspace = || Arc::clone(&self.keyspace);
         Stores {
-            access: self.access(),
             audit: self.audit(),
             blobs,
             credit: Arc::new(credit::Credits(keyspace())),
@@ -160,6 +159,7 @@ impl CqlStore {
             open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
             ops: Arc::new(ops::Ops(keyspace())),
             resources: self.resources(),
+            rows: self.rows(),
             texts: Arc::new(texts::Texts(keyspace())),
             threads: Arc::new(threads::Threads(keyspace())),
             usage: Arc::new(usage::UsageRecords::new(keyspace())),

@@ -5,7 +5,7 @@
 use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
-use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp, TokenId, UserId};
+use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp};
 
 use folio_storage::Waits;
 
@@ -60,16 +60,12 @@ pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
 
 // Records
 
-pub(crate) fn members(org: &OrgId) -> Vec<u8> {
-    prefix(&[org.as_str(), "member"])
+pub(crate) fn rows(org: &OrgId, group: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), "row", group])
 }
 
-pub(crate) fn member(org: &OrgId, user: &UserId) -> Vec<u8> {
-    key(&[org.as_str(), "member", user.as_str()])
-}
-
-pub(crate) fn token_use(org: &OrgId, id: &TokenId) -> Vec<u8> {
-    key(&[org.as_str(), "token_use", id.as_str()])
+pub(crate) fn row(org: &OrgId, group: &str, row: &str) -> Vec<u8> {
+    key(&[org.as_str(), "row", group, row])
 }
 
 pub(crate) fn record(org: &OrgId, kind: &str, id: &str) -> Vec<u8> {

@@ -15,8 +15,7 @@
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
-//! | `records` | `ORG/member/USER` | a member |
-//! | | `ORG/token_use/TOKEN` | the last use of a token |
+//! | `records` | `ORG/row/GROUP/KEY` | a row of a group |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
 //! | | `ORG/text_state/ID` | the state of a document's text |
@@ -48,7 +47,6 @@
 //! Only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the
 //! resources of the platform, such as the organizations themselves.
 
-mod access;
 mod append;
 mod audit;
 mod credit;
@@ -63,6 +61,7 @@ mod ops;
 mod reads;
 mod references;
 mod resources;
+mod rows;
 mod texts;
 mod threads;
 mod transaction;
@@ -134,7 +133,6 @@ impl EmbeddedStore {
         // Requires the store's lock: opening removes files that another process may be writing.
         let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone)?;
         let stores = Stores {
-            access: Arc::new(access::Access(Arc::clone(&engine))),
             audit: Arc::new(audit::Audits(Arc::clone(&engine))),
             blobs: Arc::new(blobs),
             credit: Arc::new(credit::Credits(Arc::clone(&engine))),
@@ -143,6 +141,7 @@ impl EmbeddedStore {
             open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
             ops: Arc::new(ops::Ops(Arc::clone(&engine))),
             resources: Arc::new(resources::Resources(Arc::clone(&engine))),
+            rows: Arc::new(rows::Rows(Arc::clone(&engine))),
             texts: Arc::new(texts::Texts(Arc::clone(&engine))),
             threads: Arc::new(threads::Threads(Arc::clone(&engine))),
             usage: Arc::new(usage::UsageRecords(Arc::clone(&engine))),

@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 use anyhow::{Result, ensure};
+use folio_storage::AccessStore;
 use folio_storage_cql::{CqlStore, Migrated};
 use folio_types::System;
 
@@ -39,7 +40,8 @@ pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()>
     let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", describe(&cql.keyspace, store.migrated()))?;
-    let stores = AccessStores { access: store.access(), resources: store.resources(), audit: store.audit() };
+    let access = AccessStore::new(store.rows());
+    let stores = AccessStores { access, resources: store.resources(), audit: store.audit() };
     if let Some(first) = ensure_shared(&stores, &System).await? {
         first.print(&mut out)?;
     }

@@ -21,7 +21,7 @@ const TIME_TO_LIVE_MAX: Duration = Duration::from_secs(2);
 /// The cache. Clones share the entries.
 #[derive(Clone)]
 pub(crate) struct AccessCache {
-    access: Arc<dyn AccessStore>,
+    access: AccessStore,
     organization_store: ResourceStore<Organization>,
     token_store: ResourceStore<TokenRecord>,
     /// Holds only tokens that exist, so that made-up tokens use no memory.
@@ -36,11 +36,7 @@ fn cache<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>
 
 impl AccessCache {
     /// An empty cache in front of these stores, whose entries live for `time_to_live` (at most 2 s).
-    pub(crate) fn new(
-        access: Arc<dyn AccessStore>,
-        resources: &Arc<dyn ResourceExecutor>,
-        time_to_live: Duration,
-    ) -> Self {
+    pub(crate) fn new(access: AccessStore, resources: &Arc<dyn ResourceExecutor>, time_to_live: Duration) -> Self {
         let (tokens, members, organizations) = (cache(time_to_live), cache(time_to_live), cache(time_to_live));
         let organization_store = ResourceStore::new(Arc::clone(resources));
         let token_store = ResourceStore::new(Arc::clone(resources));

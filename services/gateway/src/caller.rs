@@ -50,7 +50,7 @@ impl<'a> Credential<'a> {
 /// takes effect within that time.
 #[derive(Clone)]
 pub(crate) struct Authenticator {
-    store: Arc<dyn AccessStore>,
+    store: AccessStore,
     environment: Arc<dyn Environment>,
     cache: AccessCache,
     issuers: Issuers,
@@ -76,13 +76,13 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 impl Authenticator {
     /// Reads tokens from these stores, and JWTs of these issuers.
     pub(crate) fn new(
-        store: Arc<dyn AccessStore>,
+        store: AccessStore,
         resources: &Arc<dyn ResourceExecutor>,
         environment: Arc<dyn Environment>,
         issuers: Issuers,
         options: &Options,
     ) -> Self {
-        let cache = AccessCache::new(Arc::clone(&store), resources, options.token_cache);
+        let cache = AccessCache::new(store.clone(), resources, options.token_cache);
         let recorded = Cache::builder().max_capacity(RECORDED_MAX).time_to_live(RECORD_INTERVAL).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
         let (quotas, rates) = (Quotas::default(), None);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_resources::{Kind, ListQuery, Member, MemberWrite, ResourceWrite};
-use folio_storage::{AccessStore, Holdings, ResourceExecutor, StoredResource};
+use folio_resources::{Kind, ListQuery, ResourceWrite};
+use folio_storage::{AccessStore, ConditionalRow, Holdings, ResourceExecutor, RowStore, StoredResource};
 use folio_types::op::Decided;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{OrgId, Result, System, Timestamp, TokenId, UserId};
+use folio_types::{OrgId, Result, System, Timestamp, TokenId};
 
 use crate::caller::Authenticator;
 use crate::jwt::Issuers;
@@ -24,28 +24,25 @@ impl Empty {
     /// An authenticator that reads from this store.
     pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
         let resources: Arc<dyn ResourceExecutor> = Arc::new(self.clone());
-        Authenticator::new(Arc::new(self), &resources, Arc::new(System), Issuers::default(), options)
+        Authenticator::new(AccessStore::new(Arc::new(self)), &resources, Arc::new(System), Issuers::default(), options)
     }
 }
 
 #[async_trait]
-impl AccessStore for Empty {
-    async fn member(&self, _: &OrgId, _: &UserId) -> Result<Option<Member>> {
-        Ok(None)
+impl RowStore for Empty {
+    async fn get(&self, _: &OrgId, _: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        Ok(vec![None; keys.len()])
     }
-    async fn members(&self, _: &OrgId) -> Result<Vec<Member>> {
+    async fn list(&self, _: &OrgId, _: &str) -> Result<Vec<Vec<u8>>> {
         Ok(Vec::new())
     }
-    async fn write_member(&self, _: &OrgId, _: MemberWrite) -> Result<bool> {
+    async fn write(&self, _: &OrgId, _: ConditionalRow) -> Result<bool> {
         Ok(false)
     }
-    async fn note_use(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<()> {
+    async fn put(&self, _: &OrgId, _: &str, _: &str, _: Vec<u8>) -> Result<()> {
         Ok(())
     }
-    async fn last_uses(&self, _: &OrgId, tokens: &[TokenId]) -> Result<Vec<Option<Timestamp>>> {
-        Ok(vec![None; tokens.len()])
-    }
-    async fn forget_use(&self, _: &OrgId, _: &TokenId) -> Result<()> {
+    async fn remove(&self, _: &OrgId, _: &str, _: &str) -> Result<()> {
         Ok(())
     }
 }

@@ -73,7 +73,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let components = &gateway.components;
-    let (access, resources) = (Arc::clone(&components.stores.access), &components.stores.resources);
+    let (access, resources) = (components.stores.access(), &components.stores.resources);
     let environment = Arc::clone(&components.environment);
     let rates = Rates::new(Arc::clone(&gateway.rates));
     let authenticator = Authenticator::new(access, resources, environment, issuers, &options);

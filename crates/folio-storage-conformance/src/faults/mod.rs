@@ -3,11 +3,11 @@
 //! A fault alters what a caller asks of a store or what the store answers. Rules inside an adapter have no fault here; the
 //! decision `0307-faults-as-layers.md` names the tests that cover them.
 
-mod access;
 mod blobs;
 mod credit;
 mod records;
 mod resources;
+mod rows;
 mod shared;
 mod threads;
 
@@ -119,8 +119,8 @@ faults! {
     AuditTwice = "audit-twice", audit, records, ["audit"];
     /// The audit log of an erased organization stays readable.
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
-    /// A member is changed although another change came first.
-    MemberOverwritten = "member-overwritten", access, access, ["access"];
+    /// A row is written although another write came first.
+    RowOverwritten = "row-overwritten", rows, rows, ["access"];
     /// An account changes at any version.
     AccountVersionIgnored = "account-version-ignored", credit, credit, ["credit"];
     /// A reservation in a sealed block is accepted.

@@ -1,12 +1,12 @@
 //! The tables: one file for each, with its prepared statements. No other module contains statements.
 
-mod access;
 mod aggregates;
 mod audit;
 mod catalogue;
 mod credit;
 mod idempotency;
 mod names;
+mod rows;
 mod system_rows;
 mod text_pages;
 mod threads;
@@ -14,13 +14,13 @@ mod usage;
 
 use folio_types::Result;
 
-pub(crate) use access::{Access, Part as AccessPart};
 pub(crate) use aggregates::{Aggregates, Header, Part};
 pub(crate) use audit::Audit;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};
 pub(crate) use credit::{Credit, ENDED};
 pub(crate) use idempotency::Idempotency;
 pub(crate) use names::{NameRow, Names};
+pub(crate) use rows::Rows;
 pub(crate) use system_rows::{SystemRow, SystemRows};
 pub(crate) use text_pages::TextPages;
 pub(crate) use threads::{ThreadPart, ThreadRow, Threads};
@@ -30,13 +30,13 @@ use super::session::Cql;
 
 /// The statements of every table.
 pub(crate) struct Tables {
-    pub(crate) access: Access,
     pub(crate) aggregates: Aggregates,
     pub(crate) idempotency: Idempotency,
     pub(crate) audit: Audit,
     pub(crate) catalogue: Catalogue,
     pub(crate) credit: Credit,
     pub(crate) names: Names,
+    pub(crate) rows: Rows,
     pub(crate) system_rows: SystemRows,
     pub(crate) text_pages: TextPages,
     pub(crate) threads: Threads,
@@ -46,28 +46,28 @@ pub(crate) struct Tables {
 impl Tables {
     /// Prepares the statements of all tables concurrently, so that a start waits for the slowest table only.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let (access, aggregates, idempotency, audit, catalogue, credit, names, system_rows, text_pages, threads, usage) =
+        let (aggregates, idempotency, audit, catalogue, credit, names, rows, system_rows, text_pages, threads, usage) =
             tokio::try_join!(
-                Access::prepare(cql),
                 Aggregates::prepare(cql),
                 Idempotency::prepare(cql),
                 Audit::prepare(cql),
                 Catalogue::prepare(cql),
                 Credit::prepare(cql),
                 Names::prepare(cql),
+                Rows::prepare(cql),
                 SystemRows::prepare(cql),
                 TextPages::prepare(cql),
                 Threads::prepare(cql),
                 Usages::prepare(cql),
             )?;
         Ok(Self {
-            access,
             aggregates,
             idempotency,
             audit,
             catalogue,
             credit,
             names,
+            rows,
             system_rows,
             text_pages,
             threads,

@@ -1,12 +1,15 @@
-//! Members, and the last uses of tokens.
+//! Members, and the last uses of tokens, as rows of a [`RowStore`].
 
 use std::fmt::Display;
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use folio_resources::{Member, MemberWrite};
 use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
 
-/// Maximum number of members of an organization, including removed ones.
+use super::{ConditionalRow, RowStore};
+use crate::value::{Stored, TokenUse, decode, encode};
+
+/// Maximum number of members of an organization, including removed ones. Concurrent additions may exceed it slightly.
 pub const MEMBERS_MAX: usize = 10_000;
 
 /// Returns the error for an exceeded bound of an organization.
@@ -14,26 +17,73 @@ pub fn full(what: &str, most: impl Display) -> Error {
     Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))
 }
 
-/// Members of organizations, and the last uses of their tokens.
-#[async_trait]
-pub trait AccessStore: Send + Sync {
+/// Members of organizations, and the last uses of their tokens. Cheap to clone.
+#[derive(Clone)]
+pub struct AccessStore(Arc<dyn RowStore>);
+
+impl std::fmt::Debug for AccessStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessStore")
+    }
+}
+
+impl AccessStore {
+    /// Returns the store on an adapter.
+    pub fn new(rows: Arc<dyn RowStore>) -> Self {
+        Self(rows)
+    }
+
     /// Returns a member, removed or not, or none.
-    async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>>;
+    pub async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
+        self.stored(org, user).await?.map(|bytes| decode(&bytes)).transpose()
+    }
 
     /// Returns all members by id, including removed ones.
-    async fn members(&self, org: &OrgId) -> Result<Vec<Member>>;
+    pub async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
+        self.0.list(org, Member::KIND).await?.iter().map(|bytes| decode(bytes)).collect()
+    }
 
     /// Executes the write if the member and its guard are stored as they were read; returns false otherwise.
     ///
     /// Errors: `QUOTA_EXCEEDED` over [`MEMBERS_MAX`].
-    async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool>;
+    pub async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
+        let MemberWrite { before, after, guard } = write;
+        if before.is_none() && self.0.list(org, Member::KIND).await?.len() >= MEMBERS_MAX {
+            return Err(full("members", MEMBERS_MAX));
+        }
+        // The conditions compare stored bytes, because an unchanged row may have an older format.
+        let (mut stored, is_guarded) = (Vec::new(), guard.is_some());
+        for read in before.into_iter().chain(guard) {
+            match self.stored(org, &read.user).await? {
+                Some(bytes) if decode::<Member>(&bytes)? == read => stored.push((read.user.to_string(), bytes)),
+                _ => return Ok(false),
+            }
+        }
+        let guard = if is_guarded { stored.pop() } else { None };
+        let before = stored.pop().map(|(_, bytes)| bytes);
+        let key = after.user.to_string();
+        self.0.write(org, ConditionalRow { group: Member::KIND, key, before, after: encode(&after)?, guard }).await
+    }
+
+    async fn stored(&self, org: &OrgId, user: &UserId) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(org, Member::KIND, &[user.to_string()]).await?.into_iter().flatten().next())
+    }
 
     /// Stores the time of the last use of a token.
-    async fn note_use(&self, org: &OrgId, token: &TokenId, at: Timestamp) -> Result<()>;
+    pub async fn note_use(&self, org: &OrgId, token: &TokenId, at: Timestamp) -> Result<()> {
+        self.0.put(org, TokenUse::KIND, token.as_str(), encode(&TokenUse { at })?).await
+    }
 
     /// Returns the time of the last use of each token. None: never used.
-    async fn last_uses(&self, org: &OrgId, tokens: &[TokenId]) -> Result<Vec<Option<Timestamp>>>;
+    pub async fn last_uses(&self, org: &OrgId, tokens: &[TokenId]) -> Result<Vec<Option<Timestamp>>> {
+        let keys: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+        let found = self.0.get(org, TokenUse::KIND, &keys).await?;
+        let at = |stored: Vec<u8>| Ok(decode::<TokenUse>(&stored)?.at);
+        found.into_iter().map(|stored| stored.map(at).transpose()).collect()
+    }
 
     /// Removes the time of the last use of a revoked token.
-    async fn forget_use(&self, org: &OrgId, token: &TokenId) -> Result<()>;
+    pub async fn forget_use(&self, org: &OrgId, token: &TokenId) -> Result<()> {
+        self.0.remove(org, TokenUse::KIND, token.as_str()).await
+    }
 }

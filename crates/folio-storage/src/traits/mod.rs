@@ -16,6 +16,7 @@ mod health;
 mod open_turns;
 mod ops;
 mod resources;
+mod rows;
 mod shared;
 mod texts;
 mod threads;
@@ -36,6 +37,7 @@ pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{Holdings, ResourceExecutor, ResourceStore, StoredResource};
+pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
     EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,
     RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
@@ -49,8 +51,6 @@ pub use usage::{Charged, UsageRecord, UsageStore};
 /// All stores of a node, for its services and tools. Cheap to clone.
 #[derive(Clone)]
 pub struct Stores {
-    /// Members and tokens.
-    pub access: Arc<dyn AccessStore>,
     /// Audit logs.
     pub audit: Arc<dyn AuditStore>,
     /// Bytes of documents.
@@ -67,6 +67,8 @@ pub struct Stores {
     pub ops: Arc<dyn OpStore>,
     /// Resources of every kind; [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
+    /// Encoded rows; [`Stores::access`] returns the typed store of members and uses of tokens.
+    pub rows: Arc<dyn RowStore>,
     /// The text of documents.
     pub texts: Arc<dyn DocumentTextStore>,
     /// Threads and their journals.
@@ -79,6 +81,11 @@ impl Stores {
     /// Returns the typed store of one kind of resources.
     pub fn of<R: Resource>(&self) -> ResourceStore<R> {
         ResourceStore::new(Arc::clone(&self.resources))
+    }
+
+    /// Returns the store of members and uses of tokens.
+    pub fn access(&self) -> AccessStore {
+        AccessStore::new(Arc::clone(&self.rows))
     }
 }
 

@@ -51,7 +51,7 @@ impl FirstToken {
 
 /// The stores that the first start writes to.
 pub(crate) struct AccessStores {
-    pub(crate) access: Arc<dyn AccessStore>,
+    pub(crate) access: AccessStore,
     pub(crate) resources: Arc<dyn ResourceExecutor>,
     pub(crate) audit: Arc<dyn AuditStore>,
 }
@@ -63,8 +63,8 @@ impl AccessStores {
 
     /// Selects them from all stores.
     pub(crate) fn of(stores: &Stores) -> Self {
-        let (access, audit) = (Arc::clone(&stores.access), Arc::clone(&stores.audit));
-        Self { access, resources: Arc::clone(&stores.resources), audit }
+        let (resources, audit) = (Arc::clone(&stores.resources), Arc::clone(&stores.audit));
+        Self { access: stores.access(), resources, audit }
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn ensure_shared(stores: &AccessStores, environment: &dyn Envir
 pub(crate) async fn another(stores: &AccessStores, environment: &dyn Environment) -> Result<FirstToken> {
     let token = Token::generate(&OrgId::first(), environment);
     make_organization(stores, environment).await?;
-    restore_admin(stores.access.as_ref(), environment).await?;
+    restore_admin(&stores.access, environment).await?;
     // A token that is not in the log was never printed.
     store(stores, &token, MIGRATE, environment).await?;
     Ok(FirstToken { token, file: None })
@@ -146,7 +146,7 @@ async fn make_organization(stores: &AccessStores, environment: &dyn Environment)
 }
 
 /// Makes the administrator an admin again, also after a removal: otherwise its token would be refused.
-async fn restore_admin(access: &dyn AccessStore, environment: &dyn Environment) -> Result<()> {
+async fn restore_admin(access: &AccessStore, environment: &dyn Environment) -> Result<()> {
     while let Some(before) = access.member(&OrgId::first(), &user_id()).await? {
         let after = Member::after(&user_id(), &MemberChange::Restore, Some(&before), environment.now())?;
         if after == before || access.write_member(&OrgId::first(), MemberWrite::unguarded(Some(before), after)).await? {

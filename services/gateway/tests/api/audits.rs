@@ -352,7 +352,7 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     assert_eq!(server.found(&id).await, None, "it is deleted all the same");
     assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeAsked]);
     folio_testkit::wait_for("what it had is swept soon", Duration::from_secs(30), async || {
-        server.stores.access.members(&id).await.unwrap().is_empty().then_some(())
+        server.stores.access().members(&id).await.unwrap().is_empty().then_some(())
     })
     .await;
     tokens.set_away(false);

@@ -1,0 +1,21 @@
+//! Faults of [`RowStore`].
+
+use async_trait::async_trait;
+use folio_storage::{ConditionalRow, RowStore};
+use folio_types::{OrgId, Result};
+
+use crate::layer::RowLayer;
+
+#[derive(Default)]
+pub(super) struct RowOverwritten;
+
+#[async_trait]
+impl RowLayer for RowOverwritten {
+    async fn write(&self, below: &dyn RowStore, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+        if below.write(org, write.clone()).await? {
+            return Ok(true);
+        }
+        let before = below.get(org, write.group, std::slice::from_ref(&write.key)).await?.pop().flatten();
+        below.write(org, ConditionalRow { before, guard: None, ..write }).await
+    }
+}

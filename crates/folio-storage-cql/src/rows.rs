@@ -1,0 +1,57 @@
+//! Encoded rows of organizations, by group and key.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::{OrgId, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use super::keyspace::Keyspace;
+use super::session::{Sent, Strength};
+use folio_storage::{ConditionalRow, RowStore};
+
+/// Number of rows that are read concurrently.
+const READ_AT_ONCE: usize = 16;
+
+pub(crate) struct Rows(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl RowStore for Rows {
+    async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let read = |key: String| async move { tables.rows.get(cql, (org, group), &key, Strength::Quorum).await };
+        futures::stream::iter(keys.to_vec()).map(read).buffered(READ_AT_ONCE).try_collect().await
+    }
+
+    async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        tables.rows.list(cql, (org, group)).await
+    }
+
+    async fn write(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let ConditionalRow { group, key, before, after, guard } = write;
+        let rows = &tables.rows;
+        let mut batch = vec![match before {
+            Some(before) => rows.replace((org, group), &key, before, after.clone()),
+            None => rows.insert((org, group), &key, after.clone()),
+        }];
+        // Replacing a value by an equal one only checks that the row is unchanged.
+        batch.extend(guard.map(|(key, value)| rows.replace((org, group), &key, value.clone(), value)));
+        match self.0.commit(batch).await? {
+            Sent::Applied => Ok(true),
+            Sent::Refused => Ok(false),
+            Sent::Unknown(_) => Ok(rows.get(cql, (org, group), &key, Strength::Serial).await? == Some(after)),
+        }
+    }
+
+    async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        tables.rows.put(cql, (org, group), key, value).await
+    }
+
+    async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        tables.rows.remove(cql, (org, group), key).await
+    }
+}

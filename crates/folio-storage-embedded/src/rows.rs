@@ -1,0 +1,72 @@
+//! Encoded rows of organizations, by group and key.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::{OrgId, Result};
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::reads::{Range, Reads};
+use folio_storage::{ConditionalRow, RowStore};
+
+pub(crate) struct Rows(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl RowStore for Rows {
+    async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.0.read(|view| {
+            let value =
+                |key: &String| Ok(view.bytes(Space::Records, &keys::row(org, group, key))?.map(|bytes| bytes.to_vec()));
+            keys.iter().map(value).collect()
+        })
+    }
+
+    async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>> {
+        let range = Range::prefix(Space::Records, keys::rows(org, group));
+        self.0
+            .scan(move |view| {
+                let mut found = Vec::new();
+                view.walk(range, &mut |_, bytes| {
+                    found.push(bytes.to_vec());
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn write(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+        let ConditionalRow { group, key, before, after, guard } = write;
+        let key = keys::row(org, group, &key);
+        let guard = guard.map(|(key, value)| (keys::row(org, group, &key), Some(value)));
+        let conditions: Vec<_> = [(key.clone(), before)].into_iter().chain(guard).collect();
+        self.0
+            .write(move |transaction| {
+                for (key, value) in &conditions {
+                    if transaction.bytes(Space::Records, key)?.as_deref() != value.as_deref() {
+                        return Ok(false);
+                    }
+                }
+                transaction.put_bytes(Space::Records, key, after)?;
+                Ok(true)
+            })
+            .await
+    }
+
+    async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
+        let key = keys::row(org, group, key);
+        self.0.write_lazily(move |transaction| transaction.put_bytes(Space::Records, key, value)).await
+    }
+
+    async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()> {
+        let key = keys::row(org, group, key);
+        self.0
+            .write_lazily(move |transaction| {
+                transaction.remove(Space::Records, key);
+                Ok(())
+            })
+            .await
+    }
+}
