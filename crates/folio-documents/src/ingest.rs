@@ -2,7 +2,7 @@
 //!
 //! Uploaders add a job to a queue that all nodes share ([`JobStore`]; in memory for a single process), and any node
 //! takes it. If a node dies, another one takes its jobs. The queue is only a hint that starts ingestion immediately and
-//! usually once; the document store is authoritative ([`folio_storage::DocumentStore::pending_text`]) and is scanned at
+//! usually once; the document store is authoritative ([`folio_storage::TextStore::pending_text`]) and is scanned at
 //! the start and periodically. So neither a crash nor a lost queue loses a document. The store counts started attempts;
 //! a document whose attempts crashed the process too often fails.
 
@@ -266,11 +266,13 @@ impl Actor {
         };
         let mut added = false;
         for found in &pending {
-            let key = (found.org.clone(), found.document.clone());
+            // The id of a kind that this job does not read.
+            let Ok(document) = found.id.parse() else { continue };
+            let key = (found.org.clone(), document);
             if self.active.values().any(|running| running.key == key) {
                 continue;
             }
-            match push(self.queue.jobs.as_ref(), &found.org, &found.document, found.attempts, None).await {
+            match push(self.queue.jobs.as_ref(), &key.0, &key.1, found.attempts, None).await {
                 Ok(new) => added |= new,
                 Err(error) => {
                     tracing::debug!(%error, "the ingestion queue is full or unavailable");
@@ -434,7 +436,7 @@ impl Work {
             for found in lacking {
                 let (state, at) = (TextState::Uploaded, self.environment.now());
                 let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
-                texts.ingest(&found.org, &found.document, update).await?;
+                texts.ingest(&found.org, &found.id, update).await?;
             }
         }
     }
@@ -493,7 +495,7 @@ impl Work {
     async fn store(&self, document: &Document, reading: Reading) -> Result<()> {
         let Reading { state, pages, lacks_program } = reading;
         let update = IngestUpdate { state, pages, lacks_program, at: self.environment.now() };
-        self.stores.texts.ingest(&document.org, &document.id, update).await
+        self.stores.texts.ingest(&document.org, document.id.as_str(), update).await
     }
 }
 

@@ -286,7 +286,7 @@ impl Operation for GetDocumentText {
         while next < end && bytes < TEXT_BYTES {
             let count = PAGES_AT_ONCE.min(end - next);
             let texts = &context.stores().texts;
-            let pages = texts.text(&context.principal().org, &document.id, next, count).await?;
+            let pages = texts.text(&context.principal().org, document.id.as_str(), next, count).await?;
             if pages.is_empty() {
                 break;
             }

@@ -64,7 +64,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut held = vec![
         found.len(),
-        context.stores.texts.text(org, &id, 1, 10).await?.len(),
+        context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
         usize::from(blobs.open(org, &id).await?.is_some()),
         threads.list(org, &filter, &page).await?.items.len(),
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
@@ -141,7 +141,7 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     stores.ops.record_request(org, &op, row).await?;
     let page = NewPage { number: 1, text: format!("Text of {name}") };
     let (state, at) = (TextState::Ready, context.now());
-    stores.texts.ingest(org, &id, IngestUpdate { state, pages: vec![page], lacks_program: false, at }).await?;
+    stores.texts.ingest(org, id.as_str(), IngestUpdate { state, pages: vec![page], lacks_program: false, at }).await?;
     let mut blob = stores.blobs.create(org, &id).await?;
     blob.write(Bytes::from(name.to_owned())).await?;
     blob.finish().await?;

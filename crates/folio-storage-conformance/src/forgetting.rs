@@ -51,7 +51,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
     let page = |number| NewPage { number, text: format!("Page {number} of {name}") };
     let (state, at) = (TextState::Ready, context.now());
     let update = IngestUpdate { state, pages: vec![page(1), page(2)], lacks_program: false, at };
-    stores.texts.ingest(&org, &document, update).await?;
+    stores.texts.ingest(&org, document.as_str(), update).await?;
     let mut blob = stores.blobs.create(&org, &document).await?;
     blob.write(Bytes::from(name.clone())).await?;
     blob.finish().await?;

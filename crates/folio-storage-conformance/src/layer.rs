@@ -113,9 +113,9 @@ layers! {
         put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
         remove(org: &OrgId, group: &str, key: &str) -> ();
     }
-    TextLayer of DocumentTextStore {
-        ingest(org: &OrgId, id: &DocumentId, update: IngestUpdate) -> ();
-        text(org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Vec<NewPage>;
+    TextLayer of TextStore {
+        ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();
+        text(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<NewPage>;
         pending_text(waits: Waits, limit: usize) -> Vec<PendingText>;
     }
     ThreadLayer of ThreadStore {

@@ -147,7 +147,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Result<()> {
         1 => {
             let pages = (1..=3).map(|number| NewPage { number, text: format!("page {number}") }).collect();
             let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: at(step) };
-            stores.texts.ingest(&org(), &document(), update).await?;
+            stores.texts.ingest(&org(), document().as_str(), update).await?;
         }
         2 => drop(stores.threads.create(new_thread(step, thread(), vec![document()])).await?),
         3 => {

@@ -1,4 +1,4 @@
-//! [`folio_storage::DocumentTextStore`].
+//! [`folio_storage::TextStore`].
 
 use folio_resources::{Document, TextState};
 use folio_storage::{IngestUpdate, NewPage, Waits};
@@ -22,24 +22,24 @@ fn page(number: u32) -> NewPage {
 
 async fn ingest(context: &Context, id: &DocumentId, state: TextState, pages: &[NewPage]) -> Outcome {
     let update = IngestUpdate { state, pages: pages.to_vec(), lacks_program: false, at: context.now() };
-    Ok(context.stores.texts.ingest(&context.org, id, update).await?)
+    Ok(context.stores.texts.ingest(&context.org, id.as_str(), update).await?)
 }
 
 async fn lacks_program(context: &Context, id: &DocumentId) -> Outcome {
     let state = TextState::NoText("a program is missing".into());
     let update = IngestUpdate { state, pages: vec![], lacks_program: true, at: context.now() };
-    Ok(context.stores.texts.ingest(&context.org, id, update).await?)
+    Ok(context.stores.texts.ingest(&context.org, id.as_str(), update).await?)
 }
 
 /// The attempts on a document in an index; none: the index does not have the document.
 async fn waiting(context: &Context, waits: Waits, id: &DocumentId) -> Result<Option<u32>, Failure> {
     let rows = context.stores.texts.pending_text(waits, ALL).await?;
-    let row = rows.into_iter().find(|row| row.org == context.org && row.document == *id);
+    let row = rows.into_iter().find(|row| row.org == context.org && row.id == id.as_str());
     Ok(row.map(|row| row.attempts))
 }
 
 async fn text(context: &Context, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>, Failure> {
-    Ok(context.stores.texts.text(&context.org, id, from, count).await?)
+    Ok(context.stores.texts.text(&context.org, id.as_str(), from, count).await?)
 }
 
 async fn pages(context: &Context) -> Outcome {
@@ -58,7 +58,7 @@ async fn pages(context: &Context) -> Outcome {
     same!(text(context, &id, 1, 100).await?, pages, "the whole text");
     same!(text(context, &id, 9, 3).await?, [page(9), page(10), page(11)], "three pages");
     same!(text(context, &id, 13, 3).await?, [], "pages after the end");
-    same!(context.stores.texts.text(&context.other(), &id, 1, 3).await?, [], "pages in another organization");
+    same!(context.stores.texts.text(&context.other(), id.as_str(), 1, 3).await?, [], "pages in another organization");
     let long: Vec<_> = (1..=4).map(|number| NewPage { number, text: format!("{number}").repeat(50_000) }).collect();
     ingest(context, &id, TextState::Ready, &long).await?;
     same!(text(context, &id, 1, 4).await?, long, "long pages");

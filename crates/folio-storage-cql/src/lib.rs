@@ -16,7 +16,7 @@
 //! | `names` | organization, kind, folded name | the id of the resource, and the op that reserved the name | under conditions only |
 //! | `idempotency` | organization, op key of a request | the target that it changes | under conditions only |
 //! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
-//! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` has the valid generation |
+//! | `text_pages` | organization, resource, generation | the pages of one text | plain; `aggregates` has the valid generation |
 //! | `catalogue` | organization, list, term, shard | the rows that lists and searches read | plain, with the version as timestamp |
 //! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row is a hint |
 //! | `org_rows` | organization, group | encoded rows, such as members and the last uses of tokens | a group under conditions only, or plain only |

@@ -34,7 +34,7 @@ impl ResourceExecutor for Resources {
         if kind.has_parent {
             cleanup::follow_parent(keyspace, org, id).await?;
         }
-        // These index rows are written before the deciding write, so that a crash leaves a dangling row and not a document
+        // These index rows are written before the deciding write, so that a crash leaves a dangling row and not a resource
         // that waits forever or is never cleaned up. Readers of the rows read the resource.
         if kind.has_text && write.expected == Expected::Absent {
             texts::wait(keyspace, Waits::ForItsTurn, org, id).await?;

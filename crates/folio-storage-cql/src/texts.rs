@@ -1,14 +1,14 @@
-//! The text of documents.
+//! Pages of text that belong to resources.
 //!
-//! A text is written whole under a generation of its own, which is entered in the document's partition first; then one conditional
-//! write makes this generation valid, and the one before is removed. The clean-up of a deleted document finds a text that never
+//! A text is written whole under a generation of its own, which is entered in the resource's partition first; then one conditional
+//! write makes this generation valid, and the one before is removed. The clean-up of a deleted resource finds a text that never
 //! became valid by its entry.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{TextRecord, TextState, text_record_of};
-use folio_types::{DocumentId, Error, OrgId, Result};
+use folio_types::{Error, OrgId, Result};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
@@ -18,7 +18,7 @@ use super::session::{Sent, Strength};
 use super::table::{Header, Part, SystemRow};
 use super::{dependents, retry};
 use folio_storage::value::{PageText, PendingMark, decode, encode};
-use folio_storage::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
 
 /// Number of pages that are written concurrently.
 const WRITES: usize = 16;
@@ -30,10 +30,10 @@ fn index(waits: Waits) -> &'static str {
     }
 }
 
-/// Enters a document in an index of those that wait. The row is a hint; the document's partition says whether it waits.
+/// Enters a resource in an index of those that wait. The row is a hint; the resource's partition says whether it waits.
 pub(crate) async fn wait(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let mark = PendingMark { org: org.clone(), document: id.parse()?, attempts: 0 };
+    let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
     tables.system_rows.put(cql, index(waits), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
 }
 
@@ -45,7 +45,7 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-/// Returns the queue that a live document waits in, and the number of attempts.
+/// Returns the queue that a live resource waits in, and the number of attempts.
 fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
     Ok(match text_of(header)? {
         None => Some((Waits::ForItsTurn, 0)),
@@ -55,7 +55,7 @@ fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
     })
 }
 
-/// Returns documents that wait.
+/// Returns resources that wait.
 async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
@@ -64,15 +64,15 @@ async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {
-            let mark: PendingMark = decode(&row.value)?;
-            let header = tables.aggregates.header(cql, &mark.org, mark.document.as_str(), Strength::Quorum).await?;
+            let PendingMark { org, id, .. } = decode(&row.value)?;
+            let header = tables.aggregates.header(cql, &org, &id, Strength::Quorum).await?;
             match (header.live, waits_for(&header)?) {
                 (Some(true), Some((found_waits, attempts))) if found_waits == waits => {
-                    found.push(PendingText { org: mark.org, document: mark.document, attempts });
+                    found.push(PendingText { org, id, attempts });
                 }
                 // Its deciding write is in progress or never happened: a leftover row costs a read.
                 (None, _) => {}
-                (Some(_), _) => wait_no_more(keyspace, waits, &mark.org, mark.document.as_str()).await?,
+                (Some(_), _) => wait_no_more(keyspace, waits, &org, &id).await?,
             }
         }
     }
@@ -80,10 +80,10 @@ async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<
 }
 
 /// Stores the result of a step of ingestion.
-async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let IngestUpdate { state, pages, lacks_program, at } = update;
-    let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Quorum).await?;
+    let header = tables.aggregates.header(cql, org, id, Strength::Quorum).await?;
     if header.live != Some(true) {
         return Ok(());
     }
@@ -92,30 +92,30 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, update: Inges
         true => None,
         false => Some(write(keyspace, org, id, pages).await?),
     };
-    // The index row is entered before the document waits and removed after: a waiting document is never missing.
+    // The index row is entered before the resource waits and removed after: a waiting resource is never missing.
     let waits = match (state.is_settled(), lacks_program) {
         (false, _) => Some(Waits::ForItsTurn),
         (true, true) => Some(Waits::ForProgram),
         (true, false) => None,
     };
     if let Some(waits) = waits {
-        wait(keyspace, waits, org, id.as_str()).await?;
+        wait(keyspace, waits, org, id).await?;
     }
     let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
     let is_live = replace(keyspace, org, id, &text).await?;
     for other in [Waits::ForItsTurn, Waits::ForProgram] {
         if !is_live || waits != Some(other) {
-            wait_no_more(keyspace, other, org, id.as_str()).await?;
+            wait_no_more(keyspace, other, org, id).await?;
         }
     }
     Ok(())
 }
 
-/// Replaces the state of a text; returns whether the document is live.
-async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextRecord) -> Result<bool> {
+/// Replaces the state of a text; returns whether the resource is live.
+async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) -> Result<bool> {
     let Keyspace { cql, tables, .. } = keyspace;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Serial).await?;
+        let header = tables.aggregates.header(cql, org, id, Strength::Serial).await?;
         let before = text_of(&header)?;
         if header.live != Some(true) {
             if let Some(generation) = &text.generation {
@@ -131,12 +131,12 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextR
             // The previous attempt had an unknown outcome and was applied.
             return Ok(true);
         }
-        let change = tables.aggregates.text(org, id.as_str(), header.text_version, encode(&record)?);
+        let change = tables.aggregates.text(org, id, header.text_version, encode(&record)?);
         match keyspace.commit(vec![change]).await? {
             Sent::Applied => {
                 if let Some(old) = before.and_then(|before| before.generation) {
                     tables.text_pages.remove(cql, (org, id), &old).await?;
-                    dependents::remove(keyspace, org, id.as_str(), (Part::Text, &old)).await?;
+                    dependents::remove(keyspace, org, id, (Part::Text, &old)).await?;
                 }
                 return Ok(true);
             }
@@ -149,13 +149,13 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextR
         }
         retry::pause(attempt, keyspace.random()).await;
     }
-    Err(retry::contended("the document's text"))
+    Err(retry::contended("the text"))
 }
 
 /// Writes pages under a new generation, which is not read before it is valid.
-async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<NewPage>) -> Result<String> {
+async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) -> Result<String> {
     let generation = format!("{:032x}", keyspace.random());
-    dependents::enter(keyspace, org, id.as_str(), (Part::Text, &generation)).await?;
+    dependents::enter(keyspace, org, id, (Part::Text, &generation)).await?;
     // Off the async threads: the text may have megabytes.
     let encoded = tokio::task::spawn_blocking(move || {
         let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
@@ -171,10 +171,10 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<New
     Ok(generation)
 }
 
-/// Returns the pages of a live document.
-async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+/// Returns the pages of a live resource.
+async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let loaded = load(keyspace, org, id.as_str(), Strength::Quorum).await?;
+    let loaded = load(keyspace, org, id, Strength::Quorum).await?;
     let text = text_of(&loaded.header)?;
     let lives = loaded.live().is_some();
     let Some(generation) = text.and_then(|text| text.generation).filter(|_| lives) else { return Ok(Vec::new()) };
@@ -200,15 +200,13 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, cou
 /// Number of pages that one read returns.
 const PAGES: u32 = 32;
 
-/// Removes all generations of a document's text.
+/// Removes all generations of a text.
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
-    let document: DocumentId = id.parse()?;
     let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
-    let document = &document;
     futures::stream::iter(generations)
         .map(Ok)
         .try_for_each(|generation| async move {
-            keyspace.tables.text_pages.remove(&keyspace.cql, (org, document), &generation).await
+            keyspace.tables.text_pages.remove(&keyspace.cql, (org, id), &generation).await
         })
         .await
 }
@@ -216,12 +214,12 @@ pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Re
 pub(crate) struct Texts(pub(crate) Arc<Keyspace>);
 
 #[async_trait]
-impl DocumentTextStore for Texts {
-    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+impl TextStore for Texts {
+    async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         ingest(&self.0, org, id, update).await
     }
 
-    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
         pages(&self.0, org, id, from, count).await
     }
 

@@ -16,7 +16,7 @@ pub(crate) enum Space {
     Records,
     /// Threads.
     Threads,
-    /// Text of documents.
+    /// Pages of text.
     Text,
     /// System indexes: keys do not begin with the organization, no request reads them.
     System,
@@ -177,12 +177,12 @@ pub(crate) fn ledger_row(org: &OrgId, block: &BlockId, call: &str) -> Vec<u8> {
 
 // Text
 
-pub(crate) fn pages(org: &OrgId, document: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), document])
+pub(crate) fn pages(org: &OrgId, id: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), id])
 }
 
-pub(crate) fn page(org: &OrgId, document: &str, number: u32) -> Vec<u8> {
-    key(&[org.as_str(), document, &format!("{number:010}")])
+pub(crate) fn page(org: &OrgId, id: &str, number: u32) -> Vec<u8> {
+    key(&[org.as_str(), id, &format!("{number:010}")])
 }
 
 // Threads

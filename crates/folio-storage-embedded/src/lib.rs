@@ -18,7 +18,7 @@
 //! | `records` | `ORG/row/GROUP/KEY` | a row of a group |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
-//! | | `ORG/text_state/ID` | the state of a document's text |
+//! | | `ORG/text_state/ID` | the state of a resource's text |
 //! | | `ORG/op/TARGET/OP` | the op row |
 //! | | `ORG/idempotency/OP` | the target that a request outside turns changed |
 //! | | `ORG/name/KIND/NAME` (folded) | the id of the resource that has the name |
@@ -35,9 +35,9 @@
 //! | | `ORG/THREAD/entry/SEQUENCE` | a journal entry |
 //! | | `ORG/THREAD/batch/BATCH` | a mark: this append is committed |
 //! | | `ORG/THREAD/request/REQUEST` | the turn of a request |
-//! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
-//! | `system` | `pending_text/ORG/DOCUMENT` | text that is not settled |
-//! | | `lacking_program/ORG/DOCUMENT` | text that needs a program that is not installed |
+//! | `text` | `ORG/ID/PAGE` | the text of a page |
+//! | `system` | `pending_text/ORG/ID` | text that is not settled |
+//! | | `lacking_program/ORG/ID` | text that needs a program that is not installed |
 //! | | `probe` | written by health checks |
 //! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
 //! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |

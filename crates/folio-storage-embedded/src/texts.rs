@@ -1,11 +1,11 @@
-//! The text of documents.
+//! Pages of text that belong to resources.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{TextRecord, TextState, text_record_of};
-use folio_types::{DocumentId, Error, OrgId, Result, Timestamp};
+use folio_types::{Error, OrgId, Result, Timestamp};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
@@ -13,9 +13,9 @@ use super::reads::{Range, Reads};
 use super::resources::is_live;
 use super::transaction::Transaction;
 use super::value::{PageText, PendingMark, decode, encode};
-use folio_storage::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
 
-/// Maximum size of stored text that is decoded on the async thread, in bytes: the first pages of most documents, which
+/// Maximum size of stored text that is decoded on the async thread, in bytes: the first pages of most files, which
 /// every turn reads; it takes tens of microseconds. Longer text is read off the async threads.
 const SHORT_TEXT_BYTES: usize = 64 * 1024;
 /// Maximum number of pages that are read on the async thread.
@@ -24,9 +24,9 @@ const FEW_PAGES: u32 = 4;
 pub(crate) struct Texts(pub(crate) Arc<Engine>);
 
 #[async_trait]
-impl DocumentTextStore for Texts {
-    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
-        let (org, id) = (org.clone(), id.clone());
+impl TextStore for Texts {
+    async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
+        let (org, id) = (org.clone(), id.to_owned());
         let IngestUpdate { state, pages, lacks_program, at } = update;
         // Off the async threads and off the writer's thread: the text may have megabytes.
         let pages = tokio::task::spawn_blocking(move || encode_pages(pages))
@@ -37,13 +37,13 @@ impl DocumentTextStore for Texts {
         self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, update)).await
     }
 
-    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
         if count <= FEW_PAGES
             && let Some(pages) = self.0.read(|view| text(view, org, id, from, count, SHORT_TEXT_BYTES))?
         {
             return Ok(pages);
         }
-        let (org, id) = (org.clone(), id.clone());
+        let (org, id) = (org.clone(), id.to_owned());
         let pages = self.0.scan(move |view| text(view, &org, &id, from, count, usize::MAX)).await?;
         Ok(pages.unwrap_or_default())
     }
@@ -53,21 +53,20 @@ impl DocumentTextStore for Texts {
             .scan(move |view| {
                 let marks: Vec<PendingMark> =
                     view.values(Range::prefix(Space::System, keys::pending_texts(waits)), limit)?;
-                let pending =
-                    |mark: PendingMark| PendingText { org: mark.org, document: mark.document, attempts: mark.attempts };
+                let pending = |PendingMark { org, id, attempts }| PendingText { org, id, attempts };
                 Ok(marks.into_iter().map(pending).collect())
             })
             .await
     }
 }
 
-/// Adds a new document to the index of documents that wait to be read.
+/// Adds a new resource to the index of those that wait to be read.
 pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
-    let mark = PendingMark { org: org.clone(), document: id.parse()?, attempts: 0 };
+    let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
     transaction.put(Space::System, keys::pending_text(Waits::ForItsTurn, org, id), &mark)
 }
 
-/// Removes the text of a deleted document.
+/// Removes the text of a deleted resource.
 pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
     transaction.remove(Space::Records, keys::text_state(org, id));
@@ -81,13 +80,12 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -
 fn text(
     reads: &impl Reads,
     org: &OrgId,
-    id: &DocumentId,
+    id: &str,
     from: u32,
     count: u32,
     bytes: usize,
 ) -> Result<Option<Vec<NewPage>>> {
     let mut pages = Vec::new();
-    let id = id.as_str();
     if !is_live(reads, org, id)? {
         return Ok(Some(pages));
     }
@@ -121,22 +119,21 @@ struct EncodedUpdate {
     at: Timestamp,
 }
 
-fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId, update: EncodedUpdate) -> Result<()> {
+fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: EncodedUpdate) -> Result<()> {
     let EncodedUpdate { state, pages, lacks_program, at } = update;
-    let document = id.as_str();
-    if !is_live(transaction, org, document)? {
+    if !is_live(transaction, org, id)? {
         return Ok(());
     }
-    transaction.remove_all(Space::Text, keys::pages(org, document))?;
+    transaction.remove_all(Space::Text, keys::pages(org, id))?;
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
     for (number, bytes) in pages {
-        transaction.put_bytes(Space::Text, keys::page(org, document, number), bytes)?;
+        transaction.put_bytes(Space::Text, keys::page(org, id, number), bytes)?;
     }
-    let key = keys::text_state(org, document);
+    let key = keys::text_state(org, id);
     let before: Option<TextRecord> = transaction.read(Space::Records, &key)?;
     let record = text_record_of(before.as_ref(), state, count, lacks_program, at);
     for waits in [Waits::ForItsTurn, Waits::ForProgram] {
-        transaction.remove(Space::System, keys::pending_text(waits, org, document));
+        transaction.remove(Space::System, keys::pending_text(waits, org, id));
     }
     let waits = match (record.text.is_settled(), lacks_program) {
         (false, _) => Some(Waits::ForItsTurn),
@@ -144,8 +141,8 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId, updat
         (true, false) => None,
     };
     if let Some(waits) = waits {
-        let mark = PendingMark { org: org.clone(), document: id.clone(), attempts: record.attempts };
-        transaction.put(Space::System, keys::pending_text(waits, org, document), &mark)?;
+        let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
+        transaction.put(Space::System, keys::pending_text(waits, org, id), &mark)?;
     }
     transaction.put(Space::Records, key, &record)
 }

@@ -151,7 +151,7 @@ fn working() -> WorkingState {
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
     samples.push(sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }));
-    samples.push(sample("plain", PendingMark { org: org(), document: document_id(), attempts: 2 }));
+    samples.push(sample("plain", PendingMark { org: org(), id: document_id().to_string(), attempts: 2 }));
     samples.push(sample("plain", DeletedMark { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());
     samples.extend(threads());

@@ -6,7 +6,7 @@ use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
 use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
 use folio_types::audit::AuditEntry;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
-use folio_types::{DocumentId, OrgId, Result, ThreadId, Timestamp};
+use folio_types::{OrgId, Result, ThreadId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -77,13 +77,13 @@ pub struct NameRow {
     pub id: String,
 }
 
-/// A document whose text is not settled.
+/// A resource whose text is not settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingMark {
     /// The tenant.
     pub org: OrgId,
-    /// The document.
-    pub document: DocumentId,
+    /// The id of the resource.
+    pub id: String,
     /// Number of processing attempts.
     pub attempts: u32,
 }

@@ -55,7 +55,7 @@ pub(crate) async fn read(
     let mut next = from;
     while next < end {
         let batch = PAGES_AT_ONCE.min(end - next);
-        for page in stores.texts.text(org, id, next, batch).await? {
+        for page in stores.texts.text(org, id.as_str(), next, batch).await? {
             if count > 1 {
                 text.push_str(&format!("--- page {} ---\n", page.number));
             }

@@ -130,7 +130,7 @@ impl ContextLoader {
         let mut held = 0;
         let mut from = 1;
         while from <= pages && held <= chars {
-            let some = self.stores.texts.text(&self.org, id, from, PAGES_AT_ONCE).await?;
+            let some = self.stores.texts.text(&self.org, id.as_str(), from, PAGES_AT_ONCE).await?;
             if some.is_empty() {
                 break;
             }

@@ -326,7 +326,7 @@ pub(super) async fn upload(
     stores.of::<Document>().decide(&id, write).await.unwrap();
     let pages = vec![NewPage { number: 1, text: text.to_owned() }];
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: environment.now() };
-    stores.texts.ingest(&principal.org, &id, update).await.unwrap();
+    stores.texts.ingest(&principal.org, id.as_str(), update).await.unwrap();
     id
 }
 

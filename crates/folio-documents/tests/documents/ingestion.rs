@@ -43,7 +43,7 @@ async fn uploaded_documents_become_ready_and_a_harmful_one_affects_no_other() {
             1 => assert!(matches!(document.state, TextState::Failed(_)), "{:?}", document.state),
             _ => {
                 assert_eq!((document.state, document.pages), (TextState::Ready, 1));
-                let text = bench.stores().texts.text(&bench.principal.org, id, 1, 5).await.unwrap();
+                let text = bench.stores().texts.text(&bench.principal.org, id.as_str(), 1, 5).await.unwrap();
                 assert!(text[0].text.contains("INV-2026-0417"));
             }
         }
@@ -66,7 +66,7 @@ async fn pending_documents_are_read_after_a_restart() {
 
 async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
     let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: bench.environment.now() };
-    bench.stores().texts.ingest(&bench.principal.org, id, update).await.unwrap();
+    bench.stores().texts.ingest(&bench.principal.org, id.as_str(), update).await.unwrap();
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     let (_ingestor, _handle) = bench.ingestor(options);
     let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
     folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
-    let text = bench.stores().texts.text(&bench.principal.org, &image, 1, 5).await.unwrap();
+    let text = bench.stores().texts.text(&bench.principal.org, image.as_str(), 1, 5).await.unwrap();
     assert!(text[0].text.contains("recognized text"), "{text:?}");
     assert!(bench.stores().texts.pending_text(Waits::ForProgram, 10).await.unwrap().is_empty());
     assert_eq!(bench.settled(&still).await.state, TextState::Ready);
@@ -185,7 +185,7 @@ async fn tesseract_that_is_installed_while_the_server_runs_is_detected() {
         lacks_program: true,
         at: bench.environment.now(),
     };
-    bench.stores().texts.ingest(&bench.principal.org, &image, update).await.unwrap();
+    bench.stores().texts.ingest(&bench.principal.org, image.as_str(), update).await.unwrap();
     let (_ingestor, handle) = bench.ingestor(lacking);
     // The first check finds no program.
     let text = bench.upload(&bench.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap();

@@ -1,10 +1,10 @@
-//! Faults of [`ResourceExecutor`] and [`DocumentTextStore`].
+//! Faults of [`ResourceExecutor`] and [`TextStore`].
 
 use async_trait::async_trait;
 use folio_resources::{Record, ResourceWrite, Situation, TextState, Verdict, decide};
-use folio_storage::{DocumentTextStore, IngestUpdate, ResourceExecutor};
+use folio_storage::{IngestUpdate, ResourceExecutor, TextStore};
 use folio_types::op::{Decided, Expected, OpKey};
-use folio_types::{DocumentId, Environment as _, Error, OrgId, Reason, Result, System, UserId};
+use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
 
 use super::Seen;
 use crate::layer::{ResourceLayer, TextLayer};
@@ -152,13 +152,7 @@ pub(super) struct AttemptNotCounted;
 
 #[async_trait]
 impl TextLayer for AttemptNotCounted {
-    async fn ingest(
-        &self,
-        below: &dyn DocumentTextStore,
-        org: &OrgId,
-        id: &DocumentId,
-        update: IngestUpdate,
-    ) -> Result<()> {
+    async fn ingest(&self, below: &dyn TextStore, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         match update.state {
             TextState::Processing => Ok(()),
             _ => below.ingest(org, id, update).await,

@@ -20,9 +20,9 @@ pub(crate) enum Part {
     Reference,
     /// Key: the id of a resource that belongs to this one. Value: a mark.
     Dependent,
-    /// Key: the id of a thread about this document. Value: a mark.
+    /// Key: the id of a thread that refers to this resource. Value: a mark.
     Thread,
-    /// Key: the generation of a text of this document. Value: a mark.
+    /// Key: the generation of a text of this resource. Value: a mark.
     Text,
 }
 
@@ -217,7 +217,7 @@ impl Aggregates {
         (statement, values![to, org.as_str(), id, from])
     }
 
-    /// Changes the state of the text while the document is live.
+    /// Changes the state of the text while the resource is live.
     pub(crate) fn text(&self, org: &OrgId, id: &str, from: u64, state: Vec<u8>) -> (&PreparedStatement, Values) {
         (&self.text, values![from + 1, state, org.as_str(), id, from])
     }

@@ -1,7 +1,6 @@
-//! `text_pages`: one partition for each generation of a document's text. The document's partition has the valid
-//! generation.
+//! `text_pages`: one partition for each generation of a text. The partition of its resource has the valid generation.
 
-use folio_types::{DocumentId, OrgId, Result};
+use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::session::{Cql, Select, Strength, Use};
@@ -16,17 +15,17 @@ pub(crate) struct TextPages {
 
 impl TextPages {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let put = "INSERT INTO text_pages (org, document, generation, page, value) VALUES (?, ?, ?, ?, ?)";
+        let put = "INSERT INTO text_pages (org, id, generation, page, value) VALUES (?, ?, ?, ?, ?)";
         Ok(Self {
             put: cql.prepare(put, Use::Write).await?,
             pages: cql
                 .select(
                     "SELECT value FROM text_pages \
-                     WHERE org = ? AND document = ? AND generation = ? AND page >= ? AND page < ? LIMIT ?",
+                     WHERE org = ? AND id = ? AND generation = ? AND page >= ? AND page < ? LIMIT ?",
                 )
                 .await?,
             remove: cql
-                .prepare("DELETE FROM text_pages WHERE org = ? AND document = ? AND generation = ?", Use::Write)
+                .prepare("DELETE FROM text_pages WHERE org = ? AND id = ? AND generation = ?", Use::Write)
                 .await?,
         })
     }
@@ -34,20 +33,20 @@ impl TextPages {
     pub(crate) async fn put(
         &self,
         cql: &Cql,
-        (org, document): (&OrgId, &DocumentId),
+        (org, id): (&OrgId, &str),
         generation: &str,
         page: u32,
         value: Vec<u8>,
     ) -> Result<()> {
         let page = i32::try_from(page).unwrap_or(i32::MAX);
-        cql.write(&self.put, values![org.as_str(), document.as_str(), generation, page, value]).await
+        cql.write(&self.put, values![org.as_str(), id, generation, page, value]).await
     }
 
     /// Returns the pages from one on, at most `count`.
     pub(crate) async fn pages(
         &self,
         cql: &Cql,
-        (org, document): (&OrgId, &DocumentId),
+        (org, id): (&OrgId, &str),
         generation: &str,
         from: u32,
         count: u32,
@@ -55,17 +54,12 @@ impl TextPages {
         let number = |page: u32| i32::try_from(page).unwrap_or(i32::MAX);
         let before = number(from.saturating_add(count));
         let rows = limit(count.max(1) as usize);
-        let values = values![org.as_str(), document.as_str(), generation, number(from), before, rows];
+        let values = values![org.as_str(), id, generation, number(from), before, rows];
         let rows: Vec<(Vec<u8>,)> = cql.rows(&self.pages, Strength::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
-    pub(crate) async fn remove(
-        &self,
-        cql: &Cql,
-        (org, document): (&OrgId, &DocumentId),
-        generation: &str,
-    ) -> Result<()> {
-        cql.write(&self.remove, values![org.as_str(), document.as_str(), generation]).await
+    pub(crate) async fn remove(&self, cql: &Cql, (org, id): (&OrgId, &str), generation: &str) -> Result<()> {
+        cql.write(&self.remove, values![org.as_str(), id, generation]).await
     }
 }

@@ -43,7 +43,7 @@ pub use shared::{
     RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
     TakenJob, TurnCursor, TurnEventStore,
 };
-pub use texts::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
 pub use threads::thread_row;
 pub use threads::{NewThread, ThreadFilter, ThreadStore};
 pub use usage::{Charged, UsageRecord, UsageStore};
@@ -69,8 +69,8 @@ pub struct Stores {
     pub resources: Arc<dyn ResourceExecutor>,
     /// Encoded rows; [`Stores::access`] returns the typed store of members and uses of tokens.
     pub rows: Arc<dyn RowStore>,
-    /// The text of documents.
-    pub texts: Arc<dyn DocumentTextStore>,
+    /// The text of resources.
+    pub texts: Arc<dyn TextStore>,
     /// Threads and their journals.
     pub threads: Arc<dyn ThreadStore>,
     /// Records of model calls.

@@ -1,8 +1,8 @@
-//! The text of documents by page. The bytes of the files are in the [`super::BlobStore`].
+//! Pages of text that belong to resources of kinds with text. The bytes of their files are in the [`super::BlobStore`].
 
 use async_trait::async_trait;
 use folio_resources::TextState;
-use folio_types::{DocumentId, OrgId, Result, Timestamp};
+use folio_types::{OrgId, Result, Timestamp};
 
 /// The text of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,51 +13,51 @@ pub struct NewPage {
     pub text: String,
 }
 
-/// The result of a step of ingestion. It does not change the document's `version`, and is ignored for a deleted document.
+/// The result of a step of ingestion. It does not change the resource's `version`, and is ignored for a deleted resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestUpdate {
     /// The new state.
     pub state: TextState,
     /// All pages, if the text was read.
     pub pages: Vec<NewPage>,
-    /// Whether a program that is not installed would read more: the document stays in the index [`Waits::ForProgram`],
+    /// Whether a program that is not installed would read more: the resource stays in the index [`Waits::ForProgram`],
     /// although its state is settled.
     pub lacks_program: bool,
     /// The time of the step.
     pub at: Timestamp,
 }
 
-/// The condition that a document waits for before its text can be read.
+/// The condition that a resource waits for before its text can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Waits {
     /// A worker: its state is `uploaded` or `processing`.
     ForItsTurn,
-    /// A program that was not installed when the document was read; its state is settled.
+    /// A program that was not installed when the file was read; its state is settled.
     ForProgram,
 }
 
-/// A document that waits to be read.
+/// A resource whose text waits to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingText {
     /// The tenant.
     pub org: OrgId,
-    /// The document.
-    pub document: DocumentId,
+    /// The id of the resource.
+    pub id: String,
     /// Number of times that [`TextState::Processing`] was stored without a settled state after it. Bounds the attempts
     /// on a file that crashes the process.
     pub attempts: u32,
 }
 
-/// The text of documents.
+/// The text of resources, by their ids.
 #[async_trait]
-pub trait DocumentTextStore: Send + Sync {
+pub trait TextStore: Send + Sync {
     /// Stores the result of a step of ingestion.
-    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()>;
+    async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()>;
 
-    /// Returns the pages `from..from + count` (from 1) of a live document, in order.
-    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>>;
+    /// Returns the pages `from..from + count` (from 1) of a live resource, in order.
+    async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>>;
 
-    /// Returns live documents that wait, of all organizations, at most `limit`: a system index that no request reads. A document
+    /// Returns live resources that wait, of all organizations, at most `limit`: a system index that no request reads. A resource
     /// is in at most one of the two indexes.
     async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>>;
 }

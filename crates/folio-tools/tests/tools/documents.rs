@@ -42,7 +42,7 @@ async fn missing_text_is_reported_with_its_reason() {
     ] {
         let update =
             IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: Timestamp::constant(1_790_000_001, 0) };
-        world.resources.stores.texts.ingest(&org, &id, update).await.unwrap();
+        world.resources.stores.texts.ingest(&org, id.as_str(), update).await.unwrap();
         let message = world.error_of("get_ocr_text", json!({})).await;
         assert!(message.contains(says), "{message}");
     }

@@ -224,7 +224,7 @@ pub(crate) async fn add_document(
     assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), Decided::Row(_)));
     let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
-    stores.texts.ingest(&principal.org, &id, update).await.unwrap();
+    stores.texts.ingest(&principal.org, id.as_str(), update).await.unwrap();
     id
 }
 
