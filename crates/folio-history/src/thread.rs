@@ -64,6 +64,17 @@ impl ThreadHeader {
     pub fn is_unused_at(&self, fence: Fence) -> bool {
         (self.epoch, self.version) == (fence.epoch, fence.version) && self.open_turn.is_none()
     }
+
+    /// Returns the ids of the resources that the thread refers to. Each must be live when the thread is created.
+    pub fn references(&self) -> impl Iterator<Item = &str> {
+        self.documents.iter().map(DocumentId::as_str)
+    }
+
+    /// Returns the approximate size of the stored header in bytes.
+    pub fn size_bytes(&self) -> usize {
+        let extraction = self.working.extraction.as_ref();
+        extraction.map_or(0, |extraction| extraction.data.to_string().len()) + 1024
+    }
 }
 
 /// A thread as clients see it, without its messages.

@@ -111,7 +111,7 @@ impl FilledDocument {
         let Some((_, _, at)) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
         let later = at.checked_add(limits::DAY).unwrap_or(*at);
         blobs.delete(org, &self.document).await?;
-        threads.expire_with_document(org, &self.document, later).await?;
+        threads.expire_referrers(org, self.document.as_str(), later).await?;
         documents.forget_deleted(org, &self.document).await?;
         while extractions.scrub_deleted(later, ROWS).await? == ROWS {}
         let expired = threads.expired(later, ROWS).await?;

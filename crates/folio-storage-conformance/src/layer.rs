@@ -130,7 +130,7 @@ layers! {
         delete(org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> ();
         removed_by(org: &OrgId, id: &ThreadId) -> Option<OpKey>;
         expired(now: Timestamp, limit: usize) -> Vec<(OrgId, ThreadId)>;
-        expire_with_document(org: &OrgId, document: &DocumentId, at: Timestamp) -> ();
+        expire_referrers(org: &OrgId, id: &str, at: Timestamp) -> ();
         expire_unused(org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> bool;
     }
     UsageLayer of UsageStore {

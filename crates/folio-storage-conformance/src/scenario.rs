@@ -177,7 +177,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Result<()> {
             let (target, digest) = (Tag::target(&TagId::derive(&["scenario"])), Digest::of(b"scenario"));
             stores.ops.close(&org(), &target, &op(step)?, &digest, ClosedAs::Aborted, at(step)).await?;
         }
-        8 => stores.threads.expire_with_document(&org(), &document(), at(100)).await?,
+        8 => stores.threads.expire_referrers(&org(), document().as_str(), at(100)).await?,
         9 => stores.threads.delete(&org(), &thread(), None).await?,
         10 => {
             let first = Append { take: Some((1, Incarnation::derive(&["scenario"]))), ..append(step, 0, 0)? };

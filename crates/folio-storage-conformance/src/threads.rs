@@ -204,7 +204,7 @@ async fn expiry(context: &Context) -> Outcome {
     let other = store.create(context.new_thread(std::slice::from_ref(&document))).await?.id;
     same!(expired(context, at(9)).await?, vec![], "expired threads before the time");
     same!(expired(context, at(10)).await?, vec![short.clone()], "expired threads at the time");
-    store.expire_with_document(&context.org, &document, at(20)).await?;
+    store.expire_referrers(&context.org, document.as_str(), at(20)).await?;
     same!(expired(context, at(19)).await?, vec![short.clone()], "an earlier expiry after the deletion of its document");
     same!(
         expired(context, at(20)).await?,

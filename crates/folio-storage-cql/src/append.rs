@@ -169,8 +169,8 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
             None => {}
         }
         if attempt == 0 {
-            for document in &new.documents {
-                dependents::check(keyspace, &org, document.as_str()).await?;
+            for referenced in header.references() {
+                dependents::check(keyspace, &org, referenced).await?;
             }
             prepare(keyspace, &header, first, (&making, &imported)).await?;
         }
@@ -195,7 +195,7 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
     Err(retry::contended("the thread"))
 }
 
-/// Writes the rows that precede a thread: imported entries, entries of its documents, and index rows.
+/// Writes the rows that precede a thread: imported entries, its entries below the resources it refers to, and index rows.
 async fn prepare(
     keyspace: &Keyspace,
     header: &ThreadHeader,
@@ -203,8 +203,8 @@ async fn prepare(
     (making, imported): (&str, &[Vec<u8>]),
 ) -> Result<()> {
     let (org, id) = (&header.org, &header.id);
-    for document in &header.documents {
-        dependents::enter(keyspace, org, document.as_str(), (Part::Thread, id.as_str())).await?;
+    for referenced in header.references() {
+        dependents::enter(keyspace, org, referenced, (Part::Thread, id.as_str())).await?;
     }
     for (at, entry) in (0..).zip(imported) {
         keyspace.tables.threads.import(&keyspace.cql, (org, id), making, at, entry.clone()).await?;

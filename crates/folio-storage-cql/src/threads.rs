@@ -19,7 +19,7 @@ use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_resources::Condition;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp};
+use folio_types::{OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, Read, nanoseconds};
 use super::catalogue::{self, Found, Listed, Query};
@@ -160,8 +160,8 @@ impl ThreadStore for Threads {
         Ok(found)
     }
 
-    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
-        for thread in dependents::entries(&self.0, org, document.as_str(), Part::Thread).await? {
+    async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+        for thread in dependents::entries(&self.0, org, id, Part::Thread).await? {
             self.expire(org, &thread.parse()?, at).await?;
         }
         Ok(())
@@ -207,8 +207,8 @@ async fn item(
     };
     if let Some(ThreadRecord::Live(header)) = record {
         if micros(header.created_at) == found.position.at && thread_row(&header).matches(conditions) {
-            let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
-            return Ok(Some((*header, bytes + 1024)));
+            let bytes = header.size_bytes();
+            return Ok(Some((*header, bytes)));
         }
         let seen = Listed { row: found.row, at: found.position.at, version };
         catalogue::settle(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
@@ -224,8 +224,8 @@ impl Threads {
     async fn settle_removal(&self, header: &ThreadHeader, imported: Option<(u64, String)>) -> Result<()> {
         let (org, id) = (&header.org, &header.id);
         self.empty(org, id, imported).await?;
-        for document in &header.documents {
-            dependents::remove(&self.0, org, document.as_str(), (Part::Thread, id.as_str())).await?;
+        for referenced in header.references() {
+            dependents::remove(&self.0, org, referenced, (Part::Thread, id.as_str())).await?;
         }
         if let Some(listed) = listed(header) {
             let version = header.version.saturating_add(2);

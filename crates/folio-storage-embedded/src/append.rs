@@ -2,6 +2,7 @@
 
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
+use folio_resources::Kind;
 use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId, limits};
 
 use super::keys::{self, Space};
@@ -84,15 +85,15 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
         }
         None => {}
     }
-    for document in &new.documents {
-        if !resources::is_live(transaction, &new.org, document.as_str())? {
-            return Err(Error::not_found("document", document));
+    let mut header = new.header();
+    for referenced in header.references() {
+        if !resources::is_live(transaction, &new.org, referenced)? {
+            return Err(Kind::of_id(referenced)?.not_found(referenced));
         }
     }
     if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
         return Err(Error::internal("a new thread starts with imported entries only"));
     }
-    let mut header = new.header();
     imported.write(transaction, &mut header)?;
     if let Some(row) = &new.request {
         transaction.put(Space::Threads, keys::request(&header.org, &header.id, &row.request), row)?;

@@ -5,7 +5,7 @@
 use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
-use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp};
+use folio_types::{BlockId, OrgId, RequestId, ThreadId, Timestamp};
 
 use folio_storage::Waits;
 
@@ -215,12 +215,12 @@ pub(crate) fn request(org: &OrgId, id: &ThreadId, request: &RequestId) -> Vec<u8
     key(&[org.as_str(), id.as_str(), "request", request.as_str()])
 }
 
-pub(crate) fn threads_of(org: &OrgId, document: &DocumentId) -> Vec<u8> {
-    prefix(&[org.as_str(), "thread_of", document.as_str()])
+pub(crate) fn threads_of(org: &OrgId, referenced: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), "thread_of", referenced])
 }
 
-pub(crate) fn thread_of(org: &OrgId, document: &DocumentId, id: &ThreadId) -> Vec<u8> {
-    key(&[org.as_str(), "thread_of", document.as_str(), id.as_str()])
+pub(crate) fn thread_of(org: &OrgId, referenced: &str, id: &ThreadId) -> Vec<u8> {
+    key(&[org.as_str(), "thread_of", referenced, id.as_str()])
 }
 
 // System

@@ -26,7 +26,7 @@
 //! | | `ORG/list/KIND/CREATED/ID`, `ORG/list/KIND/PARENT/CREATED/ID` | the list row, by which lists filter and order |
 //! | | `ORG/count/KIND` | the number of list rows |
 //! | | `ORG/dependent/PARENT/ID` | a mark: a resource that belongs or belonged to a parent |
-//! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
+//! | | `ORG/thread_of/REFERENCED/THREAD` | a mark |
 //! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
 //! | | `ORG/audit/AT/KEY` | an entry of the audit log |
 //! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the credit account; its changes |

@@ -8,7 +8,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, Error, OrgId, RequestId, Result, ThreadId, Timestamp};
+use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{Encoded, append, begin, create};
 use super::engine::Engine;
@@ -127,9 +127,9 @@ impl ThreadStore for Threads {
         self.0.scan(move |view| expired(view, now, limit)).await
     }
 
-    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
-        let (org, document) = (org.clone(), document.clone());
-        self.0.write(move |transaction| expire_with_document(transaction, &org, &document, at)).await
+    async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+        let (org, id) = (org.clone(), id.to_owned());
+        self.0.write(move |transaction| expire_referrers(transaction, &org, &id, at)).await
     }
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
@@ -154,8 +154,8 @@ fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageReque
     listing.page(reads, page, |row| {
         let header = live(reads, org, &row.id.parse()?)?;
         let header = header.ok_or_else(|| Error::internal("a list row refers to a missing thread"))?;
-        let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
-        Ok((header, bytes + 1024))
+        let bytes = header.size_bytes();
+        Ok((header, bytes))
     })
 }
 
@@ -180,8 +180,8 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     for prefix in [keys::entries(org, id), keys::batches(org, id), keys::requests(org, id)] {
         transaction.remove_all(Space::Threads, prefix)?;
     }
-    for document in &header.documents {
-        transaction.remove(Space::Records, keys::thread_of(org, document, id));
+    for referenced in header.references() {
+        transaction.remove(Space::Records, keys::thread_of(org, referenced, id));
     }
     if !header.ephemeral {
         listing::remove_row(transaction, org, Target::THREAD, header.created_at, &thread_row(&header))?;
@@ -193,13 +193,8 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     transaction.put(Space::Threads, keys::thread(org, id), &tombstone)
 }
 
-fn expire_with_document(
-    transaction: &mut Transaction<'_>,
-    org: &OrgId,
-    document: &DocumentId,
-    at: Timestamp,
-) -> Result<()> {
-    let prefix = keys::threads_of(org, document);
+fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, at: Timestamp) -> Result<()> {
+    let prefix = keys::threads_of(org, referenced);
     for key in transaction.keys(Range::prefix(Space::Records, prefix.clone()))? {
         let id = key.get(prefix.len()..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;
@@ -219,10 +214,10 @@ fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp
     Ok(later)
 }
 
-/// Adds a thread to the index of each of its documents.
+/// Adds a thread to the index of each resource that it refers to.
 pub(crate) fn add_to_indexes(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
-    for document in &header.documents {
-        transaction.put(Space::Records, keys::thread_of(&header.org, document, &header.id), &Mark)?;
+    for referenced in header.references() {
+        transaction.put(Space::Records, keys::thread_of(&header.org, referenced, &header.id), &Mark)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_storage::{NewThread, ThreadFilter, ThreadStore};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
+use folio_types::{Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 /// Fate of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,8 +138,8 @@ impl ThreadStore for Flaky {
         self.inner.expired(now, limit).await
     }
 
-    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
-        self.inner.expire_with_document(org, document, at).await
+    async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+        self.inner.expire_referrers(org, id, at).await
     }
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {

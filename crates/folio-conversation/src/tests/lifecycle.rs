@@ -239,7 +239,7 @@ async fn wait_until_removed(sandbox: &Sandbox, thread: &ThreadId) {
 
 async fn expire(sandbox: &Sandbox) {
     let now = sandbox.environment.now();
-    sandbox.stores.threads.expire_with_document(&sandbox.principal.org, &sandbox.document, now).await.unwrap();
+    sandbox.stores.threads.expire_referrers(&sandbox.principal.org, sandbox.document.as_str(), now).await.unwrap();
 }
 
 #[tokio::test]

@@ -258,6 +258,6 @@ impl Sweep {
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
-        self.stores.threads.expire_with_document(org, id, expires).await
+        self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }
 }

@@ -9,7 +9,7 @@ use folio_storage::{NewThread, ThreadFilter};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Digest, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+use folio_types::{Digest, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
 use super::*;
 
@@ -140,7 +140,7 @@ impl ThreadStore for Journal {
         not_asked()
     }
 
-    async fn expire_with_document(&self, _: &OrgId, _: &DocumentId, _: Timestamp) -> Result<()> {
+    async fn expire_referrers(&self, _: &OrgId, _: &str, _: Timestamp) -> Result<()> {
         not_asked()
     }
 

@@ -153,8 +153,8 @@ pub trait ThreadStore: Send + Sync {
     /// request reads.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
 
-    /// Sets `expires_at` of every thread of a deleted document, unless the thread expires earlier.
-    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()>;
+    /// Sets `expires_at` of every thread that refers to a deleted resource, unless the thread expires earlier.
+    async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()>;
 
     /// Sets `expires_at` of a thread unless it expires earlier, if the header still matches the fence and no turn is
     /// open: a concurrent use keeps the thread. Returns whether it was set.
