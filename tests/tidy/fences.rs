@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("folio-trace", &[]),
     ("folio-breaker", &[]),
     ("folio-credit", &[]),
-    ("folio-history", &[]),
+    ("folio-history", &["folio-resources"]),
     ("folio-resources", &[]),
     ("folio-proto", &["folio-history", "folio-resources"]),
     ("folio-permits", &[]),

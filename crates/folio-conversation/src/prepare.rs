@@ -5,10 +5,9 @@ use std::sync::Arc;
 use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 use folio_history::import;
 use folio_history::journal::WorkingState;
-use folio_history::thread::{RequestRow, begun_by};
+use folio_history::thread::{NewThread, RequestRow, begun_by};
 use folio_llm::Catalogue;
 use folio_resources::Organization;
-use folio_storage::NewThread;
 use folio_trace::TraceContext;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
 use folio_types::{

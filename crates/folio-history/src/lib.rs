@@ -12,5 +12,6 @@ mod fold;
 pub mod journal;
 pub mod peer;
 pub mod thread;
+pub mod thread_write;
 
 pub use fold::*;

@@ -1,11 +1,18 @@
-//! Threads: header, fence and append.
+//! Threads: the header as a kind of resource, with its changes, list row and filter; fence and append.
+//!
+//! A thread is no [`folio_resources::Resource`]: its deciding write is an append under a fence. [`crate::thread_write`] decides it.
 
-use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+use folio_resources::{Condition, ListRow, Listed, term};
+use folio_types::access::Principal;
+use folio_types::op::OpKey;
+use folio_types::{
+    Digest, DocumentId, Error, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Entry, WorkingState};
-use folio_types::access::Principal;
-use folio_types::{Digest, DocumentId, Incarnation, OrgId, RequestId, ThreadId, TurnId, UserId};
 
 /// Returns the id of the thread that a chat without a thread starts. It is derived from the request, so every gateway
 /// and node derives the same id. The order of documents does not matter.
@@ -60,9 +67,59 @@ pub struct ThreadHeader {
 }
 
 impl ThreadHeader {
+    /// Returns the fence that the next append needs.
+    pub fn fence(&self) -> Fence {
+        Fence { epoch: self.epoch, version: self.version }
+    }
+
     /// Returns true if the header is unchanged since this fence and no turn is open.
     pub fn is_unused_at(&self, fence: Fence) -> bool {
-        (self.epoch, self.version) == (fence.epoch, fence.version) && self.open_turn.is_none()
+        self.fence() == fence && self.open_turn.is_none()
+    }
+
+    /// Returns true if the thread does not expire at this time or before it.
+    pub fn is_kept_at(&self, at: Timestamp) -> bool {
+        self.expires_at.is_none_or(|expires_at| expires_at > at)
+    }
+
+    /// Returns the header after an append whose encoded entries have this number and size.
+    ///
+    /// # Errors
+    /// `INTERNAL` if a takeover does not raise the epoch.
+    pub fn after(&self, append: &Append, added: JournalSize) -> Result<Self> {
+        let mut header = self.clone();
+        if let Some((epoch, owner)) = &append.take {
+            if *epoch <= self.epoch {
+                return Err(Error::internal(format!("epoch {epoch} is not above {}: epochs only grow", self.epoch)));
+            }
+            header.epoch = *epoch;
+            header.owner = Some(owner.clone());
+        }
+        header.version += 1;
+        header.updated_at = append.at;
+        header.entries += added.entries;
+        header.bytes += added.bytes;
+        append.change.apply(&mut header);
+        Ok(header)
+    }
+
+    /// Returns the record that replaces the header when the thread is removed; `by`: the request that removed it.
+    pub fn tombstone(&self, by: Option<OpKey>) -> ThreadRecord {
+        ThreadRecord::Tombstone { epoch: self.epoch, version: self.version, by }
+    }
+
+    /// Returns the list row of the thread.
+    pub fn list_row(&self) -> ListRow {
+        let mut terms: BTreeSet<String> = self.references().map(|id| term("of", id)).collect();
+        terms.insert(term("user", &self.user));
+        terms.insert(term("profile", &self.profile));
+        ListRow { id: self.id.to_string(), name: self.title.clone(), terms, ..ListRow::default() }
+    }
+
+    /// Returns the list entry of the thread. None: lists leave it out.
+    pub fn listed(&self) -> Option<Listed> {
+        let (created_at, version) = (self.created_at, self.version.saturating_add(1));
+        (!self.ephemeral).then(|| Listed { row: self.list_row(), created_at, version })
     }
 
     /// Returns the ids of the resources that the thread refers to. Each must be live when the thread is created.
@@ -74,6 +131,119 @@ impl ThreadHeader {
     pub fn size_bytes(&self) -> usize {
         let extraction = self.working.extraction.as_ref();
         extraction.map_or(0, |extraction| extraction.data.to_string().len()) + 1024
+    }
+}
+
+/// A thread, or the tombstone of a removed one: its id is never reused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadRecord {
+    /// The thread exists.
+    Live(Box<ThreadHeader>),
+    /// The thread was removed.
+    Tombstone {
+        /// The last epoch.
+        epoch: u64,
+        /// The last version.
+        version: u64,
+        /// The request that removed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<OpKey>,
+    },
+}
+
+impl ThreadRecord {
+    /// Returns the header of a live thread.
+    pub fn live(self) -> Option<ThreadHeader> {
+        match self {
+            Self::Live(header) => Some(*header),
+            Self::Tombstone { .. } => None,
+        }
+    }
+}
+
+/// A thread to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewThread {
+    /// Its id: generated, or derived from a request.
+    pub id: ThreadId,
+    /// Its organization.
+    pub org: OrgId,
+    /// The user that creates the thread.
+    pub user: UserId,
+    /// Its profile.
+    pub profile: String,
+    /// The documents of the thread. Each must be live, else `NOT_FOUND`.
+    pub documents: Vec<DocumentId>,
+    /// Its title; may be empty.
+    pub title: String,
+    /// Its model.
+    pub model: Option<String>,
+    /// Whether the thread is hidden from lists and removed at `expires_at`.
+    pub ephemeral: bool,
+    /// The time at which the thread expires. None: never.
+    pub expires_at: Option<Timestamp>,
+    /// The `Imported` entries that the thread starts with.
+    pub imported: Vec<Entry>,
+    /// The row of the creating request, if a repetition of the request must have the same digest.
+    pub request: Option<RequestRow>,
+    /// The time of creation.
+    pub at: Timestamp,
+}
+
+impl NewThread {
+    /// Returns the header that the first append expects: nothing is written yet.
+    pub fn header(&self) -> ThreadHeader {
+        let working = self.imported.iter().rev().find_map(|entry| match entry {
+            Entry::Imported(imported) => Some(imported.working.clone()),
+            _ => None,
+        });
+        ThreadHeader {
+            id: self.id.clone(),
+            org: self.org.clone(),
+            user: self.user.clone(),
+            profile: self.profile.clone(),
+            documents: self.documents.clone(),
+            title: self.title.clone(),
+            model: self.model.clone(),
+            ephemeral: self.ephemeral,
+            expires_at: self.expires_at,
+            created_at: self.at,
+            updated_at: self.at,
+            epoch: 0,
+            owner: None,
+            version: 0,
+            entries: 0,
+            bytes: 0,
+            turns: 0,
+            working: working.unwrap_or_default(),
+            open_turn: None,
+        }
+    }
+}
+
+/// A filter of threads. All conditions that are set must hold. Ephemeral threads are never listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadFilter {
+    /// The user that created the thread.
+    pub user: Option<UserId>,
+    /// A document of the thread.
+    pub document: Option<DocumentId>,
+    /// The profile of the thread.
+    pub profile: Option<String>,
+    /// A substring of the title, compared without regard to case.
+    pub title_search: Option<String>,
+}
+
+impl ThreadFilter {
+    /// Returns its conditions.
+    pub fn conditions(&self) -> Vec<Condition> {
+        let Self { user, document, profile, title_search } = self;
+        let user = user.iter().map(|user| term("user", user));
+        let document = document.iter().map(|document| term("of", document));
+        let profile = profile.iter().map(|profile| term("profile", profile));
+        let terms = user.chain(document).chain(profile).map(|term| Condition::AnyTerm(vec![term]));
+        terms.chain(Condition::name_search(title_search.as_ref())).collect()
     }
 }
 
@@ -200,6 +370,36 @@ pub struct HeaderChange {
     pub turns: Option<u32>,
 }
 
+impl HeaderChange {
+    fn apply(&self, header: &mut ThreadHeader) {
+        let Self { open_turn, working, title, model, turns } = self.clone();
+        if let Some(open_turn) = open_turn {
+            header.open_turn = open_turn;
+        }
+        if let Some(working) = working {
+            header.working = working;
+        }
+        if let Some(title) = title {
+            header.title = title;
+        }
+        if model.is_some() {
+            header.model = model;
+        }
+        if let Some(turns) = turns {
+            header.turns = turns;
+        }
+    }
+}
+
+/// The number and total size of encoded journal entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalSize {
+    /// The number of entries.
+    pub entries: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+}
+
 /// The record of a request on a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRow {
@@ -223,6 +423,15 @@ pub enum Appended {
         /// The row of the request id, if the append inserts one and it exists.
         request: Option<RequestRow>,
     },
+}
+
+impl Appended {
+    /// Returns the stored header.
+    pub fn header(self) -> ThreadHeader {
+        match self {
+            Self::Done(header) | Self::Refused { header, .. } => *header,
+        }
+    }
 }
 
 /// A row of the index of open turns. It is stored before the append that opens, resumes or takes over a turn. A process

@@ -2,8 +2,7 @@
 
 use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
 use folio_history::event::TurnView;
-use folio_history::thread::{ThreadHeader, ThreadView};
-use folio_storage::ThreadFilter;
+use folio_history::thread::{ThreadFilter, ThreadHeader, ThreadView};
 use folio_types::access::Scope;
 use folio_types::message::Message;
 use folio_types::page::{Order, Page};

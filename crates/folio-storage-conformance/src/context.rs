@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use folio_history::thread::NewThread;
 use folio_resources::{
     Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, Resource, Schema, Tag,
 };
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::sample::{Sample, Seed};
-use folio_storage::{NewThread, Stores};
+use folio_storage::Stores;
 
 /// Where a suite works.
 pub(crate) struct Context {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use folio_credit::{Grant, GrantKind, LedgerRow};
-use folio_history::thread::{Fence, OpenTurnRow};
+use folio_history::thread::{Fence, OpenTurnRow, ThreadFilter};
 use folio_resources::{
     Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
     Organization, OrganizationChange, Provider, Resource as _, Schema, SchemaChange, SealedKey, TextState, TokenChange,
@@ -24,7 +24,7 @@ use serde_json::json;
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{AccountChange, AccountChanged, IngestUpdate, NewPage, Stores, ThreadFilter, UsageRecord};
+use folio_storage::{AccountChange, AccountChanged, IngestUpdate, NewPage, Stores, UsageRecord};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::event::Event;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, RequestRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
 use folio_types::audit::{AuditEntry, AuditPosition};

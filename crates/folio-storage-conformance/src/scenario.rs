@@ -4,9 +4,9 @@
 //! acknowledged steps, or after these and the next one.
 
 use bytes::Bytes;
-use folio_history::thread::{Append, Fence, OpenTurnRow, RequestRow};
+use folio_history::thread::{Append, Fence, NewThread, OpenTurnRow, RequestRow};
 use folio_resources::{Resource as _, Tag, TextState};
-use folio_storage::{IngestUpdate, NewPage, NewThread, Stores, UsageRecord};
+use folio_storage::{IngestUpdate, NewPage, Stores, UsageRecord};
 use folio_types::message::Usage;
 use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpKey, Target, Write};
 use folio_types::{Digest, DocumentId, Incarnation, OrgId, Reason, Result, TagId, ThreadId, Timestamp, TurnId, UserId};

@@ -1,7 +1,7 @@
 //! [`folio_storage::ThreadStore`]: threads as a whole. Their journals: [`super::threads_append`].
 
 use folio_history::journal::{Entry, Imported, WorkingState};
-use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::Schema;
 use folio_types::message::Message;
 use folio_types::page::{Page, PageRequest};
@@ -11,7 +11,6 @@ use super::context::Context;
 use super::paging::orders;
 use super::threads_append::{self, appended, batch, ended};
 use super::{Failure, Outcome, check, refused, same};
-use folio_storage::{NewThread, ThreadFilter};
 
 /// A limit above the number of rows that a system index has in any test.
 const ALL: usize = 100_000;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader, ThreadRecord};
+use folio_history::thread_write::ThreadWrite;
 use folio_resources::Condition;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
@@ -29,17 +30,15 @@ use super::retry;
 use super::session::{Sent, Strength};
 use super::table::{Part, SystemRow, ThreadPart};
 use super::values::micros;
-use folio_storage::value::{ThreadMark, ThreadRecord, decode, encode};
-use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
+use folio_storage::value::{ThreadMark, decode, encode};
+use folio_storage::{EncodedThreadWrite, ThreadStore};
 
 /// The index of threads that expire.
 const EXPIRY: &str = "thread_expiry";
 
 /// Returns the catalogue entry of a thread; none for an ephemeral thread.
 pub(crate) fn listed(header: &ThreadHeader) -> Option<Listed> {
-    let listed =
-        || Listed { row: thread_row(header), at: micros(header.created_at), version: header.version.saturating_add(1) };
-    (!header.ephemeral).then(listed)
+    header.listed().as_ref().map(Listed::from)
 }
 
 /// Adds a thread to the index of expiring threads.
@@ -58,19 +57,19 @@ pub(crate) struct Threads(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl ThreadStore for Threads {
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
-        append::create(&self.0, thread).await
+        Ok(self.write(ThreadWrite::Create(thread)).await?.header())
     }
 
     async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
-        append::begin(&self.0, thread, first).await
+        self.write(ThreadWrite::Begin(thread, first)).await
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
         Ok(append::read(&self.0, org, id, Strength::Quorum).await?.live())
     }
 
-    async fn append(&self, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
-        append::append(&self.0, org, id, batch).await
+    async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
+        self.write(ThreadWrite::Append(org.clone(), id.clone(), append)).await
     }
 
     async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
@@ -125,7 +124,7 @@ impl ThreadStore for Threads {
                 Some(ThreadRecord::Tombstone { .. }) => return self.empty(org, id, imported).await,
                 None => return Ok(()),
             };
-            let tombstone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by: by.cloned() };
+            let tombstone = header.tombstone(by.cloned());
             let fence = (header.epoch, header.version);
             if let Sent::Applied = tables.threads.write_tombstone(cql, (org, id), fence, encode(&tombstone)?).await? {
                 return self.settle_removal(&header, imported).await;
@@ -172,8 +171,7 @@ impl ThreadStore for Threads {
         let to = nanoseconds(at)?;
         let read = append::read(&self.0, org, id, Strength::Serial).await?;
         let before = read.expires_at;
-        let unused = read.live().is_some_and(|header| header.is_unused_at(fence));
-        if !unused || before.is_some_and(|before| before <= to) {
+        if !read.live().is_some_and(|header| header.is_unused_at(fence) && header.is_kept_at(at)) {
             return Ok(false);
         }
         // If the thread is used meanwhile, this row is left dangling, and its next reader removes it.
@@ -206,7 +204,7 @@ async fn item(
         None => 0,
     };
     if let Some(ThreadRecord::Live(header)) = record {
-        if micros(header.created_at) == found.position.at && thread_row(&header).matches(conditions) {
+        if micros(header.created_at) == found.position.at && header.list_row().matches(conditions) {
             let bytes = header.size_bytes();
             return Ok(Some((*header, bytes)));
         }
@@ -220,6 +218,10 @@ async fn item(
 }
 
 impl Threads {
+    async fn write(&self, write: ThreadWrite) -> Result<Appended> {
+        append::write(&self.0, &EncodedThreadWrite::new(write)?).await
+    }
+
     /// Executes the steps after a tombstone. A repeated removal executes them again.
     async fn settle_removal(&self, header: &ThreadHeader, imported: Option<(u64, String)>) -> Result<()> {
         let (org, id) = (&header.org, &header.id);
@@ -255,7 +257,7 @@ impl Threads {
         for attempt in 0..retry::ATTEMPTS {
             let read = append::read(&self.0, org, id, Strength::Serial).await?;
             let before = read.expires_at;
-            if read.live().is_none() || before.is_some_and(|before| before <= to) {
+            if !read.live().is_some_and(|header| header.is_kept_at(at)) {
                 return Ok(());
             }
             // Adds the new row first and removes the old one last, so that an expiring thread is never missing in the

@@ -5,38 +5,34 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader, ThreadRecord};
+use folio_history::thread_write::ThreadWrite;
+use folio_resources::Listed;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
-use super::append::{Encoded, append, begin, create};
+use super::append;
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{Mark, ThreadMark, ThreadRecord, decode};
-use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
+use super::value::{Mark, ThreadMark, decode};
+use folio_storage::{EncodedThreadWrite, ThreadStore};
 
 /// Returns the header of a live thread.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
-    Ok(match reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
-        Some(ThreadRecord::Live(header)) => Some(*header),
-        Some(ThreadRecord::Tombstone { .. }) | None => None,
-    })
+    Ok(reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))?.and_then(ThreadRecord::live))
 }
 
-/// Writes a header, and its list row if the row changed.
+/// Writes a header, and its row in the index of expiring threads if its expiry changed.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     before: Option<&ThreadHeader>,
     header: &ThreadHeader,
 ) -> Result<()> {
     let (org, id) = (&header.org, &header.id);
-    if before.is_none_or(|before| before.title != header.title) && !header.ephemeral {
-        listing::put_row(transaction, org, Target::THREAD, header.created_at, &thread_row(header))?;
-    }
     let expiry_before = before.and_then(|before| before.expires_at);
     if expiry_before != header.expires_at {
         if let Some(at) = expiry_before {
@@ -56,26 +52,19 @@ pub(crate) struct Threads(pub(crate) Arc<Engine>);
 #[async_trait]
 impl ThreadStore for Threads {
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
-        let imported = Encoded::imported(&thread.imported)?;
-        let bytes = imported.size();
-        self.0.write_large(bytes, move |transaction| create(transaction, thread, imported)).await
+        Ok(self.write(ThreadWrite::Create(thread)).await?.header())
     }
 
     async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
-        let imported = Encoded::imported(&thread.imported)?;
-        let entries = Encoded::append(&first.entries)?;
-        let bytes = imported.size().saturating_add(entries.size());
-        self.0.write_large(bytes, move |transaction| begin(transaction, thread, imported, first, entries)).await
+        self.write(ThreadWrite::Begin(thread, first)).await
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
         self.0.read(|view| live(view, org, id))
     }
 
-    async fn append(&self, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
-        let entries = Encoded::append(&batch.entries)?;
-        let (org, id, bytes) = (org.clone(), id.clone(), entries.size());
-        self.0.write_large(bytes, move |transaction| append(transaction, &org, &id, batch, entries)).await
+    async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
+        self.write(ThreadWrite::Append(org.clone(), id.clone(), append)).await
     }
 
     async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
@@ -143,6 +132,13 @@ impl ThreadStore for Threads {
     }
 }
 
+impl Threads {
+    async fn write(&self, write: ThreadWrite) -> Result<Appended> {
+        let write = EncodedThreadWrite::new(write)?;
+        self.0.write_large(write.size_bytes(), move |transaction| append::write(transaction, write)).await
+    }
+}
+
 fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
     let conditions = filter.conditions();
     let listing = Listing {
@@ -183,14 +179,13 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     for referenced in header.references() {
         transaction.remove(Space::Records, keys::thread_of(org, referenced, id));
     }
-    if !header.ephemeral {
-        listing::remove_row(transaction, org, Target::THREAD, header.created_at, &thread_row(&header))?;
+    if let Some(listed) = header.listed() {
+        listing::remove_row(transaction, org, Target::THREAD, listed.created_at, &listed.row)?;
     }
     if let Some(at) = header.expires_at {
         transaction.remove(Space::System, keys::expiry(at, org, id));
     }
-    let tombstone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by };
-    transaction.put(Space::Threads, keys::thread(org, id), &tombstone)
+    transaction.put(Space::Threads, keys::thread(org, id), &header.tombstone(by))
 }
 
 fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, at: Timestamp) -> Result<()> {
@@ -206,18 +201,25 @@ fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: 
 
 /// Sets the expiry of a thread unless it expires earlier; returns whether it was set.
 fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp) -> Result<bool> {
-    let later = before.expires_at.is_none_or(|expires_at| expires_at > at);
-    if later {
+    let is_kept = before.is_kept_at(at);
+    if is_kept {
         let header = ThreadHeader { expires_at: Some(at), ..before.clone() };
         store(transaction, Some(&before), &header)?;
     }
-    Ok(later)
+    Ok(is_kept)
 }
 
-/// Adds a thread to the index of each resource that it refers to.
-pub(crate) fn add_to_indexes(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
-    for referenced in header.references() {
-        transaction.put(Space::Records, keys::thread_of(&header.org, referenced, &header.id), &Mark)?;
-    }
-    Ok(())
+/// Adds a thread to the index of a resource that it refers to.
+pub(crate) fn enter_reference(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    referenced: &str,
+    id: &ThreadId,
+) -> Result<()> {
+    transaction.put(Space::Records, keys::thread_of(org, referenced, id), &Mark)
+}
+
+/// Writes the list row of a thread.
+pub(crate) fn put_row(transaction: &mut Transaction<'_>, org: &OrgId, listed: &Listed) -> Result<()> {
+    listing::put_row(transaction, org, Target::THREAD, listed.created_at, &listed.row)
 }

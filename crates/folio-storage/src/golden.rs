@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_history::journal::*;
-use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
+use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
 use folio_types::access::Role;
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};

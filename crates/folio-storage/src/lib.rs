@@ -9,6 +9,7 @@
 //! The adapters are crates of their own (`folio-storage-embedded`, `folio-storage-cql`, `folio-storage-redis`,
 //! `folio-storage-memory`, `folio-blobs`). Each runs the conformance suites of `folio-storage-conformance`.
 
+mod encoded_write;
 #[cfg(test)]
 mod golden;
 pub mod page_token;
@@ -16,4 +17,5 @@ pub mod spans;
 mod traits;
 pub mod value;
 
+pub use encoded_write::EncodedThreadWrite;
 pub use traits::*;

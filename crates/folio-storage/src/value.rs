@@ -2,7 +2,7 @@
 
 use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
-use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
+use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
 use folio_types::audit::AuditEntry;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
@@ -33,24 +33,6 @@ pub fn encode<T: Stored>(value: &T) -> Result<Vec<u8>> {
 /// Returns the value of stored bytes.
 pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
     decode_value(T::KIND, T::VERSION, bytes, T::read)
-}
-
-/// A thread, or the tombstone of a removed one: its id is never reused.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ThreadRecord {
-    /// The thread exists.
-    Live(Box<ThreadHeader>),
-    /// The thread was removed.
-    Tombstone {
-        /// The last epoch.
-        epoch: u64,
-        /// The last version.
-        version: u64,
-        /// The request that removed it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<OpKey>,
-    },
 }
 
 /// The text of one page.

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 
-use folio_history::thread::ThreadHeader;
+use folio_history::thread::{NewThread, ThreadHeader};
 use folio_history::{History, TurnRecord};
-use folio_storage::NewThread;
 use folio_types::{Error, Reason, Result};
 
 use super::publication::Publication;

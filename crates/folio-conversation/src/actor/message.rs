@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use folio_history::event::TurnView;
-use folio_history::thread::{RequestRow, ThreadHeader};
+use folio_history::thread::{NewThread, RequestRow, ThreadHeader};
 use folio_llm::Catalogue;
-use folio_storage::NewThread;
 use folio_trace::TraceContext;
 use folio_types::op::OpKey;
 use folio_types::policy::Policy;

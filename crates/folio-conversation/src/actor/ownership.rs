@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use folio_history::thread::Phase;
-use folio_storage::NewThread;
+use folio_history::thread::{NewThread, Phase};
 use folio_types::{Reason, Result};
 
 use super::message::Request;

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicU64;
 
 use folio_history::TurnRecord;
 use folio_history::event::TurnView;
-use folio_history::thread::{Phase, ThreadHeader};
+use folio_history::thread::{NewThread, Phase, ThreadHeader};
 use folio_quotas::Slot;
-use folio_storage::{NewThread, Stores};
+use folio_storage::Stores;
 use folio_tools::ProfileTools;
 use folio_types::op::OpKey;
 use folio_types::{Error, OrgId, Reason, ThreadId};

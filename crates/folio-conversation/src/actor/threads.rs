@@ -1,7 +1,6 @@
 //! Removal, renaming and forks of a thread. They run in its actor, so they do not race with its appends.
 
-use folio_history::thread::ThreadHeader;
-use folio_storage::NewThread;
+use folio_history::thread::{NewThread, ThreadHeader};
 use folio_types::op::OpKey;
 use folio_types::{Error, Principal, Result, ThreadId};
 

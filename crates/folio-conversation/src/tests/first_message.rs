@@ -124,7 +124,7 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
     let sandbox = Sandbox::start().await;
     let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
     let documents = vec![sandbox.document.clone(), other];
-    let new = folio_storage::NewThread {
+    let new = folio_history::thread::NewThread {
         id: folio_types::ThreadId::derive(&["both"]),
         org: sandbox.principal.org.clone(),
         user: sandbox.principal.user.clone(),

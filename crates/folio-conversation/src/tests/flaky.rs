@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
-use folio_storage::{NewThread, ThreadFilter, ThreadStore};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
+use folio_storage::ThreadStore;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
-use folio_storage::NewThread;
+use folio_history::thread::{Append, Appended, NewThread, OpenTurnRow, ThreadHeader};
 use folio_types::{Code, Error, Reason, Result};
 
 use tokio::sync::Mutex;

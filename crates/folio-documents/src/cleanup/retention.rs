@@ -3,9 +3,9 @@
 //! A thread without activity for the retention period is only marked here, on condition that its header is unchanged,
 //! so concurrent use keeps it. The sweep of the conversations removes marked threads.
 
-use folio_history::thread::{Fence, ThreadHeader};
+use folio_history::thread::{Fence, ThreadFilter, ThreadHeader};
 use folio_resources::{Organization, OrganizationFilter};
-use folio_storage::{Stores, ThreadFilter};
+use folio_storage::Stores;
 use folio_types::page::{Order, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;

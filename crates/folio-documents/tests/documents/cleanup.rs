@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use folio_documents::CleanupOptions;
-use folio_history::thread::{Append, Fence, HeaderChange};
+use folio_history::thread::{Append, Fence, HeaderChange, NewThread};
 use folio_resources::{
     Document, DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange,
     Resource as _,
 };
-use folio_storage::NewThread;
 use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{

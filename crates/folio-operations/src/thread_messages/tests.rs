@@ -4,8 +4,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use folio_history::journal::{Accepted, End, Ended, TurnOptions, WorkingState};
-use folio_history::thread::{Append, Appended, Fence, RequestRow};
-use folio_storage::{NewThread, ThreadFilter};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, ThreadHeader};
-use folio_storage::{NewThread, ThreadStore};
+use folio_history::thread::{Append, Appended, Fence, NewThread, ThreadHeader};
+use folio_storage::ThreadStore;
 use folio_types::{OrgId, Reason, Result, ThreadId};
 
 use crate::layer::ThreadLayer;

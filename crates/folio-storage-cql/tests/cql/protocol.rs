@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use folio_breaker::BreakerOptions;
-use folio_history::thread::{Append, Appended, Fence, HeaderChange, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, ThreadHeader};
 use folio_resources::{Prompt, Resource as _, Tag, TagChange, TagFilter};
-use folio_storage::{NewThread, Stores};
+use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Write};
 use folio_types::page::PageRequest;

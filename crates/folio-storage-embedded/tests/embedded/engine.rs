@@ -1,7 +1,7 @@
 //! Tests of the embedded store's queue and commits.
 
-use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurnRow};
-use folio_storage::{NewThread, Stores};
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, OpenTurnRow};
+use folio_storage::Stores;
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::{OrgId, Reason, ThreadId, Timestamp, TurnId, UserId};
 

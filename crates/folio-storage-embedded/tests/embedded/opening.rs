@@ -1,8 +1,7 @@
 //! Tests of opening, closing and reopening a folder.
 
-use folio_history::thread::{Append, Appended, Fence, HeaderChange};
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread};
 use folio_resources::{Tag, TagChange};
-use folio_storage::NewThread;
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{Code, Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};

@@ -44,8 +44,7 @@ pub use shared::{
     TakenJob, TurnCursor, TurnEventStore,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
-pub use threads::thread_row;
-pub use threads::{NewThread, ThreadFilter, ThreadStore};
+pub use threads::ThreadStore;
 pub use usage::{Charged, UsageRecord, UsageStore};
 
 /// All stores of a node, for its services and tools. Cheap to clone.

@@ -1,107 +1,11 @@
 //! Threads: headers and journals.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
-use folio_resources::{Condition, ListRow, term};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
-
-/// A thread to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewThread {
-    /// Its id: generated, or derived from a request.
-    pub id: ThreadId,
-    /// Its organization.
-    pub org: OrgId,
-    /// The user that creates the thread.
-    pub user: UserId,
-    /// Its profile.
-    pub profile: String,
-    /// The documents of the thread. Each must be live, else `NOT_FOUND`.
-    pub documents: Vec<DocumentId>,
-    /// Its title; may be empty.
-    pub title: String,
-    /// Its model.
-    pub model: Option<String>,
-    /// Whether the thread is hidden from lists and removed at `expires_at`.
-    pub ephemeral: bool,
-    /// The time at which the thread expires. None: never.
-    pub expires_at: Option<Timestamp>,
-    /// The `Imported` entries that the thread starts with.
-    pub imported: Vec<Entry>,
-    /// The row of the creating request, if a repetition of the request must have the same digest.
-    pub request: Option<RequestRow>,
-    /// The time of creation.
-    pub at: Timestamp,
-}
-
-impl NewThread {
-    /// Returns the header that the first append expects: nothing is written yet.
-    pub fn header(&self) -> ThreadHeader {
-        let working = self.imported.iter().rev().find_map(|entry| match entry {
-            Entry::Imported(imported) => Some(imported.working.clone()),
-            _ => None,
-        });
-        ThreadHeader {
-            id: self.id.clone(),
-            org: self.org.clone(),
-            user: self.user.clone(),
-            profile: self.profile.clone(),
-            documents: self.documents.clone(),
-            title: self.title.clone(),
-            model: self.model.clone(),
-            ephemeral: self.ephemeral,
-            expires_at: self.expires_at,
-            created_at: self.at,
-            updated_at: self.at,
-            epoch: 0,
-            owner: None,
-            version: 0,
-            entries: 0,
-            bytes: 0,
-            turns: 0,
-            working: working.unwrap_or_default(),
-            open_turn: None,
-        }
-    }
-}
-
-/// A filter of threads. All conditions that are set must hold. Ephemeral threads are never listed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ThreadFilter {
-    /// The user that created the thread.
-    pub user: Option<UserId>,
-    /// A document of the thread.
-    pub document: Option<DocumentId>,
-    /// The profile of the thread.
-    pub profile: Option<String>,
-    /// A substring of the title, compared without regard to case.
-    pub title_search: Option<String>,
-}
-
-impl ThreadFilter {
-    /// Returns its conditions.
-    pub fn conditions(&self) -> Vec<Condition> {
-        let Self { user, document, profile, title_search } = self;
-        let user = user.iter().map(|user| term("user", user));
-        let document = document.iter().map(|document| term("of", document));
-        let profile = profile.iter().map(|profile| term("profile", profile));
-        let terms = user.chain(document).chain(profile).map(|term| Condition::AnyTerm(vec![term]));
-        terms.chain(Condition::name_search(title_search.as_ref())).collect()
-    }
-}
-
-/// Returns the list row of a thread.
-pub fn thread_row(header: &ThreadHeader) -> ListRow {
-    let mut terms: BTreeSet<String> = header.documents.iter().map(|document| term("of", document)).collect();
-    terms.insert(term("user", &header.user));
-    terms.insert(term("profile", &header.profile));
-    ListRow { id: header.id.to_string(), name: header.title.clone(), terms, ..ListRow::default() }
-}
+use folio_types::{OrgId, RequestId, Result, ThreadId, Timestamp};
 
 /// Threads.
 #[async_trait]

@@ -1,8 +1,8 @@
 //! ThreadService, on threads that are laid into the store.
 
 use folio_history::journal::{Entry, Imported, WorkingState};
+use folio_history::thread::NewThread;
 use folio_proto::v1;
-use folio_storage::NewThread;
 use folio_types::message::{Message, ToolCall};
 use folio_types::{Code, Environment as _, OrgId, Role, System, ThreadId};
 

@@ -1,0 +1,197 @@
+//! Writes of threads: turns the rows that a store read into a plan of writes.
+//!
+//! | order | check | verdict |
+//! |---|---|---|
+//! | 1 | the thread was removed | `NOT_FOUND` |
+//! | 2 | the write creates the thread without an append, and the thread exists | [`Appended::Done`], or `REQUEST_ID_CONFLICT` if the digest of its request differs |
+//! | 3 | the row of the batch exists | [`Appended::Done`] |
+//! | 4 | the thread exists although the write creates it, the fence differs, or the row of the request exists | [`Appended::Refused`] |
+//! | 5 | the thread does not exist and is not created | `NOT_FOUND` |
+//! | 6 | the write is malformed: an epoch that does not grow, a first append with another fence, entries of another kind in an import | `INTERNAL` |
+//! | 7 | – | [`Verdict::Write`] |
+
+use folio_resources::Listed;
+use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId};
+
+use crate::journal::Entry;
+use crate::thread::{
+    Append, Appended, Fence, JournalSize, NewThread, OpenTurnRow, RequestRow, ThreadHeader, ThreadRecord,
+};
+
+/// A write of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ThreadWrite {
+    /// Creates a thread unless it exists.
+    Create(NewThread),
+    /// Creates a thread together with its first append. Refused if the thread exists.
+    Begin(NewThread, Append),
+    /// Appends to a thread.
+    Append(OrgId, ThreadId, Append),
+}
+
+impl ThreadWrite {
+    /// Returns the organization and the id of the thread.
+    pub fn thread(&self) -> (&OrgId, &ThreadId) {
+        match self {
+            Self::Create(new) | Self::Begin(new, _) => (&new.org, &new.id),
+            Self::Append(org, id, _) => (org, id),
+        }
+    }
+
+    /// Returns the thread that the write creates.
+    pub fn new_thread(&self) -> Option<&NewThread> {
+        match self {
+            Self::Create(new) | Self::Begin(new, _) => Some(new),
+            Self::Append(..) => None,
+        }
+    }
+
+    /// Returns the append of the write.
+    pub fn append(&self) -> Option<&Append> {
+        match self {
+            Self::Create(_) => None,
+            Self::Begin(_, append) | Self::Append(_, _, append) => Some(append),
+        }
+    }
+
+    /// Returns the row whose request id must be unused, or used for the same request.
+    pub fn request(&self) -> Option<&RequestRow> {
+        match self {
+            Self::Create(new) => new.request.as_ref(),
+            Self::Begin(_, append) | Self::Append(_, _, append) => append.request.as_ref(),
+        }
+    }
+}
+
+/// The sizes of the encoded entries of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sizes {
+    /// The imported entries of a new thread.
+    pub imported: JournalSize,
+    /// The entries of the append.
+    pub appended: JournalSize,
+}
+
+/// The rows that a store read to evaluate a write.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Situation {
+    /// The record of the thread. None: it never existed.
+    pub record: Option<ThreadRecord>,
+    /// Whether the row of the append's batch exists. The record must not be older than this row.
+    pub is_committed: bool,
+    /// The stored row of [`ThreadWrite::request`].
+    pub request: Option<RequestRow>,
+}
+
+/// The decision about a write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The answer; nothing is written.
+    Answer(Appended),
+    /// The writes to execute.
+    Write(Box<ThreadPlan>),
+}
+
+/// The writes that execute one write of a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadPlan {
+    /// Before: the row of the index of open turns.
+    pub opens: Option<OpenTurnRow>,
+    /// Before: the list row, if it is new or changes.
+    pub list_after: Option<Listed>,
+
+    /// The header that is replaced if its epoch and version are stored. None: the thread is created if it never existed.
+    pub before: Option<ThreadHeader>,
+    /// The header after the write.
+    pub after: ThreadHeader,
+    /// With it: the row of the batch, if there is none of its id.
+    pub batch: Option<u128>,
+    /// With it: the rows of requests, each if there is none of its id.
+    pub requests: Vec<RequestRow>,
+    /// With it: the sequence number of the first appended entry. Imported entries begin at 0.
+    pub appends_at: u64,
+
+    /// After: the list row that is replaced.
+    pub list_before: Option<Listed>,
+}
+
+impl ThreadPlan {
+    /// Returns the ids that a new thread refers to. Before: each must be live, and gets an entry that leads to the thread.
+    pub fn new_references(&self) -> impl Iterator<Item = &str> {
+        self.after.references().filter(|_| self.before.is_none())
+    }
+}
+
+/// Evaluates a write against the rows that were read for it.
+///
+/// # Errors
+/// `NOT_FOUND`, `REQUEST_ID_CONFLICT`, `INTERNAL`.
+pub fn decide(write: &ThreadWrite, sizes: Sizes, read: Situation) -> Result<Verdict> {
+    let not_found = || Error::not_found("thread", write.thread().1);
+    let stored = match read.record {
+        Some(ThreadRecord::Live(header)) => Some(header),
+        Some(ThreadRecord::Tombstone { .. }) => return Err(not_found()),
+        None => None,
+    };
+    let answer = |answer| Ok(Verdict::Answer(answer));
+    match (write, stored) {
+        (ThreadWrite::Create(new), Some(header)) => {
+            let digests = new.request.as_ref().zip(read.request.as_ref());
+            match digests.is_some_and(|(new, stored)| new.digest != stored.digest) {
+                true => Err(other_request()),
+                false => answer(Appended::Done(header)),
+            }
+        }
+        (_, Some(header)) if read.is_committed => answer(Appended::Done(header)),
+        (ThreadWrite::Append(_, _, append), Some(before))
+            if append.fence == before.fence() && read.request.is_none() =>
+        {
+            let after = before.after(append, sizes.appended)?;
+            Ok(plan(write, Some(*before), after, sizes))
+        }
+        (_, Some(header)) => answer(Appended::Refused { header, request: read.request }),
+        (ThreadWrite::Append(..), None) => Err(not_found()),
+        (ThreadWrite::Create(new), None) => Ok(plan(write, None, created(new, sizes)?, sizes)),
+        (ThreadWrite::Begin(new, first), None) => {
+            if first.fence != (Fence { epoch: 0, version: 0 }) {
+                return Err(Error::internal("the first append to a thread needs epoch 0 and version 0"));
+            }
+            let after = created(new, sizes)?.after(first, sizes.appended)?;
+            Ok(plan(write, None, after, sizes))
+        }
+    }
+}
+
+fn created(new: &NewThread, sizes: Sizes) -> Result<ThreadHeader> {
+    if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
+        return Err(Error::internal("a new thread starts with imported entries only"));
+    }
+    let JournalSize { entries, bytes } = sizes.imported;
+    Ok(ThreadHeader { entries, bytes, ..new.header() })
+}
+
+fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, sizes: Sizes) -> Verdict {
+    let mut requests: Vec<RequestRow> = write.new_thread().and_then(|new| new.request.clone()).into_iter().collect();
+    let request = write.append().and_then(|append| append.request.as_ref());
+    requests.extend(request.filter(|row| requests.iter().all(|other| other.request != row.request)).cloned());
+    let is_listed_anew = before.as_ref().is_none_or(|before| before.title != after.title);
+    let list_after = after.listed().filter(|_| is_listed_anew);
+    Verdict::Write(Box::new(ThreadPlan {
+        opens: write.append().and_then(|append| append.opens.clone()),
+        list_before: before.as_ref().and_then(ThreadHeader::listed).filter(|_| list_after.is_some()),
+        list_after,
+        batch: write.append().map(|append| append.batch),
+        requests,
+        appends_at: after.entries - sizes.appended.entries,
+        before,
+        after,
+    }))
+}
+
+fn other_request() -> Error {
+    let message = "the request_id was used for another request; a request id identifies one request only";
+    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Every combination of stored rows and writes has the verdict of the table; plans contain the right rows.
+
+use std::collections::BTreeMap;
+
+use folio_types::op::OpKey;
+use folio_types::{Digest, DocumentId, Incarnation, Timestamp, UserId};
+
+use super::*;
+use crate::journal::{Closing, ClosingCause, Imported, WorkingState};
+use crate::thread::HeaderChange;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn row(request: &str, content: &str) -> RequestRow {
+    RequestRow { request: request.parse().unwrap(), turn: 0, digest: Digest::of(content.as_bytes()) }
+}
+
+fn new(request: Option<RequestRow>) -> NewThread {
+    NewThread {
+        id: ThreadId::derive(&["thread"]),
+        org: OrgId::derive(&["acme"]),
+        user: UserId::derive(&["ann"]),
+        profile: "document".into(),
+        documents: vec![DocumentId::derive(&["a"])],
+        title: "title".into(),
+        model: None,
+        ephemeral: false,
+        expires_at: None,
+        imported: vec![],
+        request,
+        at: at(1),
+    }
+}
+
+fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
+    Append {
+        batch: 7,
+        fence: Fence { epoch: fence.0, version: fence.1 },
+        entries: vec![],
+        take: None,
+        change: HeaderChange::default(),
+        request,
+        opens: None,
+        at: at(2),
+    }
+}
+
+fn take(epoch: u64, append: Append) -> Append {
+    Append { take: Some((epoch, Incarnation::derive(&["node"]))), ..append }
+}
+
+fn appends(append: Append) -> ThreadWrite {
+    ThreadWrite::Append(new(None).org, new(None).id, append)
+}
+
+/// A stored header at epoch 2 and version 5, with three entries.
+fn stored() -> ThreadHeader {
+    ThreadHeader { epoch: 2, version: 5, entries: 3, bytes: 30, ..new(None).header() }
+}
+
+fn sizes() -> Sizes {
+    let size = |entries, bytes| JournalSize { entries, bytes };
+    Sizes { imported: size(4, 40), appended: size(2, 20) }
+}
+
+fn outcome(decided: &Result<Verdict>) -> &'static str {
+    match decided {
+        Ok(Verdict::Write(_)) => "write",
+        Ok(Verdict::Answer(Appended::Done(_))) => "done",
+        Ok(Verdict::Answer(Appended::Refused { .. })) => "refused",
+        Err(error) => match error.reason {
+            Reason::NotFound => "not found",
+            Reason::RequestIdConflict => "conflict",
+            Reason::Internal => "internal",
+            _ => "another error",
+        },
+    }
+}
+
+#[test]
+fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
+    let ours = || row("ours", "content");
+    // Verdicts without a thread; with one; with one and the row of the batch; with one and an equal, or another, request row.
+    let cases = [
+        (ThreadWrite::Create(new(None)), ["write", "done", "done", "done", "done"]),
+        (ThreadWrite::Create(new(Some(ours()))), ["write", "done", "done", "done", "conflict"]),
+        (ThreadWrite::Begin(new(None), append((0, 0), None)), ["write", "refused", "done", "refused", "refused"]),
+        (
+            ThreadWrite::Begin(new(None), append((0, 0), Some(ours()))),
+            ["write", "refused", "done", "refused", "refused"],
+        ),
+        (ThreadWrite::Begin(new(None), append((0, 1), None)), ["internal", "refused", "done", "refused", "refused"]),
+        (
+            ThreadWrite::Begin(new(None), take(0, append((0, 0), None))),
+            ["internal", "refused", "done", "refused", "refused"],
+        ),
+        (appends(append((2, 5), None)), ["not found", "write", "done", "refused", "refused"]),
+        (appends(append((2, 5), Some(ours()))), ["not found", "write", "done", "refused", "refused"]),
+        (appends(append((1, 5), None)), ["not found", "refused", "done", "refused", "refused"]),
+        (appends(append((2, 4), None)), ["not found", "refused", "done", "refused", "refused"]),
+        (appends(append((2, 6), None)), ["not found", "refused", "done", "refused", "refused"]),
+        (appends(take(3, append((2, 5), None))), ["not found", "write", "done", "refused", "refused"]),
+        (appends(take(2, append((2, 5), None))), ["not found", "internal", "done", "refused", "refused"]),
+    ];
+    let live = || Some(ThreadRecord::Live(Box::new(stored())));
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for (write, verdicts) in cases {
+        let situations = [
+            Situation::default(),
+            Situation { record: live(), ..Situation::default() },
+            Situation { record: live(), is_committed: true, request: Some(ours()) },
+            Situation { record: live(), is_committed: false, request: Some(ours()) },
+            Situation { record: live(), is_committed: false, request: Some(row("ours", "other")) },
+        ];
+        for (read, expected) in situations.into_iter().zip(verdicts) {
+            let decided = decide(&write, sizes(), read.clone());
+            // A stored row of a request is not read for a write without one.
+            let expected = match write.request() {
+                None if read.request.is_some() && !read.is_committed => continue,
+                _ => expected,
+            };
+            assert_eq!(outcome(&decided), expected, "{write:?} {read:?}");
+            *seen.entry(expected).or_default() += 1;
+            if let Ok(Verdict::Answer(answer)) = decided {
+                if let Appended::Refused { request, .. } = &answer {
+                    assert_eq!(*request, read.request);
+                }
+                assert_eq!(answer.header(), stored());
+            }
+        }
+        let removed = Situation { record: Some(stored().tombstone(None)), ..Situation::default() };
+        assert_eq!(outcome(&decide(&write, sizes(), removed)), "not found", "{write:?}");
+    }
+    let all = ["conflict", "done", "internal", "not found", "refused", "write"];
+    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), all);
+}
+
+fn planned(write: &ThreadWrite, record: Option<ThreadHeader>) -> ThreadPlan {
+    let record = record.map(|header| ThreadRecord::Live(Box::new(header)));
+    match decide(write, sizes(), Situation { record, ..Situation::default() }).unwrap() {
+        Verdict::Write(plan) => *plan,
+        Verdict::Answer(answer) => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn an_append_moves_the_header_on() {
+    let change = HeaderChange { model: Some("m".into()), turns: Some(1), ..HeaderChange::default() };
+    let first = Append { change, ..take(3, append((2, 5), Some(row("ours", "content")))) };
+    let plan = planned(&appends(first.clone()), Some(stored()));
+    let owner = Some(Incarnation::derive(&["node"]));
+    let expected = ThreadHeader {
+        epoch: 3,
+        version: 6,
+        entries: 5,
+        bytes: 50,
+        updated_at: at(2),
+        model: Some("m".into()),
+        turns: 1,
+        owner,
+        ..stored()
+    };
+    assert_eq!((plan.before.as_ref(), &plan.after, plan.appends_at), (Some(&stored()), &expected, 3));
+    assert_eq!((plan.batch, plan.requests.as_slice()), (Some(7), &[row("ours", "content")][..]));
+    assert_eq!(plan.new_references().count(), 0);
+    assert_eq!((plan.list_before, plan.list_after), (None, None), "the title is the same");
+
+    let change = HeaderChange { title: Some("other".into()), open_turn: Some(None), ..HeaderChange::default() };
+    let second = Append { change, ..append((3, 6), None) };
+    let plan = planned(&appends(second.clone()), Some(expected.clone()));
+    let names =
+        [plan.list_before, plan.list_after].map(|listed| listed.map(|listed| (listed.row.name, listed.version)));
+    assert_eq!(names, [Some(("title".to_owned(), 7)), Some(("other".to_owned(), 8))]);
+    let hidden = planned(&appends(second), Some(ThreadHeader { ephemeral: true, ..expected }));
+    assert_eq!((hidden.list_before, hidden.list_after), (None, None), "an ephemeral thread has no list row");
+}
+
+#[test]
+fn a_new_thread_contains_its_import_and_its_first_append() {
+    let (one, other) = (row("one", "content"), row("other", "content"));
+    let plan = planned(&ThreadWrite::Create(new(Some(one.clone()))), None);
+    assert_eq!((plan.after.version, plan.after.entries, plan.after.bytes), (0, 4, 40));
+    assert_eq!((plan.batch, plan.requests.as_slice()), (None, &[one.clone()][..]));
+    assert_eq!(plan.new_references().collect::<Vec<_>>(), [DocumentId::derive(&["a"]).as_str()]);
+    assert_eq!(plan.list_after.as_ref().map(|listed| listed.version), Some(1));
+    for (request, requests) in [(one.clone(), vec![one.clone()]), (other.clone(), vec![one.clone(), other])] {
+        let first = take(1, append((0, 0), Some(request)));
+        let plan = planned(&ThreadWrite::Begin(new(Some(one.clone())), first), None);
+        assert_eq!(plan.requests, requests, "each request id once");
+        assert_eq!((plan.after.epoch, plan.after.version, plan.after.entries, plan.appends_at), (1, 1, 6, 4));
+        assert_eq!((plan.before, plan.batch), (None, Some(7)));
+    }
+}
+
+#[test]
+fn an_import_contains_no_other_entries() {
+    let imported = |entry| ThreadWrite::Create(NewThread { imported: vec![entry], ..new(None) });
+    let import = Entry::Imported(Imported { messages: vec![], working: WorkingState::default(), place: None });
+    let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(1) });
+    let decided = |write| outcome(&decide(&write, sizes(), Situation::default()));
+    assert_eq!(decided(imported(import)), "write");
+    assert_eq!(decided(imported(closing)), "internal");
+}
+
+#[test]
+fn a_tombstone_keeps_fence_and_request() {
+    let by = OpKey::Request { user: UserId::derive(&["ann"]), request: "delete".parse().unwrap() };
+    let tombstone = stored().tombstone(Some(by.clone()));
+    assert_eq!(tombstone, ThreadRecord::Tombstone { epoch: 2, version: 5, by: Some(by) });
+    assert_eq!((tombstone.live(), ThreadRecord::Live(Box::new(stored())).live()), (None, Some(stored())));
+    let expiring = ThreadHeader { expires_at: Some(at(9)), ..stored() };
+    assert_eq!(
+        (expiring.is_kept_at(at(8)), expiring.is_kept_at(at(9)), stored().is_kept_at(at(9))),
+        (true, false, true)
+    );
+}
