@@ -10,12 +10,14 @@
 //! ```
 
 mod account;
+mod decide;
 mod grant;
 mod ledger;
 #[cfg(test)]
 mod tests;
 
 pub use account::{Account, InsufficientCredit, OpenBlock, Part};
+pub use decide::{AccountChange, AccountChanged, Ledger, Reserved, Settlement};
 pub use grant::{Grant, GrantKind};
 pub use ledger::{Basis, LedgerRow, Settled};
 
@@ -30,7 +32,7 @@ pub const GRANTS_MAX: usize = 500;
 /// Maximum number of open blocks.
 pub const BLOCKS_MAX: usize = 1_000;
 
-/// A change of an account. Entries are append-only and are never removed.
+/// The record of a change of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountEntry {
@@ -73,6 +75,12 @@ impl AccountEntry {
             Self::Drawn(block) => format!("drawn/{}", block.id),
             Self::Closed { block, .. } => format!("closed/{block}"),
         }
+    }
+
+    /// Returns true if the entry is never removed. Entries of blocks only answer repeated changes, so a store may remove them
+    /// once no such change can arrive.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Self::Granted(_) | Self::Withdrawn { .. })
     }
 
     /// Returns the time of the change.

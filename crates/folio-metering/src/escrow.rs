@@ -8,8 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_credit::{Account, AccountEntry, Grant, InsufficientCredit, LedgerRow, OpenBlock};
-use folio_storage::{AccountChange, AccountChanged, Charged, CreditStore, UsageRecord, UsageStore};
+use folio_credit::{
+    Account, AccountChange, AccountChanged, AccountEntry, Grant, InsufficientCredit, LedgerRow, OpenBlock,
+};
+use folio_storage::{Charged, CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
 
 /// Maximum attempts of a compare-and-set on the account.

@@ -171,12 +171,12 @@ impl CreditMeter {
         let covered = Covered::new(Reservation { block, row, actor });
         let Some((block, row)) = covered.parts() else { return Ok(None) };
         match self.shared.escrow.store().reserve(&call.org, block, row.clone()).await? {
-            folio_storage::Reserved::Done => Ok(covered.confirm()),
-            folio_storage::Reserved::Sealed => {
+            folio_credit::Reserved::Done => Ok(covered.confirm()),
+            folio_credit::Reserved::Sealed => {
                 covered.sealed();
                 Ok(None)
             }
-            folio_storage::Reserved::Exists(_) => {
+            folio_credit::Reserved::Exists(_) => {
                 covered.unused();
                 let message = format!("a model call of the key {} was made before", call.key);
                 Err(Error::new(Code::Aborted, Reason::VersionConflict, message))

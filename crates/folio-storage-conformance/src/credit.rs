@@ -1,12 +1,14 @@
 //! [`folio_storage::CreditStore`].
 
-use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
+use folio_credit::{
+    Account, AccountChange, AccountChanged, AccountEntry, Basis, Grant, GrantKind, Ledger, LedgerRow, OpenBlock, Part,
+    Reserved, Settled,
+};
 use folio_types::message::Usage;
 use folio_types::{BlockId, GrantId, Incarnation, OrgId};
 
 use super::context::Context;
 use super::{Outcome, check, refused, same};
-use folio_storage::{AccountChange, AccountChanged, Ledger, Reserved};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     accounts(context).await?;

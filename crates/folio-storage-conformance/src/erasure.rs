@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use folio_credit::{Grant, GrantKind, LedgerRow};
+use folio_credit::{AccountChange, AccountChanged, Grant, GrantKind, LedgerRow};
 use folio_history::thread::{Fence, OpenTurnRow, ThreadFilter};
 use folio_resources::{
     Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
@@ -24,7 +24,7 @@ use serde_json::json;
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{AccountChange, AccountChanged, IngestUpdate, NewPage, Stores, UsageRecord};
+use folio_storage::{IngestUpdate, NewPage, Stores, UsageRecord};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());

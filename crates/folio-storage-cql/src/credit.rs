@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountEntry, LedgerRow};
-use folio_types::{BlockId, Error, OrgId, Result};
+use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved, Settlement};
+use folio_types::{BlockId, OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::retry;
 use super::session::Sent;
 use super::table::ENDED;
+use folio_storage::CreditStore;
 use folio_storage::value::{decode, encode};
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 
 /// Time to live of the entry of a drawn or closed block, in seconds: far longer than a batch can be late.
 const BLOCK_ENTRY_SECONDS: i32 = 30 * 24 * 60 * 60;
@@ -40,31 +40,25 @@ impl CreditStore for Credits {
 
     async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let AccountChange { org, expected, account, entry } = change;
-        let key = entry.key();
-        let ttl_seconds = match entry {
-            AccountEntry::Granted(_) | AccountEntry::Withdrawn { .. } => 0,
-            AccountEntry::Drawn(_) | AccountEntry::Closed { .. } => BLOCK_ENTRY_SECONDS,
-        };
-        let (value, entry) = (encode(&account)?, encode(&entry)?);
+        let AccountChange { org, expected, account, entry } = &change;
+        let (key, ttl_seconds) = (entry.key(), if entry.is_permanent() { 0 } else { BLOCK_ENTRY_SECONDS });
+        let (value, entry) = (encode(account)?, encode(entry)?);
         for attempt in 0..retry::ATTEMPTS {
             let batch = vec![
-                tables.credit.change(&org, expected, account.version, value.clone()),
-                tables.credit.enter(&org, &key, entry.clone(), ttl_seconds),
+                tables.credit.change(org, *expected, account.version, value.clone()),
+                tables.credit.enter(org, &key, entry.clone(), ttl_seconds),
             ];
             if matches!(self.0.commit(batch).await?, Sent::Applied) {
                 return Ok(AccountChanged::Done);
             }
             // Reads the version first: if it has changed, no batch that was sent under the old version is applied any
             // more.
-            let version = self.account(&org).await?.version;
-            if let Some(stored) = tables.credit.entry(cql, &org, &key).await? {
-                return Ok(AccountChanged::EntryExists(Box::new(decode(&stored)?)));
+            let version = self.account(org).await?.version;
+            let stored = tables.credit.entry(cql, org, &key).await?.map(|bytes| decode(&bytes)).transpose()?;
+            match change.answer(stored, version) {
+                Some(answer) => return Ok(answer),
+                None => self.pause(attempt).await,
             }
-            if version != expected {
-                return Ok(AccountChanged::VersionMismatch);
-            }
-            self.pause(attempt).await;
         }
         Err(retry::contended("an account of credit"))
     }
@@ -99,10 +93,8 @@ impl CreditStore for Credits {
             }
             // Reads the seal first: in a sealed block, a row that is missing now is never inserted.
             let sealed = tables.credit.is_sealed(cql, org, block).await?;
-            match self.row(org, block, &row.key).await? {
-                Some(stored) if stored.settled.is_none() && stored.permit == row.permit => return Ok(Reserved::Done),
-                Some(stored) => return Ok(Reserved::Exists(Box::new(stored))),
-                None if sealed => return Ok(Reserved::Sealed),
+            match row.reserve(self.row(org, block, &row.key).await?, sealed) {
+                Some(answer) => return Ok(answer),
                 None => self.pause(attempt).await,
             }
         }
@@ -111,23 +103,25 @@ impl CreditStore for Credits {
 
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let Some(settled) = &row.settled else { return Err(Error::internal("a settled row needs an end")) };
-        let abandoned = row.settled_as_not_sent(settled.at);
-        let (value, nothing) = (encode(&row)?, encode(&abandoned)?);
         for attempt in 0..retry::ATTEMPTS {
-            let sent = tables.credit.settle(cql, (org, block), &row.key, (&row.permit, value.clone())).await?;
-            if matches!(sent, Sent::Applied) {
-                return Ok(row);
-            }
-            match self.row(org, block, &row.key).await? {
-                Some(stored) if stored.settled.is_some() || stored.permit != row.permit => return Ok(stored),
-                Some(_) => {}
-                None => {
-                    let insert = tables.credit.reserve(org, block, &row.key, (ENDED, nothing.clone()));
-                    if matches!(self.0.commit(vec![insert]).await?, Sent::Applied) {
-                        return Ok(abandoned);
-                    }
+            let stored = match attempt {
+                // Nearly every row is reserved: the first attempt reads nothing.
+                0 => Some(LedgerRow { settled: None, ..row.clone() }),
+                _ => self.row(org, block, &row.key).await?,
+            };
+            let (sent, answer) = match row.settle(stored)? {
+                Settlement::Stored(stored) => return Ok(stored),
+                Settlement::End(end) => {
+                    let value = (row.permit.as_str(), encode(&end)?);
+                    (tables.credit.settle(cql, (org, block), &row.key, value).await?, end)
                 }
+                Settlement::Abandon(end) => {
+                    let insert = tables.credit.reserve(org, block, &row.key, (ENDED, encode(&end)?));
+                    (self.0.commit(vec![insert]).await?, end)
+                }
+            };
+            if matches!(sent, Sent::Applied) {
+                return Ok(answer);
             }
             self.pause(attempt).await;
         }

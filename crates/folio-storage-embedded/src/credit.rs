@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountEntry, LedgerRow};
-use folio_types::{BlockId, Error, OrgId, Result};
+use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved, Settlement};
+use folio_types::{BlockId, OrgId, Result};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
 use super::value::Mark;
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+use folio_storage::CreditStore;
 
 pub(crate) struct Credits(pub(crate) Arc<Engine>);
 
@@ -23,19 +23,16 @@ impl CreditStore for Credits {
     }
 
     async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
-        let AccountChange { org, expected, account, entry } = change;
-        let (account_key, entry_key) = (keys::account(&org), keys::account_entry(&org, &entry.key()));
+        let (account_key, entry_key) =
+            (keys::account(&change.org), keys::account_entry(&change.org, &change.entry.key()));
         self.0
             .write(move |transaction| {
-                if let Some(stored) = transaction.read::<AccountEntry>(Space::Records, &entry_key)? {
-                    return Ok(AccountChanged::EntryExists(Box::new(stored)));
-                }
                 let version = transaction.read::<Account>(Space::Records, &account_key)?.map_or(0, |now| now.version);
-                if version != expected {
-                    return Ok(AccountChanged::VersionMismatch);
+                if let Some(answer) = change.answer(transaction.read(Space::Records, &entry_key)?, version) {
+                    return Ok(answer);
                 }
-                transaction.put(Space::Records, account_key, &account)?;
-                transaction.put(Space::Records, entry_key, &entry)?;
+                transaction.put(Space::Records, account_key, &change.account)?;
+                transaction.put(Space::Records, entry_key, &change.entry)?;
                 Ok(AccountChanged::Done)
             })
             .await
@@ -61,12 +58,9 @@ impl CreditStore for Credits {
         let (sealed, key) = (keys::sealed_block(org, block), keys::ledger_row(org, block, &row.key));
         self.0
             .write(move |transaction| {
-                if let Some(stored) = transaction.read::<LedgerRow>(Space::Records, &key)? {
-                    let mine = stored.settled.is_none() && stored.permit == row.permit;
-                    return Ok(if mine { Reserved::Done } else { Reserved::Exists(Box::new(stored)) });
-                }
-                if transaction.contains(Space::Records, &sealed)? {
-                    return Ok(Reserved::Sealed);
+                let sealed = transaction.contains(Space::Records, &sealed)?;
+                if let Some(answer) = row.reserve(transaction.read(Space::Records, &key)?, sealed) {
+                    return Ok(answer);
                 }
                 transaction.put(Space::Records, key, &row)?;
                 Ok(Reserved::Done)
@@ -75,14 +69,12 @@ impl CreditStore for Credits {
     }
 
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
-        let Some(settled) = &row.settled else { return Err(Error::internal("a settled row needs an end")) };
-        let (key, at) = (keys::ledger_row(org, block, &row.key), settled.at);
+        let key = keys::ledger_row(org, block, &row.key);
         self.0
             .write(move |transaction| {
-                let ends = match transaction.read::<LedgerRow>(Space::Records, &key)? {
-                    Some(stored) if stored.settled.is_some() || stored.permit != row.permit => return Ok(stored),
-                    Some(_) => row,
-                    None => row.settled_as_not_sent(at),
+                let ends = match row.settle(transaction.read(Space::Records, &key)?)? {
+                    Settlement::Stored(stored) => return Ok(stored),
+                    Settlement::End(row) | Settlement::Abandon(row) => row,
                 };
                 transaction.put(Space::Records, key, &ends)?;
                 Ok(ends)

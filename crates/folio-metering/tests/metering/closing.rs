@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountEntry, Grant, GrantKind, LedgerRow};
+use folio_credit::{
+    Account, AccountChange, AccountChanged, AccountEntry, Grant, GrantKind, Ledger, LedgerRow, Reserved,
+};
 use folio_metering::{CreditMeter, Draw, Escrow, Meter as _, Options, Settlement};
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+use folio_storage::CreditStore;
 use folio_types::{BlockId, Environment as _, Error, GrantId, Incarnation, OrgId, Reason, Result, System};
 
 use crate::meter::Bench;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountEntry, LedgerRow};
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved, UsageRecord, UsageStore};
+use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved, Settlement};
+use folio_storage::{CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, OrgId, Result, Timestamp};
 
 #[derive(Default)]
@@ -33,11 +33,8 @@ impl CreditStore for Memory {
 
     async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
         let mut rows = self.rows();
-        if let Some(stands) = rows.entries.get(&change.entry.key()) {
-            return Ok(AccountChanged::EntryExists(Box::new(stands.clone())));
-        }
-        if rows.account.version != change.expected {
-            return Ok(AccountChanged::VersionMismatch);
+        if let Some(answer) = change.answer(rows.entries.get(&change.entry.key()).cloned(), rows.account.version) {
+            return Ok(answer);
         }
         rows.account = change.account;
         rows.entries.insert(change.entry.key(), change.entry);
@@ -60,24 +57,19 @@ impl CreditStore for Memory {
     async fn reserve(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
         let mut rows = self.rows();
         let (sealed, ledger) = rows.blocks.entry(block.clone()).or_default();
-        match ledger.get(&row.key) {
-            Some(stands) if stands.settled.is_none() && stands.permit == row.permit => Ok(Reserved::Done),
-            Some(stands) => Ok(Reserved::Exists(Box::new(stands.clone()))),
-            None if *sealed => Ok(Reserved::Sealed),
-            None => {
-                ledger.insert(row.key.clone(), row);
-                Ok(Reserved::Done)
-            }
+        if let Some(answer) = row.reserve(ledger.get(&row.key).cloned(), *sealed) {
+            return Ok(answer);
         }
+        ledger.insert(row.key.clone(), row);
+        Ok(Reserved::Done)
     }
 
     async fn settle(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
         let mut rows = self.rows();
         let (_, ledger) = rows.blocks.entry(block.clone()).or_default();
-        let ends = match ledger.get(&row.key) {
-            Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands.clone()),
-            Some(_) => row,
-            None => row.settled_as_not_sent(row.settled.as_ref().unwrap().at),
+        let ends = match row.settle(ledger.get(&row.key).cloned())? {
+            Settlement::Stored(stored) => return Ok(stored),
+            Settlement::End(row) | Settlement::Abandon(row) => row,
         };
         ledger.insert(ends.key.clone(), ends.clone());
         Ok(ends)

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use folio_credit::{Basis, Grant, GrantKind, LedgerRow, Settled};
+use folio_credit::{Basis, Grant, GrantKind, LedgerRow, Reserved, Settled};
 use folio_metering::{Draw, Effect, Escrow, Options, Wallet};
-use folio_storage::{CreditStore as _, Reserved};
+use folio_storage::CreditStore as _;
 use folio_types::message::Usage;
 use folio_types::{BlockId, Environment, GrantId, Incarnation, OrgId, UserId};
 use rand::rngs::StdRng;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountEntry, LedgerRow};
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_storage::CreditStore;
 use folio_types::{BlockId, Error, OrgId, Reason, Result};
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use folio_credit::LedgerRow;
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger};
+use folio_credit::{AccountChange, AccountChanged, Ledger, LedgerRow};
+use folio_storage::CreditStore;
 use folio_types::{BlockId, OrgId, Result};
 
 use crate::layer::CreditLayer;

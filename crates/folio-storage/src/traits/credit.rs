@@ -5,52 +5,8 @@
 //! of a row is final. `folio_credit` and the meter define the changes.
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountEntry, LedgerRow};
+use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved};
 use folio_types::{BlockId, OrgId, Result};
-
-/// A change of an account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountChange {
-    /// The tenant.
-    pub org: OrgId,
-    /// The expected version.
-    pub expected: u64,
-    /// The account after the change, with its new version.
-    pub account: Account,
-    /// The entry that records the change.
-    pub entry: AccountEntry,
-}
-
-/// The result of a change of an account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccountChanged {
-    /// The change is committed.
-    Done,
-    /// An entry with this key exists, of this change or of another one. If it existed before, nothing was changed.
-    EntryExists(Box<AccountEntry>),
-    /// The account has another version; nothing was changed.
-    VersionMismatch,
-}
-
-/// The result of a reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reserved {
-    /// The reservation is committed: the call may be made.
-    Done,
-    /// The block is sealed without the row; the row will never be inserted.
-    Sealed,
-    /// A row with this key exists that another permit reserved or that has ended.
-    Exists(Box<LedgerRow>),
-}
-
-/// A block's ledger.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ledger {
-    /// Whether the block accepts no further reservation.
-    pub sealed: bool,
-    /// Its rows by key.
-    pub rows: Vec<LedgerRow>,
-}
 
 /// Accounts, and blocks with their ledgers.
 ///

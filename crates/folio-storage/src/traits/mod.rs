@@ -31,7 +31,7 @@ pub use access::{AccessStore, MEMBERS_MAX};
 pub use audit::AuditStore;
 pub use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
-pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+pub use credit::CreditStore;
 pub use erasure::ErasureStore;
 pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;

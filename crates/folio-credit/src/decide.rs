@@ -1,0 +1,207 @@
+//! Decisions about conditional writes of credit: turn the rows that a store read into an answer or a write.
+//!
+//! | write | order | check | verdict |
+//! |---|---|---|---|
+//! | change of an account | 1 | an entry of its key exists | [`AccountChanged::EntryExists`] |
+//! | | 2 | the account has another version | [`AccountChanged::VersionMismatch`] |
+//! | | 3 | – | the account and its entry are stored |
+//! | reservation | 1 | the same permit reserved the row, and it has not ended | [`Reserved::Done`] |
+//! | | 2 | the row exists | [`Reserved::Exists`] |
+//! | | 3 | the block is sealed | [`Reserved::Sealed`] |
+//! | | 4 | – | the row is inserted |
+//! | settlement | 1 | the row has ended, or another permit reserved it | [`Settlement::Stored`] |
+//! | | 2 | the row exists | [`Settlement::End`] |
+//! | | 3 | – | [`Settlement::Abandon`] |
+
+use folio_types::{Error, OrgId, Result};
+
+use crate::{Account, AccountEntry, LedgerRow};
+
+/// A change of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountChange {
+    /// The tenant.
+    pub org: OrgId,
+    /// The expected version.
+    pub expected: u64,
+    /// The account after the change, with its new version.
+    pub account: Account,
+    /// The entry that records the change.
+    pub entry: AccountEntry,
+}
+
+/// The result of a change of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccountChanged {
+    /// The change is committed.
+    Done,
+    /// An entry with this key exists, of this change or of another one. If it existed before, nothing was changed.
+    EntryExists(Box<AccountEntry>),
+    /// The account has another version; nothing was changed.
+    VersionMismatch,
+}
+
+impl AccountChange {
+    /// Returns the answer if nothing is written. None: the account and its entry are stored. `version`: that of the stored
+    /// account, 0 if there is none; a store reads it before the entry.
+    pub fn answer(&self, entry: Option<AccountEntry>, version: u64) -> Option<AccountChanged> {
+        match entry {
+            Some(entry) => Some(AccountChanged::EntryExists(Box::new(entry))),
+            None if version != self.expected => Some(AccountChanged::VersionMismatch),
+            None => None,
+        }
+    }
+}
+
+/// The result of a reservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reserved {
+    /// The reservation is committed: the call may be made.
+    Done,
+    /// The block is sealed without the row; the row will never be inserted.
+    Sealed,
+    /// A row with this key exists that another permit reserved or that has ended.
+    Exists(Box<LedgerRow>),
+}
+
+/// A block's ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Whether the block accepts no further reservation.
+    pub sealed: bool,
+    /// Its rows by key.
+    pub rows: Vec<LedgerRow>,
+}
+
+/// The decision about a settlement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settlement {
+    /// The stored row is the answer; nothing is written.
+    Stored(LedgerRow),
+    /// The row replaces the reservation of its permit, and is the answer.
+    End(LedgerRow),
+    /// The row, which was never reserved, is inserted as abandoned, and is the answer.
+    Abandon(LedgerRow),
+}
+
+impl LedgerRow {
+    /// Returns the answer to the reservation of this row if nothing is written. None: the row is inserted. `sealed`: whether the
+    /// block is sealed; a store reads it before the stored row.
+    pub fn reserve(&self, stored: Option<Self>, sealed: bool) -> Option<Reserved> {
+        match stored {
+            Some(stored) if stored.settled.is_none() && stored.permit == self.permit => Some(Reserved::Done),
+            Some(stored) => Some(Reserved::Exists(Box::new(stored))),
+            None => sealed.then_some(Reserved::Sealed),
+        }
+    }
+
+    /// Evaluates the settlement of this row, which holds its end.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the row has no end.
+    pub fn settle(&self, stored: Option<Self>) -> Result<Settlement> {
+        let settled = self.settled.as_ref().ok_or_else(|| Error::internal("a settled row needs an end"))?;
+        Ok(match stored {
+            Some(stored) if stored.settled.is_some() || stored.permit != self.permit => Settlement::Stored(stored),
+            Some(_) => Settlement::End(self.clone()),
+            None => Settlement::Abandon(self.settled_as_not_sent(settled.at)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::message::Usage;
+    use folio_types::{GrantId, Reason, Timestamp, UserId};
+
+    use super::*;
+    use crate::{Basis, Grant, GrantKind, Settled};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn row(permit: &str) -> LedgerRow {
+        LedgerRow {
+            key: "call".into(),
+            permit: permit.into(),
+            user: UserId::derive(&["ann"]),
+            operation: "chat".into(),
+            model: "model".into(),
+            document: None,
+            credits: 5,
+            input_tokens: 10,
+            at: at(1),
+            deadline: at(2),
+            settled: None,
+        }
+    }
+
+    fn ended(permit: &str, credits: u64) -> LedgerRow {
+        let settled = Settled {
+            credits,
+            usage: Usage::default(),
+            cost_microdollars: None,
+            basis: Basis::Reported,
+            written_off: 0,
+            completed: true,
+            at: at(3),
+        };
+        LedgerRow { settled: Some(settled), ..row(permit) }
+    }
+
+    fn granted(name: &str) -> AccountEntry {
+        AccountEntry::Granted(Grant::new(GrantId::derive(&[name]), GrantKind::Admin, 1, at(1)))
+    }
+
+    #[test]
+    fn an_account_changes_once_at_the_expected_version() {
+        let account = Account { version: 8, ..Account::default() };
+        let change = AccountChange { org: OrgId::derive(&["acme"]), expected: 7, account, entry: granted("one") };
+        for version in [0, 6, 7, 8, 9] {
+            for entry in [granted("one"), granted("other")] {
+                let exists = Some(AccountChanged::EntryExists(Box::new(entry.clone())));
+                assert_eq!(change.answer(Some(entry), version), exists, "at version {version}");
+            }
+            let expected = (version != 7).then_some(AccountChanged::VersionMismatch);
+            assert_eq!(change.answer(None, version), expected, "at version {version}");
+        }
+    }
+
+    #[test]
+    fn a_reservation_has_the_verdict_of_the_table_for_every_stored_row() {
+        let exists = |row: LedgerRow| Some(Reserved::Exists(Box::new(row)));
+        for (stored, open, sealed) in [
+            (None, None, Some(Reserved::Sealed)),
+            (Some(row("mine")), Some(Reserved::Done), Some(Reserved::Done)),
+            (Some(row("other")), exists(row("other")), exists(row("other"))),
+            (Some(ended("mine", 3)), exists(ended("mine", 3)), exists(ended("mine", 3))),
+            (Some(ended("other", 3)), exists(ended("other", 3)), exists(ended("other", 3))),
+        ] {
+            assert_eq!(row("mine").reserve(stored.clone(), false), open, "{stored:?}");
+            assert_eq!(row("mine").reserve(stored.clone(), true), sealed, "{stored:?} in a sealed block");
+        }
+    }
+
+    #[test]
+    fn a_settlement_has_the_verdict_of_the_table_for_every_stored_row() {
+        let end = ended("mine", 4);
+        for (stored, verdict) in [
+            (None, Settlement::Abandon(end.settled_as_not_sent(at(3)))),
+            (Some(row("mine")), Settlement::End(end.clone())),
+            (Some(row("other")), Settlement::Stored(row("other"))),
+            (Some(ended("mine", 3)), Settlement::Stored(ended("mine", 3))),
+            (Some(ended("other", 3)), Settlement::Stored(ended("other", 3))),
+        ] {
+            assert_eq!(end.settle(stored.clone()).unwrap(), verdict, "{stored:?}");
+            assert_eq!(row("mine").settle(stored).unwrap_err().reason, Reason::Internal);
+        }
+    }
+
+    #[test]
+    fn only_entries_of_blocks_may_be_removed() {
+        let (block, amount) = (folio_types::BlockId::derive(&["block"]), 1);
+        let closed = AccountEntry::Closed { block, amount, settled: 1, at: at(1) };
+        assert!(granted("one").is_permanent() && !closed.is_permanent());
+    }
+}
