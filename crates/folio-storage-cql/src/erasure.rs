@@ -13,7 +13,7 @@ use scylla::value::{CqlValue, Row};
 use super::keyspace::Keyspace;
 use super::session::{Cql, Select, Strength, Use};
 use super::values::{Values, values};
-use folio_storage::ErasureStore;
+use folio_storage::{ErasureStore, is_owned_by};
 
 /// The column that marks the tables of organizations.
 const ORG: &str = "org";
@@ -35,9 +35,7 @@ impl ErasureStore for Erasures {
         }
         let key = ["name", "bucket", "at", "key"].map(str::to_owned);
         let listed = |row: &Row| match row.columns.as_slice() {
-            [.., Some(CqlValue::Text(key))] => {
-                key.split('/').next().is_some_and(|org| org.parse().is_ok_and(|org: OrgId| orgs.contains(&org)))
-            }
+            [.., Some(CqlValue::Text(key))] => is_owned_by(orgs, key),
             _ => false,
         };
         delete_where(cql, "SELECT name, bucket, at, key FROM system_rows", ("system_rows", &key), listed).await
@@ -61,7 +59,7 @@ async fn tables(cql: &Cql) -> Result<BTreeMap<String, Vec<String>>> {
 fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[String], row: &Row) -> bool {
     let at = key.iter().position(|column| column == ORG);
     match at.and_then(|at| row.columns.get(at)) {
-        Some(Some(CqlValue::Text(org))) => org.parse().is_ok_and(|org: OrgId| orgs.contains(&org)),
+        Some(Some(CqlValue::Text(org))) => is_owned_by(orgs, org),
         _ => false,
     }
 }

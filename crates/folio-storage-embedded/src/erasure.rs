@@ -10,7 +10,7 @@ use folio_types::{OrgId, Result};
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads};
-use folio_storage::ErasureStore;
+use folio_storage::{ErasureStore, is_owned_by};
 
 /// Number of keys that one transaction removes.
 const KEYS_AT_ONCE: usize = 1_000;
@@ -28,7 +28,7 @@ impl ErasureStore for Erasures {
         }
         let all = Range { space: Space::System, start: Vec::new(), end: vec![u8::MAX], reverse: false };
         let orgs = orgs.clone();
-        self.remove(all, move |key| names_one_of(&orgs, key)).await
+        self.remove(all, move |key| is_owned_by(&orgs, &String::from_utf8_lossy(key))).await
     }
 }
 
@@ -68,18 +68,6 @@ fn some_keys(reads: &impl Reads, range: Range, wanted: &impl Fn(&[u8]) -> bool) 
         Ok(if found.len() < KEYS_AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(found)
-}
-
-/// Returns whether a key of a system index belongs to one of these organizations.
-fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[u8]) -> bool {
-    let key = String::from_utf8_lossy(key);
-    let mut parts = key.split('/');
-    let names_one = |part: &str| part.parse().is_ok_and(|org: OrgId| orgs.contains(&org));
-    match parts.next() {
-        // KIND/TIME/ORGANIZATION/ID: the deleted resource may be an organization, whose deletion stays listed.
-        Some("deleted") => parts.nth(2).is_some_and(names_one),
-        _ => parts.any(names_one),
-    }
 }
 
 /// Returns every key with its value as text.

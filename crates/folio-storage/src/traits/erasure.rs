@@ -12,6 +12,33 @@ use folio_types::{OrgId, Result};
 #[async_trait]
 pub trait ErasureStore: Send + Sync {
     /// Removes every row of these organizations, also rows that no index leads to: reads the keys of all organizations. The records
-    /// of the organizations themselves belong to the platform and stay. Idempotent; may be interrupted and repeated.
+    /// of the organizations themselves belong to the platform and stay.
+    /// Rows of system indexes ([`is_owned_by`]) are removed last. Idempotent; may be interrupted and repeated.
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()>;
+}
+
+/// Returns true if a row belongs to one of these organizations: the first part of its key that is the id of an organization is
+/// that of one of them. Parts are joined by `/`.
+///
+/// A row of a deleted organization in the index of deletions belongs to the platform, so that the deletion stays listed.
+pub fn is_owned_by(orgs: &BTreeSet<OrgId>, key: &str) -> bool {
+    let owner = key.split('/').find_map(|part| part.parse::<OrgId>().ok());
+    owner.is_some_and(|owner| orgs.contains(&owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_belongs_to_the_first_organization_in_its_key() {
+        let [erased, other] = ["erased", "other"].map(|name| OrgId::derive(&[name]));
+        let (orgs, platform) = (BTreeSet::from([erased.clone()]), OrgId::platform());
+        let owned = |key: String| is_owned_by(&orgs, &key);
+        assert!(owned(format!("{erased}")) && owned(format!("{erased}/doc_0")));
+        assert!(owned(format!("deleted/schema/8006000000000000/{erased}/sch_0")));
+        assert!(!owned(format!("{other}/{erased}")), "a resource of another organization with the id of an erased one");
+        assert!(!owned(format!("deleted/organization/8006000000000000/{platform}/{erased}")));
+        assert!(!owned("probe".to_owned()) && !owned(String::new()));
+    }
 }

@@ -32,7 +32,7 @@ pub use audit::AuditStore;
 pub use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
-pub use erasure::ErasureStore;
+pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
