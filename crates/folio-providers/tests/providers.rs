@@ -8,16 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Progress, Tools};
 use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
-use folio_resources::{
-    Kind, ListQuery, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider, ResourceWrite,
-};
-use folio_storage::{Holdings, ResourceExecutor, StoredResource, Stores};
+use folio_resources::{Kind, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider};
+use folio_storage::{ResourceExecutor, StoredResource, Stores};
+use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Message;
 use folio_types::op::{Decided, Expected, Write};
-use folio_types::page::{Page, PageRequest};
-use folio_types::{Environment, Error, Etag, OrgId, Reason, RequestId, Result, Secret, System, Timestamp};
+use folio_types::{Environment, Error, Etag, OrgId, Reason, RequestId, Result, Secret, System};
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
 use tracing::field::{Field, Visit};
@@ -359,39 +357,21 @@ async fn without_a_master_key_only_api_keys_are_refused() -> anyhow::Result<()> 
 }
 
 /// Resources of which the platform's model settings cannot be read.
-struct UnreadablePlatform(Arc<dyn ResourceExecutor>);
+struct UnreadablePlatform;
 
 #[async_trait]
-impl ResourceExecutor for UnreadablePlatform {
-    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
-        self.0.decide(write).await
-    }
-    async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+impl ResourceLayer for UnreadablePlatform {
+    async fn get(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        kind: &'static Kind,
+        ids: &[String],
+    ) -> Result<Vec<Option<StoredResource>>> {
         if *org == OrgId::platform() && kind == Kind::get::<ModelSettings>() {
             return Err(Error::internal("a row that cannot be read"));
         }
-        self.0.get(org, kind, ids).await
-    }
-    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
-        self.0.id_by_name(org, kind, name).await
-    }
-    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
-        self.0.list(org, query, page).await
-    }
-    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.0.revisions(org, id, numbers).await
-    }
-    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
-        self.0.holdings(org, kind).await
-    }
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        self.0.deleted(kind, limit).await
-    }
-    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-        self.0.forget_deleted(org, kind, id).await
-    }
-    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
-        self.0.scrub_deleted(kind, before, limit).await
+        below.get(org, kind, ids).await
     }
 }
 
@@ -420,7 +400,7 @@ async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result
     ended.cancel();
     assert_eq!(both.renew_keys(&ended).await?, None, "a cancelled pass returns no result");
     // An unreadable row does not block the others.
-    let holed = Stores { resources: Arc::new(UnreadablePlatform(Arc::clone(&stores.resources))), ..stores.clone() };
+    let holed = Stores { resources: Layered::over(UnreadablePlatform, &stores.resources), ..stores.clone() };
     let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert_eq!(passed.renew_keys(&CancellationToken::new()).await?, Some(Renewed { lost: 0, failed: 1 }));
     let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;

@@ -1,4 +1,5 @@
-//! Layers over the storage traits: a layer overrides some methods of a store, and forwards all others.
+//! Layers over the storage traits: a layer overrides some methods of a store, and forwards all others. Tests use them for stores
+//! with faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +22,14 @@ use futures::stream::BoxStream;
 use crate::crash::{CrashPoints, point};
 
 /// A store behind a layer.
-pub(crate) struct Layered<L, S: ?Sized> {
+pub struct Layered<L, S: ?Sized> {
     layer: L,
     below: Arc<S>,
 }
 
 impl<L, S: ?Sized> Layered<L, S> {
-    pub(crate) fn over(layer: L, below: &Arc<S>) -> Arc<Self> {
+    /// Puts a layer over a store. A layer that a test keeps for itself is an [`Arc`].
+    pub fn over(layer: L, below: &Arc<S>) -> Arc<Self> {
         Arc::new(Self { layer, below: Arc::clone(below) })
     }
 }
@@ -37,11 +39,23 @@ impl<L, S: ?Sized> Layered<L, S> {
 macro_rules! layers {
     ($($layer:ident of $store:ident { $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
         #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
+        #[doc = concat!("A layer over a [`", stringify!($store), "`]: each method forwards unless the layer overrides it.")]
         #[async_trait]
-        pub(crate) trait $layer: Send + Sync {
+        pub trait $layer: Send + Sync {
             $(
+                #[doc = concat!("Overrides [`", stringify!($store), "::", stringify!($method), "`].")]
                 async fn $method(&self, below: &dyn $store, $($name: $type),*) -> Result<$output> {
                     below.$method($($name),*).await
+                }
+            )*
+        }
+
+        #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
+        #[async_trait]
+        impl<L: $layer> $layer for Arc<L> {
+            $(
+                async fn $method(&self, below: &dyn $store, $($name: $type),*) -> Result<$output> {
+                    (**self).$method(below, $($name),*).await
                 }
             )*
         }

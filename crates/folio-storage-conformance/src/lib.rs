@@ -13,7 +13,7 @@ mod erasure;
 pub mod faults;
 mod forgetting;
 mod health;
-mod layer;
+pub mod layer;
 mod memory;
 mod open_turns;
 mod ops;

@@ -10,6 +10,7 @@ use folio_history::journal::{Access, CallStatus, Entry};
 use folio_llm::ModelError;
 use folio_metering::{MeteredCall, Settlement};
 use folio_resources::{Resource as _, Tag};
+use folio_storage_conformance::layer::Layered;
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
     WriteTool,
@@ -273,9 +274,9 @@ async fn a_turn_that_the_store_never_takes_fails_for_good_and_the_thread_goes_on
 async fn start_flaky(lose: Lose, at: usize) -> (Sandbox, Arc<Flaky>) {
     let mut flaky = None;
     let wrap = |inner| {
-        let made = Flaky::new(inner, lose, at);
+        let made = Flaky::new(lose, at);
         flaky = Some(made.clone());
-        made as Arc<dyn folio_storage::ThreadStore>
+        Layered::over(made, &inner) as Arc<dyn folio_storage::ThreadStore>
     };
     let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
     (sandbox, flaky.unwrap())

@@ -1,15 +1,13 @@
-//! A store of threads that loses answers.
+//! A layer over a store of threads that loses answers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
+use folio_history::thread::{Append, Appended, NewThread};
 use folio_storage::ThreadStore;
-use folio_types::op::OpKey;
-use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
+use folio_storage_conformance::layer::ThreadLayer;
+use folio_types::{Error, OrgId, Reason, Result, ThreadId};
 
 /// Fate of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +24,8 @@ pub(super) enum Lose {
     Large,
 }
 
-/// The store, losing the `at`-th append in one way.
+/// Loses the `at`-th append in one way.
 pub(super) struct Flaky {
-    inner: Arc<dyn ThreadStore>,
     lose: Lose,
     at: usize,
     appends: AtomicUsize,
@@ -37,15 +34,9 @@ pub(super) struct Flaky {
 }
 
 impl Flaky {
-    pub(super) fn new(inner: Arc<dyn ThreadStore>, lose: Lose, at: usize) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            lose,
-            at,
-            appends: AtomicUsize::new(0),
-            late: Mutex::default(),
-            mended: AtomicBool::new(false),
-        })
+    pub(super) fn new(lose: Lose, at: usize) -> Arc<Self> {
+        let (appends, late, mended) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { lose, at, appends, late, mended })
     }
 
     /// Writes from now on.
@@ -58,21 +49,14 @@ impl Flaky {
         self.appends.load(Ordering::SeqCst)
     }
 
-    async fn carry(&self, sent: Sent) -> Result<Appended> {
-        match sent {
-            Sent::Append(org, id, append) => self.inner.append(&org, &id, append).await,
-            Sent::Begin(thread, first) => self.inner.begin(*thread, first).await,
-        }
-    }
-
-    async fn send(&self, sent: Sent) -> Result<Appended> {
+    async fn send(&self, below: &dyn ThreadStore, sent: Sent) -> Result<Appended> {
         let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
         let broken = self.lose == Lose::Writes && number > self.at && !self.mended.load(Ordering::SeqCst);
         if number != self.at && !broken {
-            return self.carry(sent).await;
+            return sent.carry(below).await;
         }
         match self.lose {
-            Lose::Answer => drop(self.carry(sent).await),
+            Lose::Answer => drop(sent.carry(below).await),
             Lose::Request | Lose::Writes => {}
             Lose::Large => return Err(Error::invalid(Reason::TooLarge, "an append has so many bytes at most")),
             Lose::Late => *self.late.lock().unwrap() = Some(sent),
@@ -87,62 +71,31 @@ enum Sent {
     Begin(Box<NewThread>, Append),
 }
 
+impl Sent {
+    async fn carry(self, below: &dyn ThreadStore) -> Result<Appended> {
+        match self {
+            Self::Append(org, id, append) => below.append(&org, &id, append).await,
+            Self::Begin(thread, first) => below.begin(*thread, first).await,
+        }
+    }
+}
+
 #[async_trait]
-impl ThreadStore for Flaky {
-    async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
-        self.inner.create(thread).await
+impl ThreadLayer for Flaky {
+    async fn begin(&self, below: &dyn ThreadStore, thread: NewThread, first: Append) -> Result<Appended> {
+        self.send(below, Sent::Begin(Box::new(thread), first)).await
     }
 
-    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
-        self.send(Sent::Begin(Box::new(thread), first)).await
+    async fn append(&self, below: &dyn ThreadStore, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
+        self.send(below, Sent::Append(org.clone(), id.clone(), append)).await
     }
 
-    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
-        self.inner.header(org, id).await
-    }
-
-    async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
-        self.send(Sent::Append(org.clone(), id.clone(), append)).await
-    }
-
-    async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
-        let is_committed = self.inner.has_batch(org, id, batch).await;
+    async fn has_batch(&self, below: &dyn ThreadStore, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        let is_committed = below.has_batch(org, id, batch).await;
         let late = self.late.lock().unwrap().take();
         if let Some(sent) = late {
-            let _ = self.carry(sent).await;
+            let _ = sent.carry(below).await;
         }
         is_committed
-    }
-
-    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
-        self.inner.entries(org, id, from, limit).await
-    }
-
-    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
-        self.inner.request(org, id, request).await
-    }
-
-    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
-        self.inner.list(org, filter, page).await
-    }
-
-    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
-        self.inner.delete(org, id, by).await
-    }
-
-    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
-        self.inner.removed_by(org, id).await
-    }
-
-    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-        self.inner.expired(now, limit).await
-    }
-
-    async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-        self.inner.expire_referrers(org, id, at).await
-    }
-
-    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
-        self.inner.expire_unused(org, id, fence, at).await
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use folio_history::event::EventKind;
 use folio_storage::ThreadStore;
+use folio_storage_conformance::layer::Layered;
 use folio_types::{Environment as _, Reason, ThreadId, TurnId, limits};
 use serde_json::json;
 
@@ -246,9 +247,9 @@ async fn expire(sandbox: &Sandbox) {
 async fn an_expired_thread_out_of_memory_goes_only_after_its_open_turn_was_cancelled() {
     let mut flaky = None;
     let wrap = |inner| {
-        let made = Flaky::new(inner, Lose::Request, usize::MAX);
+        let made = Flaky::new(Lose::Request, usize::MAX);
         flaky = Some(made.clone());
-        made as std::sync::Arc<dyn ThreadStore>
+        Layered::over(made, &inner) as std::sync::Arc<dyn ThreadStore>
     };
     let sandbox = Sandbox::start_as(quick(30), None, Some(Box::new(wrap))).await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use folio_history::event::{Event, EventKind};
 use folio_storage::{EventsAppended, EventsRead, SharedTurn, TurnEventStore};
+use folio_storage_conformance::layer::{EventLayer, Layered};
 use folio_testkit::wait_for;
 use folio_types::{Error, Incarnation, OrgId, Reason, Result, TurnId};
 use futures::StreamExt as _;
@@ -17,36 +18,30 @@ use super::several::Several;
 use crate::SharedTurnStores;
 
 /// Events in a store that is away for a while.
-struct Away {
-    inner: Arc<dyn TurnEventStore>,
-    away: Arc<AtomicBool>,
-}
+struct Away(Arc<AtomicBool>);
 
 #[async_trait]
-impl TurnEventStore for Away {
+impl EventLayer for Away {
     async fn append(
         &self,
+        below: &dyn TurnEventStore,
         org: &OrgId,
         turn: &TurnId,
         owner: &Incarnation,
         epoch: u64,
         events: &[Event],
     ) -> Result<EventsAppended> {
-        if self.away.load(Ordering::SeqCst) {
+        if self.0.load(Ordering::SeqCst) {
             return Err(Error::unavailable(Reason::StoreUnavailable, "away"));
         }
-        self.inner.append(org, turn, owner, epoch, events).await
-    }
-
-    async fn read(&self, org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> Result<EventsRead> {
-        self.inner.read(org, turn, from, limit).await
+        below.append(org, turn, owner, epoch, events).await
     }
 }
 
 fn shared(several: &Several) -> (SharedTurnStores, Arc<AtomicBool>) {
     let shared = several.shared.clone();
     let away = Arc::new(AtomicBool::new(false));
-    let events = Arc::new(Away { inner: shared.events, away: away.clone() });
+    let events = Layered::over(Away(away.clone()), &shared.events);
     (SharedTurnStores { turns: shared.turns, events: Some(events) }, away)
 }
 

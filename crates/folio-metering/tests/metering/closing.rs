@@ -4,58 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_credit::{
-    Account, AccountChange, AccountChanged, AccountEntry, Grant, GrantKind, Ledger, LedgerRow, Reserved,
-};
+use folio_credit::{Grant, GrantKind};
 use folio_metering::{CreditMeter, Draw, Escrow, Meter as _, Options, Settlement};
 use folio_storage::CreditStore;
+use folio_storage_conformance::layer::{CreditLayer, Layered};
 use folio_types::{BlockId, Environment as _, Error, GrantId, Incarnation, OrgId, Reason, Result, System};
 
 use crate::meter::Bench;
 
 /// Never answers a seal of one block.
-struct Stuck {
-    inner: Arc<dyn CreditStore>,
-    block: BlockId,
-}
+struct Stuck(BlockId);
 
 #[async_trait]
-impl CreditStore for Stuck {
-    async fn account(&self, org: &OrgId) -> Result<Account> {
-        self.inner.account(org).await
-    }
-
-    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
-        self.inner.change_account(change).await
-    }
-
-    async fn account_entries(
-        &self,
-        org: &OrgId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<AccountEntry>> {
-        self.inner.account_entries(org, prefix, after, limit).await
-    }
-
-    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
-        self.inner.reserve(org, block, row).await
-    }
-
-    async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
-        self.inner.settle(org, block, row).await
-    }
-
-    async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()> {
-        if *block == self.block {
+impl CreditLayer for Stuck {
+    async fn seal(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId) -> Result<()> {
+        if *block == self.0 {
             return Err(Error::unavailable(Reason::StoreUnavailable, "it is away"));
         }
-        self.inner.seal(org, block).await
-    }
-
-    async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger> {
-        self.inner.ledger(org, block).await
+        below.seal(org, block).await
     }
 }
 
@@ -71,7 +37,7 @@ async fn a_block_that_cannot_be_closed_does_not_keep_the_others() {
     let mut bench = Bench::new();
     let grant = Grant::new(GrantId::derive(&["closing"]), GrantKind::Admin, 30, System.now());
     let stuck = BlockId::derive(&["a"]);
-    bench.stores.credit = Arc::new(Stuck { inner: bench.stores.credit.clone(), block: stuck.clone() });
+    bench.stores.credit = Layered::over(Stuck(stuck.clone()), &bench.stores.credit);
     let escrow = Escrow::new(bench.stores.credit.clone(), bench.stores.usage.clone(), Arc::new(System));
     escrow.grant(&bench.org, grant).await.unwrap();
     let open = async || {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use folio_credit::{Basis, Grant, GrantKind};
 use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement, UsageRecorder};
 use folio_storage::{Stores, UsageRecord, UsageStore};
+use folio_storage_conformance::layer::{Layered, UsageLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Usage;
@@ -110,19 +111,15 @@ async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
 }
 
 /// Fails once if armed.
-struct Forgetful(Arc<dyn UsageStore>, Arc<AtomicBool>);
+struct Forgetful(Arc<AtomicBool>);
 
 #[async_trait]
-impl UsageStore for Forgetful {
-    async fn record(&self, record: UsageRecord) -> Result<()> {
-        match self.1.swap(false, Ordering::SeqCst) {
+impl UsageLayer for Forgetful {
+    async fn record(&self, below: &dyn UsageStore, record: UsageRecord) -> Result<()> {
+        match self.0.swap(false, Ordering::SeqCst) {
             true => Err(Error::unavailable(Reason::StoreUnavailable, "it is away")),
-            false => self.0.record(record).await,
+            false => below.record(record).await,
         }
-    }
-
-    async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
-        self.0.list(org, from, limit).await
     }
 }
 
@@ -130,7 +127,7 @@ impl UsageStore for Forgetful {
 async fn a_record_that_could_not_be_written_is_written_when_the_block_is_given_back() {
     let mut bench = Bench::new();
     let fails = Arc::new(AtomicBool::new(true));
-    bench.stores.usage = Arc::new(Forgetful(bench.stores.usage.clone(), fails.clone()));
+    bench.stores.usage = Layered::over(Forgetful(fails.clone()), &bench.stores.usage);
     let meter = bench.meter(1_000).await;
     for key in ["a", "b"] {
         let permit = meter.permit(bench.call(key, 1_000)).await.unwrap();
