@@ -7,14 +7,9 @@ use folio_history::journal::{CallStatus, Decision, Entry};
 use folio_types::{Code, Digest, Reason};
 use serde_json::json;
 
-use super::sandbox::{Sandbox, all, approve_all, closing, decide, reached};
+use super::sandbox::{Sandbox, approve_all, decide, reached};
 use super::script::{call, calls, say};
 use folio_history::command::ApproveAnswer;
-use folio_history::command::ApproveCommand;
-
-fn two_tags() -> super::script::Step {
-    calls(&[("create_tag", json!({"name": "a"})), ("create_tag", json!({"name": "b"})), ("list_tags", json!({}))])
-}
 
 fn reject(reason: &str) -> Decision {
     Decision::Reject { reason: Some(reason.to_owned()) }
@@ -47,38 +42,6 @@ async fn a_write_waits_runs_once_approved_and_the_model_goes_on() {
 }
 
 #[tokio::test]
-async fn decisions_in_parts_run_nothing_before_the_last() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(two_tags()).await;
-    let first = sandbox.approve_with(decide(&turn, &[(&pending[0], Decision::Approve)])).await.unwrap();
-    let ApproveAnswer::StillAwaiting { missing, round, .. } = first else { panic!("{first:?}") };
-    assert_eq!((missing.len(), &missing[0].id, round), (1, &pending[1].id, 1));
-    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
-    sandbox.models.then([say("Half.")]);
-    let last = sandbox.approve_with(decide(&turn, &[(&pending[1], reject("not this one"))])).await.unwrap();
-    let ApproveAnswer::Reached { round, .. } = &last else { panic!("{last:?}") };
-    let statuses: Vec<CallStatus> = round.results.iter().map(|result| result.status).collect();
-    assert_eq!(statuses, [CallStatus::Ok, CallStatus::Rejected, CallStatus::Ok], "what needed no decision ran too");
-    assert!(
-        round.results[1].content.contains("User rejected this action.")
-            && round.results[1].content.contains("not this one")
-    );
-    assert_eq!(sandbox.tag_names().await, ["a"]);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn undecided_calls_can_be_rejected_at_once() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(two_tags()).await;
-    sandbox.models.then([say("Fine.")]);
-    let command = ApproveCommand { reject_undecided: true, ..decide(&turn, &[(&pending[1], Decision::Approve)]) };
-    reached(sandbox.approve_with(command).await.unwrap());
-    assert_eq!(sandbox.tag_names().await, ["b"]);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn edited_arguments_are_checked_and_shown() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "draft"}))).await;
@@ -94,55 +57,6 @@ async fn edited_arguments_are_checked_and_shown() {
 }
 
 #[tokio::test]
-async fn wrong_decisions_are_refused_whole() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(two_tags()).await;
-    let mut digest = approve_all(&turn, &pending);
-    digest.decisions[1].digest = Some(Digest::of(b"other"));
-    assert_eq!(sandbox.approve_with(digest).await.unwrap_err().reason, Reason::DigestMismatch);
-    let mut unknown = approve_all(&turn, &pending);
-    unknown.decisions[0].call.index = 9;
-    unknown.decisions[0].digest = None;
-    assert_eq!(sandbox.approve_with(unknown).await.unwrap_err().reason, Reason::UnknownCall);
-    let none = ApproveCommand { decisions: vec![], ..approve_all(&turn, &pending) };
-    assert_eq!(sandbox.approve_with(none).await.unwrap_err().reason, Reason::InvalidField);
-    assert!(!sandbox.journal(&turn.thread).await.iter().any(|entry| matches!(entry, Entry::Decisions(_))));
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn after_an_approval_read_only_rounds_come_back_and_run_without_decisions() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    sandbox.models.then([call("list_tags", json!({})), say("There is one.")]);
-    let second = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
-    let EventKind::AwaitingApproval { pending, round, .. } = second else { panic!("{second:?}") };
-    assert_eq!((round, pending.len(), pending[0].needs_approval), (2, 1, false));
-    let run = ApproveCommand {
-        turn: turn.clone(),
-        round: Some(2),
-        decisions: vec![],
-        reject_undecided: false,
-        continue_auto_approved: false,
-    };
-    let last = reached(sandbox.approve_with(run.clone()).await.unwrap());
-    assert!(matches!(&last, EventKind::Completed { .. }));
-    assert_eq!(reached(sandbox.approve_with(run).await.unwrap()), last, "invariant 7");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn continue_auto_approved_runs_later_rounds_without_decisions() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    sandbox.models.then([call("list_tags", json!({})), call("list_schemas", json!({})), say("Looked.")]);
-    let command = ApproveCommand { continue_auto_approved: true, ..approve_all(&turn, &pending) };
-    let closing = reached(sandbox.approve_with(command).await.unwrap());
-    assert!(matches!(closing, EventKind::Completed { rounds, .. } if rounds.len() == 3));
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn two_approves_at_once_run_the_call_once_and_get_one_answer() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
@@ -153,21 +67,6 @@ async fn two_approves_at_once_run_the_call_once_and_get_one_answer() {
     assert_eq!(sandbox.tag_names().await, ["a"], "invariant 3");
     let intents = sandbox.journal(&turn.thread).await.into_iter().filter(|e| matches!(e, Entry::Intent(_))).count();
     assert_eq!(intents, 1);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_late_approval_is_refused_and_runs_nothing() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    sandbox.environment.advance(Duration::from_secs(301));
-    let error = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap_err();
-    assert_eq!((error.code, error.reason), (Code::NotFound, Reason::TurnExpired));
-    assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Expired);
-    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
-    sandbox.assert_sendable(&turn.thread).await;
-    let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
-    assert_eq!(closing(&events), &EventKind::Expired);
     sandbox.finish().await;
 }
 
@@ -207,23 +106,6 @@ async fn the_sweep_ends_an_expired_pause_and_its_row_goes() {
     })
     .await;
     assert!(matches!(sandbox.journal(&turn.thread).await.last(), Some(Entry::Ended(_))), "invariant 8");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_failure_after_decisions_is_an_answer_and_the_effect_stays() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "kept"}))).await;
-    sandbox.models.then([super::script::Step::Fail(folio_llm::ModelError::Failed("cut".to_owned()))]);
-    let closing = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
-    assert!(matches!(closing, EventKind::Failed { retriable: true, .. }), "{closing:?}");
-    assert_eq!(sandbox.tag_names().await, ["kept"]);
-    sandbox.models.then([say("Better.")]);
-    let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
-    assert!(matches!(super::sandbox::closing(&resumed), EventKind::Completed { .. }), "{resumed:?}");
-    let repeated = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
-    assert!(matches!(repeated, EventKind::Completed { .. }), "a failed end is replaced by what follows: {repeated:?}");
-    assert_eq!(sandbox.tag_names().await, ["kept"]);
     sandbox.finish().await;
 }
 

@@ -77,20 +77,6 @@ async fn a_call_that_is_sent_is_read_to_its_end_where_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn cancelling_a_waiting_turn_gives_its_calls_results() {
-    let sandbox = Sandbox::start().await;
-    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled);
-    sandbox.assert_sendable(&turn.thread).await;
-    let view = sandbox.turn(&turn).await;
-    assert_eq!(view.rounds[0].results[0].status, CallStatus::Cancelled, "invariant 4");
-    let error = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap_err();
-    assert_eq!(error.code, Code::FailedPrecondition);
-    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn cancelling_with_an_open_intent_closes_it_first() {
     for (point, happened) in [("write:before", false), ("write:after", true)] {
         let sandbox = Sandbox::start().await;

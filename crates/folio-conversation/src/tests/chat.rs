@@ -6,7 +6,6 @@ use folio_llm::ModelError;
 use folio_resources::Tag;
 use folio_types::message::{FinishReason, Message};
 use folio_types::{Code, Reason, Role};
-use futures::StreamExt as _;
 use serde_json::json;
 
 use super::sandbox::{Sandbox, all, closing, names, request};
@@ -150,41 +149,6 @@ async fn auto_approved_writes_run_and_change_the_working_state_seen_next() {
 }
 
 #[tokio::test]
-async fn the_tenth_round_ends_the_turn_and_its_calls_do_not_run() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then((0..10).map(|n| call("create_tag", json!({"name": format!("tag {n}")}))));
-    let mut chat = sandbox.chat("go on and on");
-    chat.auto_approve = true;
-    let events = sandbox.run(chat).await;
-    let EventKind::Completed { text, finish, rounds, usage, .. } = closing(&events) else { panic!("{events:?}") };
-    assert_eq!((text.as_str(), *finish), ("(Max tool rounds reached.)", FinishReason::MaxRounds));
-    assert_eq!((rounds.len(), usage.model_calls), (10, 10));
-    assert_eq!(rounds[9].results[0].status, CallStatus::NotRun);
-    assert_eq!(sandbox.tag_names().await.len(), 9);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_failed_model_call_ends_the_turn_retriably_and_resume_goes_on() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([
-        call("list_tags", json!({})),
-        Step::Fail(ModelError::Failed("502".to_owned())),
-        say("Now it works."),
-    ]);
-    let events = sandbox.run(sandbox.chat("look")).await;
-    assert!(matches!(closing(&events), EventKind::Failed { retriable: true, .. }), "{events:?}");
-    let turn = &events[0].turn;
-    sandbox.assert_sendable(&turn.thread).await;
-    let resumed = all(sandbox.conversations.resume(&sandbox.principal, turn).await.unwrap()).await;
-    assert!(matches!(closing(&resumed), EventKind::Completed { text, .. } if text == "Now it works."), "{resumed:?}");
-    assert!(resumed[0].number > events.last().unwrap().number, "numbering goes on");
-    let error = sandbox.conversations.resume(&sandbox.principal, turn).await.unwrap_err();
-    assert_eq!(error.reason, Reason::TurnNotResumable);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn a_refusal_of_the_model_is_not_retriable() {
     let sandbox = Sandbox::start().await;
     let refused = ModelError::Refused { status: 400, message: "no".to_owned() };
@@ -274,22 +238,6 @@ async fn the_queue_is_bounded_and_forgets_who_leaves() {
     sandbox.models.release();
     all(first).await;
     assert_eq!(sandbox.models.requests().len(), 1, "who left before has no turn");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_pending_turn_rejects_or_is_superseded() {
-    let sandbox = Sandbox::start().await;
-    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "x"}))).await;
-    let chat = sandbox.chat_in(&turn.thread, "and now?");
-    let error = sandbox.conversations.chat(&sandbox.principal, chat.clone()).await.unwrap_err();
-    assert_eq!(error.reason, Reason::TurnPending);
-    sandbox.models.then([say("Fine.")]);
-    let next = sandbox.run(ChatCommand { if_pending: IfPending::Supersede, ..chat }).await;
-    assert!(matches!(closing(&next), EventKind::Completed { .. }));
-    assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Superseded);
-    assert!(sandbox.tag_names().await.is_empty());
-    sandbox.assert_sendable(&turn.thread).await;
     sandbox.finish().await;
 }
 
@@ -392,19 +340,6 @@ async fn another_organization_and_another_user_see_nothing() {
     }
     let admin = folio_types::Principal { user: other_user, role: Role::Admin, ..sandbox.principal.clone() };
     assert!(sandbox.conversations.get_turn(&admin, turn).await.is_ok());
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn losing_the_client_never_stops_a_turn() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(say("Still here."))]);
-    let mut stream = sandbox.begin(sandbox.chat("x")).await;
-    let turn = stream.next().await.unwrap().unwrap().turn;
-    drop(stream);
-    sandbox.models.release();
-    let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
-    assert!(matches!(closing(&events), EventKind::Completed { text, .. } if text == "Still here."), "invariant 9");
     sandbox.finish().await;
 }
 

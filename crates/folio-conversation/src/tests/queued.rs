@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::audit::rule;
 use super::sandbox::{SOON, Sandbox, all, closing};
-use super::script::{call, held, say};
+use super::script::{Step, call, held, say};
 use crate::EventStream;
 use folio_history::command::{ChatCommand, IfBusy};
 
@@ -60,5 +60,22 @@ async fn a_chat_that_cannot_be_prepared_again_is_refused_and_the_next_one_begins
     assert_eq!(second.await.unwrap().unwrap_err().reason, Reason::StoreUnavailable);
     let third = all(third.await.unwrap().unwrap()).await;
     assert!(matches!(closing(&third), EventKind::Completed { text, .. } if text == "Three."), "{third:?}");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_chat_that_interrupts_begins_before_those_that_wait() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([Step::Hang, say("Now."), say("Later.")]);
+    let first = sandbox.begin(sandbox.chat("one")).await;
+    sandbox.asked(1).await;
+    let thread = sandbox.listed().await;
+    let waits = sandbox.wait_behind(&thread, "later", 1).await;
+    let now = ChatCommand { if_busy: IfBusy::Interrupt, ..sandbox.chat_in(&thread, "now") };
+    let now = sandbox.run(now).await;
+    assert!(matches!(closing(&now), EventKind::Completed { text, .. } if text == "Now."), "{now:?}");
+    assert_eq!(closing(&all(first).await), &EventKind::Cancelled);
+    let later = all(waits.await.unwrap().unwrap()).await;
+    assert!(later[0].turn.number > now[0].turn.number, "{later:?}");
     sandbox.finish().await;
 }

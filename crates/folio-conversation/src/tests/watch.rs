@@ -1,6 +1,7 @@
 //! Rejoining a stream.
 
 use folio_history::event::{Event, EventKind, TurnStatus};
+use folio_types::Reason;
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -116,5 +117,21 @@ async fn deltas_that_are_ready_together_are_published_as_one() {
         _ => None,
     });
     assert_eq!(texts.collect::<Vec<_>>(), ["one two three four five"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn invariant_10_the_watchers_of_a_conversation_are_bounded() {
+    let sandbox = Sandbox::start_with(Options { watchers_per_conversation: 2, ..Options::default() }).await;
+    sandbox.models.then([held(say("Late."))]);
+    let mut first = sandbox.begin(sandbox.chat("x")).await;
+    let turn = first.next().await.unwrap().unwrap().turn;
+    let mut second = sandbox.conversations.watch(&sandbox.principal, &turn, 0).await.unwrap();
+    second.next().await.unwrap().unwrap();
+    let error = sandbox.conversations.watch(&sandbox.principal, &turn, 0).await.unwrap_err();
+    assert_eq!(error.reason, Reason::Overloaded);
+    assert!(error.retry_after.is_some_and(|after| !after.is_zero()), "{error:?}");
+    sandbox.models.release();
+    assert_eq!(all(first).await.last(), all(second).await.last());
     sandbox.finish().await;
 }
