@@ -11,7 +11,7 @@ use folio_history::command::{
 };
 use folio_history::event::{Event, EventKind, RoundView, TurnStatus, TurnView};
 use folio_history::journal::WorkingState;
-use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
+use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::ThreadView;
 use folio_types::message::Usage;
 use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId, UserId};
@@ -252,55 +252,5 @@ impl NodePeer for ScriptedPeer {
             started_at: Timestamp::from_second(1_790_000_000).unwrap(),
         };
         self.answer("status", None, "", status).await
-    }
-}
-
-/// A node that hands on what it is asked: what no node may do.
-pub(crate) struct Forwards(pub(crate) SharedPeer);
-
-#[async_trait]
-impl ConversationPeer for Forwards {
-    async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
-        self.0.chat(principal, command).await
-    }
-    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
-        self.0.approve(principal, command).await
-    }
-    async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
-        self.0.resume(principal, turn).await
-    }
-    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
-        self.0.cancel(principal, turn).await
-    }
-    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
-        self.0.get_turn(principal, turn).await
-    }
-    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
-        self.0.open_turn(principal, thread).await
-    }
-    async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
-        self.0.watch(principal, turn, from_event).await
-    }
-    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
-        self.0.create_thread(principal, command).await
-    }
-    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
-        self.0.rename_thread(principal, command).await
-    }
-    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
-        self.0.delete_thread(principal, command).await
-    }
-    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
-        self.0.fork_thread(principal, command).await
-    }
-}
-
-#[async_trait]
-impl NodePeer for Forwards {
-    async fn holds(&self, _: &OrgId, _: &ThreadId) -> Result<bool> {
-        Ok(false)
-    }
-    async fn status(&self) -> Result<NodeStatus> {
-        Err(Error::internal("not scripted"))
     }
 }

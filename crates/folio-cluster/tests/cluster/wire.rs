@@ -1,6 +1,5 @@
 //! RPCs between processes: commands, answers, errors, the signed principal, and refused forgeries.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::{CallContext, NodePeer as _};
@@ -13,8 +12,8 @@ use folio_trace::TraceContext;
 use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
 use futures::StreamExt as _;
 
-use crate::sandbox::{Node, Server, all, approve, fork, in_time, options, peer, principal, thread, turn};
-use crate::scripted::{Forwards, Play};
+use crate::sandbox::{Node, all, approve, fork, in_time, options, peer, principal, thread, turn};
+use crate::scripted::Play;
 
 fn trace() -> TraceContext {
     TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
@@ -127,17 +126,19 @@ async fn what_is_dropped_here_ends_there() {
 
 #[tokio::test]
 async fn a_second_hop_is_refused() {
-    let last = Node::start("last", &options());
-    let forwards = Forwards(Arc::new(peer(&last.server, &options())));
-    let middle = Server::start(Arc::new(forwards), &options());
-    let gateway = peer(&middle, &options());
-    let refused = gateway.get_turn(&principal(), &turn(1)).await.unwrap_err();
-    assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::ForwardedTwice));
-    let refused = gateway.watch(&principal(), &turn(1), 0).await.err().unwrap();
-    assert_eq!(refused.reason, Reason::ForwardedTwice);
-    assert_eq!(last.scripted.times(), 0);
-    // Straight to it is one hop.
-    peer(&last.server, &options()).get_turn(&principal(), &turn(1)).await.unwrap();
+    let node = Node::start("a", &options());
+    let peer = peer(&node.server, &options());
+    let second = CallContext { hops: 1, trace: None };
+    second
+        .within(async {
+            let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
+            assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::ForwardedTwice));
+            let refused = peer.watch(&principal(), &turn(1), 0).await.err().unwrap();
+            assert_eq!(refused.reason, Reason::ForwardedTwice);
+        })
+        .await;
+    assert_eq!(node.scripted.times(), 0);
+    peer.get_turn(&principal(), &turn(1)).await.unwrap();
 }
 
 #[tokio::test]
