@@ -180,40 +180,6 @@ async fn a_failure_of_the_model_is_an_event_and_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn threads_are_made_renamed_forked_and_deleted() {
-    let server = Server::start().await;
-    let client = server.member().await;
-    let document = document(&client).await;
-    let create = CreateThreadRequest {
-        document_ids: vec![document.clone()],
-        title: "Mine".into(),
-        request_id: "r".into(),
-        ..Default::default()
-    };
-    let thread = client.threads().create_thread(create.clone()).await.unwrap().into_inner().thread.unwrap();
-    let again = client.threads().create_thread(create).await.unwrap().into_inner().thread.unwrap();
-    assert_eq!(thread.thread_id, again.thread_id);
-    server.model.answer("Hello.");
-    let first = ChatRequest { thread_id: thread.thread_id.clone(), document_ids: Vec::new(), ..say("Hi", "") };
-    chat(&client, first).await;
-    let rename =
-        RenameThreadRequest { thread_id: thread.thread_id.clone(), title: "Yours".into(), ..Default::default() };
-    let renamed = client.threads().rename_thread(rename).await.unwrap().into_inner().thread.unwrap();
-    assert_eq!(renamed.title, "Yours");
-    let fork = ForkThreadRequest { thread_id: thread.thread_id.clone(), message_count: Some(1), ..Default::default() };
-    let fork = client.threads().fork_thread(fork).await.unwrap().into_inner().thread.unwrap();
-    assert_ne!(fork.thread_id, thread.thread_id);
-    let get = |id: &str| GetThreadRequest { thread_id: id.into(), ..Default::default() };
-    let forked = client.threads().get_thread(get(&fork.thread_id)).await.unwrap().into_inner();
-    assert_eq!(forked.messages.iter().map(|message| message.count).collect::<Vec<_>>(), [1]);
-    let delete = DeleteThreadRequest { thread_id: thread.thread_id.clone(), ..Default::default() };
-    client.threads().delete_thread(delete).await.unwrap();
-    let error = refused(client.threads().get_thread(get(&thread.thread_id)).await, "deleted");
-    assert_eq!(error.code, Code::NotFound);
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn tools_are_listed_in_pages() {
     let server = Server::start().await;
     let client = server.member().await;

@@ -53,6 +53,16 @@ async fn call_empty(client: &Client, operation: &Declaration) -> Option<Error> {
 }
 
 #[tokio::test]
+async fn the_details_of_errors_are_described_without_a_token() {
+    let server = Server::start().await;
+    for name in ["ErrorInfo", "BadRequest", "RetryInfo", "QuotaFailure"] {
+        let answer = ask(&server, MessageRequest::FileContainingSymbol(format!("google.rpc.{name}"))).await;
+        assert!(matches!(answer, MessageResponse::FileDescriptorResponse(_)), "{name}: {answer:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn every_call_needs_a_token_and_its_role() {
     let server = Server::start().await;
     let mut paths = described(&server).await;

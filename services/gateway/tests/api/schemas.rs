@@ -55,30 +55,6 @@ async fn a_schema_has_versions_and_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_repeated_create_gives_the_first_result() {
-    let server = Server::start().await;
-    let client = server.member().await;
-    let create = v1::CreateSchemaRequest {
-        schema: Some(v1::Schema {
-            name: "Invoice".into(),
-            response_format_json: format("total"),
-            ..Default::default()
-        }),
-        request_id: "once".into(),
-        ..Default::default()
-    };
-    let first = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
-    let again = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
-    assert_eq!(first, again);
-    let other = v1::CreateSchemaRequest {
-        schema: Some(v1::Schema { name: "Invoice".into(), response_format_json: format("sum"), ..Default::default() }),
-        ..create
-    };
-    assert_eq!(refused(client.schemas().create_schema(other).await, "other").reason, Reason::RequestIdConflict);
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn a_repeated_create_is_done_once_wherever_its_name_leads_by_then() {
     let server = Server::start().await;
     let client = server.member().await;
