@@ -64,24 +64,6 @@ async fn killed_during_a_model_call_the_turn_fails_retriably_and_is_resumed() {
 }
 
 #[tokio::test]
-async fn killed_while_it_waits_a_turn_is_approved_after_the_restart() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let waiting = client.chat(&document, "write").await.pause().await;
-    sandbox.kill();
-    let client = sandbox.restart().await;
-    let found = client.turn(&waiting.turn_id).await;
-    assert_eq!(found.status(), v1::TurnStatus::AwaitingApproval);
-    assert_eq!(found.pending, waiting.pending);
-    sandbox.sim.open("g").await;
-    let answer = client.approve_all(&waiting).await;
-    assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-    let mut names = client.tag_names().await;
-    names.sort();
-    assert_eq!(names, ["made", "too"]);
-}
-
-#[tokio::test]
 async fn invariant_3_killed_after_the_effects_they_are_kept_and_not_repeated() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
@@ -128,52 +110,6 @@ async fn invariant_3_killed_within_a_tool_its_effect_happens_once() {
     let found = client.extractions.clone().list_extractions(list).await.unwrap().into_inner();
     assert_eq!(found.extractions.len(), 1, "{found:?}");
     assert_eq!(found.extractions[0].original_json, "{\"total\":957}");
-}
-
-#[tokio::test]
-async fn killed_after_the_end_everything_is_there() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let request = v1::ChatRequest { request_id: "once".into(), ..crate::client::ask(&document, "hello") };
-    let stream = client.send(request.clone()).await.unwrap();
-    let turn = stream.turn();
-    let completed = stream.completed().await;
-    sandbox.kill();
-    let client = sandbox.restart().await;
-    let again = client.send(request).await.unwrap();
-    assert_eq!(again.turn(), turn);
-    assert_eq!(again.completed().await, completed);
-    assert_eq!(sandbox.sim.chats().await.len(), 1);
-    let documents = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await.unwrap();
-    assert_eq!(documents.into_inner().total_size, 1);
-}
-
-#[tokio::test]
-async fn killed_many_times_in_a_row_the_server_starts_again_each_time() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
-    let (mut client, document) = sandbox.with_document().await;
-    for round in 1..=4 {
-        let stream = client.chat(&document, "before").await;
-        let turn = stream.turn();
-        sandbox.sim.until_held().await;
-        sandbox.kill();
-        client = sandbox.restart().await;
-        client.until(&turn, v1::TurnStatus::Failed).await;
-        let threads =
-            client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
-        assert_eq!(threads.total_size, round);
-    }
-}
-
-#[tokio::test]
-async fn a_signal_stops_the_server_in_order_and_leaves_no_turn_running() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let waiting = client.chat(&document, "write").await.pause().await;
-    drop(client);
-    assert!(sandbox.stop().await);
-    let client = sandbox.restart().await;
-    assert_eq!(client.turn(&waiting.turn_id).await.status(), v1::TurnStatus::AwaitingApproval);
 }
 
 #[tokio::test]

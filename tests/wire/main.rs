@@ -4,7 +4,6 @@
 //! --bins`.
 
 mod approve;
-mod bounds;
 mod cancel;
 mod chaos;
 mod chat;
@@ -17,20 +16,14 @@ mod events;
 mod faults;
 mod malformed;
 mod operate;
-mod people;
 mod phases;
 mod purchases;
-mod queue;
-mod refusals;
 mod rejoin;
-mod roles;
 mod sandbox;
-mod services;
 mod settings;
 mod telemetry;
 mod tenants;
 mod terminal;
-mod threads;
 mod tokens;
 mod tools;
 

@@ -16,8 +16,6 @@ rules:
     answer: {text: Made.}
   - when: {user: write}
     answer: {calls: [{name: create_tag, arguments: {name: made}}]}
-  - when: {user: hello}
-    answer: {text: Hello.}
 ";
 
 #[tokio::test]
@@ -48,25 +46,6 @@ async fn a_turn_goes_on_without_its_client_and_is_joined_again_from_any_event() 
         .collect();
     assert_eq!(text, "one two three four five six seven eight nine ten");
     assert_eq!(outline(&all).last(), Some(&"completed"));
-}
-
-#[tokio::test]
-async fn after_a_restart_a_watcher_gets_a_snapshot_and_the_end() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let stream = client.chat(&document, "hello").await;
-    let turn = stream.turn();
-    let last = stream.end().await.pop().unwrap();
-    sandbox.kill();
-    let client = sandbox.restart().await;
-    let events = client.watch(&turn, 1).await.unwrap().end().await;
-    assert_eq!(outline(&events), ["snapshot", "completed"]);
-    assert_eq!(events[1].number, last.number);
-    let Some(Kind::Snapshot(snapshot)) = &events[0].kind else { panic!() };
-    assert_eq!(snapshot.turn.as_ref().unwrap().text, "Hello.");
-    // Only the closing event is left.
-    let tail = client.watch(&turn, last.number).await.unwrap().end().await;
-    assert_eq!(outline(&tail).last(), Some(&"completed"));
 }
 
 #[tokio::test]
@@ -108,28 +87,4 @@ async fn a_callers_deadline_ends_its_stream_and_not_the_turn() {
     assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Running);
     sandbox.sim.open("g").await;
     client.until(&turn, v1::TurnStatus::Completed).await;
-}
-
-#[tokio::test]
-async fn the_same_request_id_joins_repeats_and_refuses_other_content() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let request = v1::ChatRequest { request_id: "r-1".into(), ..crate::client::ask(&document, "slow") };
-    let first = client.send(request.clone()).await.unwrap();
-    sandbox.sim.until_held().await;
-    let joined = sandbox.client().await.send(request.clone()).await.unwrap();
-    sandbox.sim.open("g").await;
-    let turn = first.turn();
-    assert_eq!(joined.turn(), turn);
-    let (first, joined) = (first.completed().await, joined.completed().await);
-    assert_eq!(first, joined);
-    let repeated = client.send(request.clone()).await.unwrap();
-    assert_eq!(repeated.turn(), turn);
-    assert_eq!(repeated.completed().await, first);
-    assert_eq!(sandbox.sim.chats().await.len(), 1, "one model call for all three");
-
-    let thread = turn.rsplit_once('.').unwrap().0.to_owned();
-    let other = v1::ChatRequest { thread_id: thread, document_ids: Vec::new(), text: "hello".into(), ..request };
-    let error = crate::client::refused(client.send(other).await);
-    assert_eq!(error.reason.as_str(), "REQUEST_ID_CONFLICT");
 }

@@ -3,11 +3,13 @@
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
-use folio_types::{Code, Role};
+use folio_resources::NewToken;
+use folio_tests::harness::tenant;
+use folio_types::token::Token;
+use folio_types::{Code, OrgId, Role, System, UserId};
 use tonic::Status;
 
 use crate::client::{Client, approved, ask, decide, refused};
-use crate::people::{Person, another};
 use crate::sandbox::{INVOICE, Sandbox};
 
 const SCRIPT: &str = "
@@ -91,9 +93,13 @@ async fn furnish(client: &Client) -> Belongings {
 async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
     let token = sandbox
         .offline(async |stores| {
-            let org = another(&stores, "other").await;
+            let org = OrgId::generate(&System);
+            tenant::organization(&stores, &org, "other").await;
+            let token = Token::generate(&org, &System);
             // The same user id as in the first one: only the organization differs.
-            Person::new(&org, crate::people::FIRST_USER, Role::Admin).token(&stores).await
+            let new = NewToken::new(&token, UserId::derive(&["first user"]), Role::Admin, "other");
+            tenant::store_token(&stores, &token, new).await;
+            token.reveal()
         })
         .await;
     let (us, them) = (sandbox.client().await, Client::connect(&sandbox.url(), Some(&token)).await);

@@ -288,26 +288,6 @@ async fn ctrl_c_in_the_editor_and_at_a_card_decides_nothing() {
 }
 
 #[tokio::test]
-async fn threads_are_listed_and_a_waiting_one_is_resumed() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let mut chat = Terminal::chat(&sandbox, &[]);
-    chat.answer(YOU, "tags").await;
-    let shown = chat.leave(DECISION).await;
-    assert!(shown.contains("A turn waits for approval"), "{shown}");
-
-    let mut chat = Terminal::chat(&sandbox, &[]);
-    chat.answer(YOU, "/threads").await;
-    chat.until("1  tags  (1 turn)  ● a turn runs or waits", 1).await;
-    chat.answer(YOU, "/resume 1").await;
-    chat.answer(DECISION, "all").await;
-    chat.until("Two tags are made.", 1).await;
-    chat.answer(YOU, "/quit").await;
-    assert!(chat.ended().await.success());
-    assert!(chat.shown().contains("I make three tags."), "{}", chat.shown());
-    assert_eq!(sandbox.client().await.tag_names().await.len(), 3);
-}
-
-#[tokio::test]
 async fn the_demo_asks_a_person_in_colour() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Terminal::start(folder.path(), &["demo", "--ask"], &[]);

@@ -167,38 +167,6 @@ async fn the_tools_of_prompts_and_extractions_work() {
 }
 
 #[tokio::test]
-async fn a_turn_that_deletes_its_own_document_still_ends_completed() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let (completed, results) = results(&client, &document, "farewell").await;
-    ok(&results, "delete_document", 0);
-    assert_eq!(completed.text, "The document is gone.");
-    let request = v1::GetDocumentRequest { document_id: document };
-    let error = crate::client::refused(client.documents.clone().get_document(request).await);
-    assert_eq!(error.code, folio_types::Code::NotFound);
-}
-
-#[tokio::test]
-async fn the_tools_of_the_profile_are_listed_with_schema_and_access() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let client = sandbox.client().await;
-    let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();
-    let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
-    let names: Vec<_> = listed.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert!(profile.specs().map(|spec| spec.name).eq(names.iter().copied()), "{names:?}");
-    assert_eq!(usize::try_from(listed.total_size).unwrap(), names.len());
-    for (tool, spec) in listed.tools.iter().zip(profile.specs()) {
-        let is_read = spec.access == folio_history::journal::Access::ReadOnly;
-        assert_eq!(tool.access() == v1::ToolAccess::ReadOnly, is_read, "{}", tool.name);
-    }
-    for tool in listed.tools {
-        let schema: Value = serde_json::from_str(&tool.parameters_json).expect("parameters are JSON");
-        assert_eq!(schema["type"], "object", "{}", tool.name);
-        assert!(tool.description.len() > 10, "{}", tool.name);
-    }
-}
-
-#[tokio::test]
 async fn bad_arguments_of_each_tool_are_reported_to_the_model_and_change_nothing() {
     let sandbox = Sandbox::start("rules: []").await;
     let (client, document) = sandbox.with_document().await;
