@@ -24,12 +24,13 @@ fn main() -> Result<()> {
             ["proxy", upstream] => turn::proxy((*upstream).to_owned()).await,
             ["cluster"] => cluster::measure(&cluster::Sizes::full()).await,
             ["cluster", "--quick"] => cluster::measure(&cluster::Sizes::quick()).await,
+            ["cluster", "--operations"] => cluster::measure_operations(50).await,
             ["lists"] => lists::measure(lists::DOCUMENTS).await,
             ["lists", documents] => lists::measure(documents.parse()?).await,
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
-                "bench turn [--cpu] | bench cluster [--quick] | bench lists [DOCUMENTS] | bench fairness [CALLS]"
+                "bench turn [--cpu] | bench cluster [--quick | --operations] | bench lists [DOCUMENTS] | bench fairness [CALLS]"
             ),
         }
     })

@@ -46,11 +46,7 @@ const DELTAS: usize = 50;
 
 /// Measures, and prints a table and JSON.
 pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let script = folder.path().join("script.yaml");
-    std::fs::write(&script, script_text())?;
-    let script = script.to_string_lossy().into_owned();
-    let sim = Process::start("llm-sim", &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script], &[])?;
+    let (_folder, sim) = start_model()?;
     let stores = Stores::start()?;
     let model = turns::of_the_model(&sim.address, sizes.latency_turns).await?;
 
@@ -88,10 +84,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
 
     let mut cluster = Cluster::start(&stores, "takeover", &sim.address, 3)?;
     let operations = operations::run(&cluster, sizes.counted).await?;
-    for operations::Measurements { kind, cql, redis } in &operations {
-        row(&format!("CQL operations of a turn: {kind}"), "", &format!("{cql:.1}"));
-        row("  of Redis", "", &format!("{redis:.1}"));
-    }
+    print_operations(&operations);
     let takeover = takeover::run(&mut cluster, sizes.paused).await?;
     row(
         &format!("kill -9 to the first approval elsewhere, {} turns", takeover.taken_over),
@@ -110,6 +103,39 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     Ok(())
 }
 
+fn print_operations(operations: &[operations::Measurements]) {
+    for measurements in operations {
+        row(
+            &format!("CQL operations of a turn: {}", measurements.kind),
+            "",
+            &format!("{:.1}", measurements.of_server("cql")),
+        );
+        row("  of Redis", "", &format!("{:.1}", measurements.of_server("redis")));
+        for (labels, count) in &measurements.operations {
+            row(&format!("    {labels}"), "", &format!("{count:.1}"));
+        }
+    }
+}
+
+/// Measures the operations of the stores only.
+pub(crate) async fn measure_operations(turns: usize) -> Result<()> {
+    let (_folder, sim) = start_model()?;
+    let stores = Stores::start()?;
+    let cluster = Cluster::start(&stores, "operations", &sim.address, 3)?;
+    print_operations(&operations::run(&cluster, turns).await?);
+    Ok(())
+}
+
+/// Starts the model endpoint. Its script is in the returned folder.
+fn start_model() -> Result<(tempfile::TempDir, Process)> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("script.yaml");
+    std::fs::write(&script, script_text())?;
+    let script = script.to_string_lossy().into_owned();
+    let sim = Process::start("llm-sim", &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script], &[])?;
+    Ok((folder, sim))
+}
+
 fn report(
     by_nodes: &[Value],
     operations: &[operations::Measurements],
@@ -118,7 +144,7 @@ fn report(
 ) -> Value {
     let operations: Vec<_> = operations
         .iter()
-        .map(|measurements| json!({ "turn": measurements.kind, "cql": measurements.cql, "redis": measurements.redis }))
+        .map(|measurements| json!({ "turn": measurements.kind, "operations": measurements.operations }))
         .collect();
     json!({
         "by_nodes": by_nodes,

@@ -1,5 +1,6 @@
 //! Store operations per turn, by kind of turn.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,37 +12,41 @@ use super::processes::Cluster;
 use super::takeover::{approve, pause};
 use crate::client::{authorized, chat, connect, upload};
 
-/// Prefixes of the counted metrics.
-const CQL: &str = "folio_store_calls_total{server=\"cql\"";
-const REDIS: &str = "folio_store_calls_total{server=\"redis\"";
+/// Prefix of the counted metrics. Their labels are `server` and `kind`.
+const CALLS: &str = "folio_store_calls_total{";
 /// Time for which background operations are counted.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Measurements of a kind of turn.
 pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
-    pub(crate) cql: f64,
-    pub(crate) redis: f64,
+    /// Operations of a turn by the labels of their metric.
+    pub(crate) operations: BTreeMap<String, f64>,
 }
 
-/// Counted operations.
-#[derive(Clone, Copy)]
-struct Count {
-    cql: f64,
-    redis: f64,
-}
-
-impl Count {
-    async fn of(cluster: &Cluster) -> Result<Self> {
-        let measurements = cluster.metrics().await?;
-        let sum = |begin: &str| {
-            let parts: Vec<u64> =
-                measurements.iter().filter(|(name, _)| name.starts_with(begin)).map(|(_, value)| *value).collect();
-            anyhow::ensure!(!parts.is_empty(), "no metric starts with {begin}");
-            Ok(parts.iter().sum::<u64>() as f64)
-        };
-        Ok(Self { cql: sum(CQL)?, redis: sum(REDIS)? })
+impl Measurements {
+    /// Returns the operations that were sent to a server.
+    pub(crate) fn of_server(&self, server: &str) -> f64 {
+        let label = format!("server=\"{server}\"");
+        self.operations.iter().filter(|(labels, _)| labels.contains(&label)).map(|(_, count)| count).sum()
     }
+}
+
+/// Returns the number of operations so far, by the labels of their metric.
+async fn count(cluster: &Cluster) -> Result<BTreeMap<String, f64>> {
+    let mut counts = BTreeMap::new();
+    for (name, value) in cluster.metrics().await? {
+        if let Some(labels) = name.strip_prefix(CALLS) {
+            *counts.entry(labels.trim_end_matches('}').to_owned()).or_default() += value as f64;
+        }
+    }
+    anyhow::ensure!(!counts.is_empty(), "no metric starts with {CALLS}");
+    Ok(counts)
+}
+
+/// Returns the operations between two counts.
+fn between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    after.iter().map(|(labels, count)| (labels.clone(), count - before.get(labels).unwrap_or(&0.0))).collect()
 }
 
 /// Runs this number of turns of each kind sequentially on a resident thread. Background operations are subtracted.
@@ -50,11 +55,9 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
     let mut client = ConversationServiceClient::new(connect(cluster.gateway(0)).await?);
     let thread = chat(&mut client, Some(&cluster.token), Some(&document), "").await?.thread;
 
-    let before = Count::of(cluster).await?;
+    let before = count(cluster).await?;
     tokio::time::sleep(QUIET).await;
-    let after = Count::of(cluster).await?;
-    let seconds = QUIET.as_secs_f64();
-    let quiet = Count { cql: (after.cql - before.cql) / seconds, redis: (after.redis - before.redis) / seconds };
+    let quiet = between(&before, &count(cluster).await?);
 
     let mut measurements = Vec::new();
     for (kind, begin) in [
@@ -64,16 +67,18 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
         ("one write tool, approved, in a new thread", "new"),
         ("one write tool, cancelled", "cancel"),
     ] {
-        let (before, began) = (Count::of(cluster).await?, std::time::Instant::now());
+        let (before, began) = (count(cluster).await?, std::time::Instant::now());
         for number in 0..turns {
             let named = if begin == "new" { "" } else { thread.as_str() };
             turn(&mut client, &cluster.token, &document, named, begin, number).await?;
         }
-        let after = Count::of(cluster).await?;
-        let elapsed = began.elapsed().as_secs_f64();
-        let each = |count: f64, quiet: f64| ((count - quiet * elapsed) / turns as f64).max(0.0);
-        let (cql, redis) = (each(after.cql - before.cql, quiet.cql), each(after.redis - before.redis, quiet.redis));
-        measurements.push(Measurements { kind, cql, redis });
+        let mut operations = between(&before, &count(cluster).await?);
+        let share = began.elapsed().as_secs_f64() / QUIET.as_secs_f64();
+        for (labels, count) in &mut operations {
+            *count = (*count - quiet.get(labels).unwrap_or(&0.0) * share) / turns as f64;
+        }
+        operations.retain(|_, count| count.abs() >= 0.05);
+        measurements.push(Measurements { kind, operations });
     }
     Ok(measurements)
 }
