@@ -1,8 +1,8 @@
 //! Audit logs. An entry is a row under its time and key, written without a condition, because repeated writes of an
 //! entry are equal. A partition holds the entries of an hour; a row for each hour with entries indexes the partitions.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use folio_types::audit::{AuditEntry, AuditPosition};
@@ -19,8 +19,39 @@ const HOUR: i64 = 60 * 60 * 1_000_000;
 const HOURS: usize = 256;
 /// Maximum number of concurrent writes, and of concurrent reads of partitions.
 const CONCURRENCY: usize = 8;
+/// Maximum number of organizations whose indexed hour is remembered: about 1 MiB.
+const INDEXED_MAX: usize = 10_000;
 
-pub(crate) struct Audits(pub(crate) Arc<Keyspace>);
+pub(crate) struct Audits {
+    keyspace: Arc<Keyspace>,
+    /// The newest hour of each organization whose index row this process wrote.
+    indexed: Mutex<HashMap<OrgId, i64>>,
+}
+
+impl Audits {
+    pub(crate) fn new(keyspace: Arc<Keyspace>) -> Self {
+        Self { keyspace, indexed: Mutex::default() }
+    }
+
+    fn is_indexed(&self, org: &OrgId, hour: i64) -> bool {
+        self.indexed.lock().unwrap_or_else(PoisonError::into_inner).get(org) == Some(&hour)
+    }
+
+    /// Writes the index row of an hour, unless it is the last one that this process wrote for the organization.
+    async fn index(&self, org: &OrgId, hour: i64) -> Result<()> {
+        if self.is_indexed(org, hour) {
+            return Ok(());
+        }
+        let Keyspace { cql, tables, .. } = &*self.keyspace;
+        tables.audit.put_hour(cql, org, hour).await?;
+        let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+        if indexed.len() >= INDEXED_MAX {
+            indexed.clear();
+        }
+        indexed.insert(org.clone(), hour);
+        Ok(())
+    }
+}
 
 fn hour(micros: i64) -> i64 {
     micros.div_euclid(HOUR)
@@ -29,13 +60,13 @@ fn hour(micros: i64) -> i64 {
 #[async_trait]
 impl AuditStore for Audits {
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
+        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let hours: BTreeSet<i64> = entries.iter().map(|entry| hour(entry.position().micros)).collect();
         let mut rows = Vec::new();
         for entry in entries {
             rows.push((entry.position(), encoded_audit(entry)?));
         }
-        let hours = hours.into_iter().map(|hour| tables.audit.put_hour(cql, org, hour));
+        let hours = hours.into_iter().map(|hour| self.index(org, hour));
         let hours = futures::stream::iter(hours).buffer_unordered(CONCURRENCY).try_collect::<()>();
         let rows = rows
             .into_iter()
@@ -52,7 +83,7 @@ impl AuditStore for Audits {
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
+        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let (mut first, mut last) = (hour(low.micros), hour(high.micros));
         let mut found = Vec::new();
         while found.len() < limit && first <= last {

@@ -2,7 +2,7 @@
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
-//! | read the target and the op row; evaluate | the target's | reads |
+//! | read the target, and in every attempt but the first the op row; evaluate | the target's | reads |
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
 //! | name | its own, `IF NOT EXISTS`, or `IF` it is the dead row that was read | the same reservation again changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
@@ -95,9 +95,14 @@ impl Attempt<'_> {
 
     async fn step(&mut self, strength: Strength) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
-        // In this order: an op row that is missing now was missing when the version was read.
         let loaded = load(keyspace, &write.org, &write.id, strength).await?;
-        let op_row = ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), strength).await?;
+        // After the version: an op row that is missing now was missing when the version was read. The first attempt does
+        // not read it, because few ops are repeated: the deciding write inserts it on condition that it is missing, and
+        // every other verdict is confirmed by SERIAL reads.
+        let op_row = match strength {
+            Strength::Quorum => None,
+            Strength::Serial => ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), strength).await?,
+        };
         let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
         let revisions = match write.deletes && write.kind.keeps_revisions {
             true => self.revisions().await?,

@@ -144,7 +144,7 @@ impl CqlStore {
 
     /// Returns the store of audit logs alone.
     pub fn audit(&self) -> Arc<dyn AuditStore> {
-        Arc::new(audit::Audits(Arc::clone(&self.keyspace)))
+        Arc::new(audit::Audits::new(Arc::clone(&self.keyspace)))
     }
 
     /// Returns the stores of this keyspace together with a blob store.
