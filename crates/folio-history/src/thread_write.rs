@@ -22,9 +22,9 @@ use crate::thread::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThreadWrite {
     /// Creates a thread unless it exists.
-    Create(NewThread),
+    Create(Box<NewThread>),
     /// Creates a thread together with its first append. Refused if the thread exists.
-    Begin(NewThread, Append),
+    Begin(Box<NewThread>, Append),
     /// Appends to a thread.
     Append(OrgId, ThreadId, Append),
 }

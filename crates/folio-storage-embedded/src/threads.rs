@@ -52,11 +52,11 @@ pub(crate) struct Threads(pub(crate) Arc<Engine>);
 #[async_trait]
 impl ThreadStore for Threads {
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
-        Ok(self.write(ThreadWrite::Create(thread)).await?.header())
+        Ok(self.write(ThreadWrite::Create(Box::new(thread))).await?.header())
     }
 
     async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
-        self.write(ThreadWrite::Begin(thread, first)).await
+        self.write(ThreadWrite::Begin(Box::new(thread), first)).await
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {

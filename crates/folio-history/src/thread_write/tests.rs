@@ -17,8 +17,8 @@ fn row(request: &str, content: &str) -> RequestRow {
     RequestRow { request: request.parse().unwrap(), turn: 0, digest: Digest::of(content.as_bytes()) }
 }
 
-fn new(request: Option<RequestRow>) -> NewThread {
-    NewThread {
+fn new(request: Option<RequestRow>) -> Box<NewThread> {
+    Box::new(NewThread {
         id: ThreadId::derive(&["thread"]),
         org: OrgId::derive(&["acme"]),
         user: UserId::derive(&["ann"]),
@@ -31,7 +31,7 @@ fn new(request: Option<RequestRow>) -> NewThread {
         imported: vec![],
         request,
         at: at(1),
-    }
+    })
 }
 
 fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
@@ -196,7 +196,7 @@ fn a_new_thread_contains_its_import_and_its_first_append() {
 
 #[test]
 fn an_import_contains_no_other_entries() {
-    let imported = |entry| ThreadWrite::Create(NewThread { imported: vec![entry], ..new(None) });
+    let imported = |entry| ThreadWrite::Create(Box::new(NewThread { imported: vec![entry], ..*new(None) }));
     let import = Entry::Imported(Imported { messages: vec![], working: WorkingState::default(), place: None });
     let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(1) });
     let decided = |write| outcome(&decide(&write, sizes(), Situation::default()));
