@@ -45,16 +45,6 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-/// Returns the queue that a live resource waits in, and the number of attempts.
-fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
-    Ok(match text_of(header)? {
-        None => Some((Waits::ForItsTurn, 0)),
-        Some(text) if !text.text.is_settled() => Some((Waits::ForItsTurn, text.attempts)),
-        Some(text) if text.lacks_program => Some((Waits::ForProgram, 0)),
-        Some(_) => None,
-    })
-}
-
 /// Returns resources that wait.
 async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
     let Keyspace { cql, tables, .. } = keyspace;
@@ -66,9 +56,10 @@ async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<
         for row in rows {
             let PendingMark { org, id, .. } = decode(&row.value)?;
             let header = tables.aggregates.header(cql, &org, &id, Strength::Quorum).await?;
-            match (header.live, waits_for(&header)?) {
-                (Some(true), Some((found_waits, attempts))) if found_waits == waits => {
-                    found.push(PendingText { org, id, attempts });
+            let text = text_of(&header)?;
+            match (header.live, Waits::of(text.as_ref())) {
+                (Some(true), found_waits) if found_waits == Some(waits) => {
+                    found.push(PendingText { org, id, attempts: text.map_or(0, |text| text.attempts) });
                 }
                 // Its deciding write is in progress or never happened: a leftover row costs a read.
                 (None, _) => {}
@@ -93,15 +84,11 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
         false => Some(write(keyspace, org, id, pages).await?),
     };
     // The index row is entered before the resource waits and removed after: a waiting resource is never missing.
-    let waits = match (state.is_settled(), lacks_program) {
-        (false, _) => Some(Waits::ForItsTurn),
-        (true, true) => Some(Waits::ForProgram),
-        (true, false) => None,
-    };
+    let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
+    let waits = Waits::of(Some(&text));
     if let Some(waits) = waits {
         wait(keyspace, waits, org, id).await?;
     }
-    let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
     let is_live = replace(keyspace, org, id, &text).await?;
     for other in [Waits::ForItsTurn, Waits::ForProgram] {
         if !is_live || waits != Some(other) {

@@ -135,12 +135,7 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
     for waits in [Waits::ForItsTurn, Waits::ForProgram] {
         transaction.remove(Space::System, keys::pending_text(waits, org, id));
     }
-    let waits = match (record.text.is_settled(), lacks_program) {
-        (false, _) => Some(Waits::ForItsTurn),
-        (true, true) => Some(Waits::ForProgram),
-        (true, false) => None,
-    };
-    if let Some(waits) = waits {
+    if let Some(waits) = Waits::of(Some(&record)) {
         let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
         transaction.put(Space::System, keys::pending_text(waits, org, id), &mark)?;
     }

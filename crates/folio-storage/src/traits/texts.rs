@@ -1,7 +1,7 @@
 //! Pages of text that belong to resources of kinds with text. The bytes of their files are in the [`super::BlobStore`].
 
 use async_trait::async_trait;
-use folio_resources::TextState;
+use folio_resources::{TextRecord, TextState};
 use folio_types::{OrgId, Result, Timestamp};
 
 /// The text of one page.
@@ -36,6 +36,16 @@ pub enum Waits {
     ForProgram,
 }
 
+impl Waits {
+    /// Returns the condition that a text waits for. None: its state is settled. `text`: its record; none: nothing was reported yet.
+    pub fn of(text: Option<&TextRecord>) -> Option<Self> {
+        match text {
+            Some(text) if text.text.is_settled() => text.lacks_program.then_some(Self::ForProgram),
+            Some(_) | None => Some(Self::ForItsTurn),
+        }
+    }
+}
+
 /// A resource whose text waits to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingText {
@@ -60,4 +70,26 @@ pub trait TextStore: Send + Sync {
     /// Returns live resources that wait, of all organizations, at most `limit`: a system index that no request reads. A resource
     /// is in at most one of the two indexes.
     async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_waits_until_it_is_settled_and_then_for_a_missing_program() {
+        let waits = |text: TextState, lacks_program| {
+            let record =
+                TextRecord { text, pages: 0, generation: None, attempts: 0, lacks_program, at: Timestamp::UNIX_EPOCH };
+            Waits::of(Some(&record))
+        };
+        assert_eq!(Waits::of(None), Some(Waits::ForItsTurn));
+        for open in [TextState::Uploaded, TextState::Processing] {
+            assert_eq!([false, true].map(|lacks| waits(open.clone(), lacks)), [Some(Waits::ForItsTurn); 2]);
+        }
+        for settled in [TextState::Ready, TextState::NoText("blank".to_owned())] {
+            let found = [false, true].map(|lacks| waits(settled.clone(), lacks));
+            assert_eq!(found, [None, Some(Waits::ForProgram)]);
+        }
+    }
 }
