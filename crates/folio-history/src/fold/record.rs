@@ -84,11 +84,6 @@ impl CallRecord {
         Digest::of_json(self.arguments())
     }
 
-    /// Returns true if the call was rejected.
-    pub fn is_rejected(&self) -> bool {
-        matches!(self.decision, Some(Decision::Reject { .. }))
-    }
-
     /// Returns true if the call needs a decision and has none.
     pub fn is_undecided(&self) -> bool {
         self.call.needs_approval && self.decision.is_none()
