@@ -15,8 +15,6 @@ pub struct Answer {
     pub thinking_form: ThinkingForm,
     /// Requested tool calls.
     pub calls: Vec<Call>,
-    /// Finish reason. None: `tool_calls` if there are calls, otherwise `stop`. The text `none` omits it.
-    pub finish_reason: Option<String>,
     /// Reported usage. None: counted at four bytes per token.
     pub usage: Option<UsageCounts>,
     /// If true, no usage is reported, even if it is requested.
@@ -99,14 +97,9 @@ impl Answer {
         Self { text: text.into(), calls, ..Self::default() }
     }
 
-    /// Returns the finish reason to send. None: it is omitted.
-    pub fn finish(&self) -> Option<&str> {
-        match self.finish_reason.as_deref() {
-            Some("none") => None,
-            Some(reason) => Some(reason),
-            None if self.calls.is_empty() => Some("stop"),
-            None => Some("tool_calls"),
-        }
+    /// Returns the finish reason.
+    pub fn finish(&self) -> &'static str {
+        if self.calls.is_empty() { "stop" } else { "tool_calls" }
     }
 
     /// Returns the usage to report for a prompt of this size. None: it is omitted.

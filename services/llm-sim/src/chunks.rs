@@ -43,8 +43,8 @@ impl Frame<'_> {
             self.call(index, call, &mut chunks);
         }
         let before_finish = chunks.len();
-        if let (true, Some(reason)) = (finish, answer.finish()) {
-            chunks.push(self.chunk(json!({}), Some(reason)));
+        if finish {
+            chunks.push(self.chunk(json!({}), Some(answer.finish())));
         }
         (chunks, before_finish)
     }
@@ -119,7 +119,7 @@ impl Frame<'_> {
             });
             message.insert("tool_calls".to_owned(), calls.collect());
         }
-        let finish = if finish { answer.finish() } else { None };
+        let finish = finish.then(|| answer.finish());
         let mut body = json!({
             "id": self.id, "object": "chat.completion", "created": 1_790_000_000, "model": self.model,
             "choices": [{"index": 0, "message": message, "finish_reason": finish}],

@@ -1,6 +1,5 @@
 //! Faults and the rules that inject them.
 
-use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 /// A fault of one request.
@@ -97,27 +96,15 @@ pub struct FaultRule {
     /// Number of the chat request since the plan was set, from 1.
     #[serde(default)]
     pub nth: Option<u64>,
-    /// First number of a range of chat requests.
-    #[serde(default)]
-    pub from: Option<u64>,
-    /// Last number of a range of chat requests.
+    /// Number of the last chat request with the fault.
     #[serde(default)]
     pub to: Option<u64>,
-    /// Probability. The endpoint's seed determines the outcome.
-    #[serde(default)]
-    pub probability: Option<f64>,
-    /// Name of the script's rule that matched the request.
-    #[serde(default)]
-    pub rule: Option<String>,
-    /// Maximum number of injections.
-    #[serde(default)]
-    pub times: Option<u64>,
 }
 
 impl FaultRule {
     /// Creates a rule without conditions.
     pub fn always(fault: Fault) -> Self {
-        Self { fault, nth: None, from: None, to: None, probability: None, rule: None, times: None }
+        Self { fault, nth: None, to: None }
     }
 
     /// Creates a rule for request number `nth` (from 1).
@@ -151,9 +138,6 @@ impl FaultPlan {
     pub(crate) fn check(&self) -> Result<(), String> {
         for (index, rule) in self.rules.iter().enumerate() {
             rule.fault.check().map_err(|what| format!("faults[{index}].fault.{what}"))?;
-            if rule.probability.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
-                return Err(format!("faults[{index}].probability: must be between 0 and 1"));
-            }
             if rule.nth == Some(0) {
                 return Err(format!("faults[{index}].nth: the first request is 1"));
             }
@@ -162,74 +146,42 @@ impl FaultPlan {
     }
 }
 
-/// A plan with its counters.
+/// A plan with its counter.
 #[derive(Debug, Default)]
 pub(crate) struct FaultState {
     plan: FaultPlan,
     requests: u64,
-    struck: Vec<u64>,
 }
 
 impl FaultState {
-    /// Creates the counters of a plan.
+    /// Creates the counter of a plan.
     pub(crate) fn new(plan: FaultPlan) -> Self {
-        let struck = vec![0; plan.rules.len()];
-        Self { plan, requests: 0, struck }
+        Self { plan, requests: 0 }
     }
 
-    /// Returns true if the plan has no rules.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.plan.rules.is_empty()
-    }
-
-    /// Counts a request that matched this rule of the script, and returns its fault.
-    pub(crate) fn next(&mut self, script_rule: Option<&str>, rng: &mut impl Rng) -> Option<Fault> {
+    /// Counts a request, and returns its fault.
+    pub(crate) fn next(&mut self) -> Option<Fault> {
         self.requests += 1;
-        for (rule, struck) in self.plan.rules.iter().zip(self.struck.iter_mut()) {
-            let here = rule.nth.is_none_or(|nth| nth == self.requests)
-                && rule.from.is_none_or(|from| self.requests >= from)
-                && rule.to.is_none_or(|to| self.requests <= to)
-                && rule.rule.as_deref().is_none_or(|name| script_rule == Some(name))
-                && rule.times.is_none_or(|times| *struck < times);
-            if here && rule.probability.is_none_or(|p| rng.random_bool(p.clamp(0.0, 1.0))) {
-                *struck += 1;
-                return Some(rule.fault.clone());
-            }
-        }
-        None
+        let is_here = |rule: &&FaultRule| {
+            rule.nth.is_none_or(|nth| nth == self.requests) && rule.to.is_none_or(|to| self.requests <= to)
+        };
+        self.plan.rules.iter().find(is_here).map(|rule| rule.fault.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng as _;
-    use rand::rngs::StdRng;
-
     use super::*;
-
-    fn strikes(rule: FaultRule, requests: usize) -> Vec<bool> {
-        let mut rng = StdRng::seed_from_u64(3);
-        let mut state = FaultState::new(FaultPlan { rules: vec![rule] });
-        (0..requests).map(|_| state.next(Some("here"), &mut rng).is_some()).collect()
-    }
 
     #[test]
     fn a_fault_is_injected_where_its_rule_matches() {
-        let always = FaultRule::always(Fault::NoFinish);
-        assert_eq!(strikes(FaultRule::nth(2, Fault::NoFinish), 3), [false, true, false]);
-        assert_eq!(strikes(FaultRule { from: Some(2), ..always.clone() }, 3), [false, true, true]);
-        assert_eq!(strikes(FaultRule { times: Some(1), ..always.clone() }, 3), [true, false, false]);
-        assert_eq!(strikes(FaultRule { rule: Some("other".into()), ..always.clone() }, 1), [false]);
-        assert_eq!(strikes(FaultRule { rule: Some("here".into()), ..always }, 1), [true]);
-    }
-
-    #[test]
-    fn a_probable_fault_repeats_with_its_seed() {
-        let rule = FaultRule { probability: Some(0.3), ..FaultRule::always(Fault::NoFinish) };
-        let struck = strikes(rule.clone(), 1_000);
-        assert_eq!(struck, strikes(rule, 1_000));
-        let count = struck.iter().filter(|struck| **struck).count();
-        assert!((240..360).contains(&count), "{count}");
+        let strikes = |plan: FaultPlan| {
+            let mut state = FaultState::new(plan);
+            [1, 2, 3].map(|_| state.next().is_some())
+        };
+        assert_eq!(strikes(FaultPlan::nth(2, Fault::NoFinish)), [false, true, false]);
+        assert_eq!(strikes(FaultPlan::first(2, Fault::NoFinish)), [true, true, false]);
+        assert_eq!(strikes(FaultPlan::always(Fault::NoFinish)), [true, true, true]);
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub mod offline;
 mod pace;
 mod record;
 mod request;
-mod responder;
 pub mod script;
 mod server;
 
@@ -31,7 +30,5 @@ pub use answer::{Answer, Call, Thinking, ThinkingForm, UsageCounts};
 pub use faults::{Fault, FaultPlan, FaultRule};
 pub use pace::{Latency, Pacing};
 pub use record::{Outcome, Recorded};
-pub use request::{ChatMessage, ChatRequest, RequestedCall, RequestedFormat, RequestedTool, Role};
-pub use responder::{Decision, Refusal, Responder};
 pub use script::{Script, ScriptError};
 pub use server::{LlmSim, LlmSimBuilder};

@@ -21,9 +21,6 @@ struct Arguments {
     /// Answer with the offline model (rules, no LLM) instead of a script.
     #[arg(long)]
     offline_model: bool,
-    /// Seed of latencies and probabilistic faults.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Keep this number of requests in the record; 0 keeps none.
     #[arg(long, default_value_t = 1_000)]
     record: usize,
@@ -33,7 +30,7 @@ struct Arguments {
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
-    let mut builder = LlmSim::builder().listen(arguments.listen).seed(arguments.seed).record(arguments.record);
+    let mut builder = LlmSim::builder().listen(arguments.listen).record(arguments.record);
     if arguments.offline_model {
         builder = builder.offline_model();
     } else if let Some(path) = &arguments.script {

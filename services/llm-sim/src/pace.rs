@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
 /// Bytes per token when text is split.
 pub(crate) const TOKEN_BYTES: usize = 4;
 
 /// Size and rate of chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pacing {
     /// Tokens per second. 0: unlimited.
     pub tokens_per_second: f64,
@@ -39,38 +37,14 @@ impl Pacing {
             Duration::ZERO
         }
     }
-
-    /// Validates the pacing. The error describes the problem.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        if !self.tokens_per_second.is_finite() || self.tokens_per_second < 0.0 {
-            return Err("tokens_per_second: must be 0 or more".to_owned());
-        }
-        if self.chunk_tokens == 0 {
-            return Err("chunk_tokens: must be 1 or more".to_owned());
-        }
-        Ok(())
-    }
 }
 
 /// A distribution of delays in milliseconds. The endpoint's seed determines the samples.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Latency {
     /// No delay.
     #[default]
     None,
-    /// A constant delay.
-    Fixed {
-        /// Delay in milliseconds.
-        ms: f64,
-    },
-    /// Uniformly distributed delays.
-    Uniform {
-        /// Minimum.
-        min_ms: f64,
-        /// Maximum.
-        max_ms: f64,
-    },
     /// Log-normal delays: most are near the median, with a long tail.
     Lognormal {
         /// Half of the delays are shorter.
@@ -85,25 +59,9 @@ impl Latency {
     pub fn sample(&self, rng: &mut impl Rng) -> Duration {
         let ms = match *self {
             Self::None => return Duration::ZERO,
-            Self::Fixed { ms } => ms,
-            Self::Uniform { min_ms, max_ms } if max_ms > min_ms => rng.random_range(min_ms..=max_ms),
-            Self::Uniform { min_ms, .. } => min_ms,
             Self::Lognormal { median_ms, sigma } => median_ms * (sigma * normal(rng)).exp(),
         };
         Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 3_600.0)).unwrap_or_default()
-    }
-
-    /// Validates the distribution. The error describes the problem.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let good = |value: f64| value.is_finite() && value >= 0.0;
-        match *self {
-            Self::None => Ok(()),
-            Self::Fixed { ms } if good(ms) => Ok(()),
-            Self::Uniform { min_ms, max_ms } if good(min_ms) && good(max_ms) && min_ms <= max_ms => Ok(()),
-            Self::Lognormal { median_ms, sigma } if good(median_ms) && good(sigma) => Ok(()),
-            Self::Uniform { .. } => Err("uniform: min_ms and max_ms must be 0 or more, min_ms the smaller".to_owned()),
-            _ => Err("delays must be 0 or more".to_owned()),
-        }
     }
 }
 
@@ -121,26 +79,18 @@ mod tests {
 
     use super::*;
 
-    fn sorted(latency: Latency) -> Vec<u128> {
-        let mut rng = StdRng::seed_from_u64(7);
-        let mut samples: Vec<_> = (0..2_001).map(|_| latency.sample(&mut rng).as_micros()).collect();
-        samples.sort_unstable();
-        samples
-    }
-
     #[test]
-    fn a_lognormal_latency_has_its_median_and_a_long_tail() {
-        let samples = sorted(Latency::Lognormal { median_ms: 100.0, sigma: 0.5 });
+    fn a_lognormal_latency_has_its_median_and_a_long_tail_and_repeats_with_its_seed() {
+        let sorted = || {
+            let (mut rng, latency) = (StdRng::seed_from_u64(7), Latency::Lognormal { median_ms: 100.0, sigma: 0.5 });
+            let mut samples: Vec<_> = (0..2_001).map(|_| latency.sample(&mut rng).as_micros()).collect();
+            samples.sort_unstable();
+            samples
+        };
+        let samples = sorted();
         assert!((90_000..110_000).contains(&samples[1_000]), "median {}", samples[1_000]);
         assert!((240_000..450_000).contains(&samples[1_980]), "p99 {}", samples[1_980]);
-    }
-
-    #[test]
-    fn a_uniform_latency_stays_within_its_bounds_and_repeats_with_its_seed() {
-        let latency = Latency::Uniform { min_ms: 10.0, max_ms: 20.0 };
-        let samples = sorted(latency);
-        assert!(samples[0] >= 10_000 && samples[2_000] <= 20_000 && samples[0] < samples[2_000]);
-        assert_eq!(samples, sorted(latency));
+        assert_eq!(samples, sorted());
     }
 
     #[test]

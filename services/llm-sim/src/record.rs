@@ -18,8 +18,6 @@ pub struct Recorded {
     pub body: Value,
     /// Headers by lower-case name. The value of `authorization` is `present`.
     pub headers: Vec<(String, String)>,
-    /// Name of the script's rule that matched.
-    pub rule: Option<String>,
     /// Number of chunks of the stream that were sent.
     pub chunks_sent: u64,
     /// State or outcome.
@@ -98,7 +96,7 @@ impl Record {
                 }
                 let path = path.to_owned();
                 let outcome = Outcome::Open;
-                state.kept.push_back(Recorded { number, path, body, headers, rule: None, chunks_sent: 0, outcome });
+                state.kept.push_back(Recorded { number, path, body, headers, chunks_sent: 0, outcome });
             }
             number
         };
@@ -142,13 +140,6 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Records the matching rule.
-    pub(crate) fn rule(&self, rule: Option<&str>) {
-        if let Some(rule) = rule {
-            self.record.update(self.number, |entry| entry.rule = Some(rule.to_owned()));
-        }
-    }
-
     /// Records the number of sent chunks.
     pub(crate) fn sent(&self, chunks: u64) {
         self.record.update(self.number, |entry| entry.chunks_sent = chunks);

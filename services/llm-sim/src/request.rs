@@ -4,26 +4,26 @@ use serde_json::Value;
 
 /// A parsed chat request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ChatRequest {
+pub(crate) struct ChatRequest {
     /// Requested model.
-    pub model: String,
+    pub(crate) model: String,
     /// True if the response is streamed.
-    pub stream: bool,
+    pub(crate) stream: bool,
     /// True if the stream ends with the usage.
-    pub include_usage: bool,
+    pub(crate) include_usage: bool,
     /// Messages, oldest first.
-    pub messages: Vec<ChatMessage>,
+    pub(crate) messages: Vec<ChatMessage>,
     /// Offered tools.
-    pub tools: Vec<RequestedTool>,
+    pub(crate) tools: Vec<RequestedTool>,
     /// Required format of the response.
-    pub response_format: Option<RequestedFormat>,
+    pub(crate) response_format: Option<RequestedFormat>,
     /// Size of the whole request in bytes.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Instructions.
     System,
     /// User.
@@ -36,60 +36,60 @@ pub enum Role {
 
 /// A message of the conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ChatMessage {
+pub(crate) struct ChatMessage {
     /// Author of the message.
-    pub role: Role,
+    pub(crate) role: Role,
     /// Text. Parts are joined by newlines.
-    pub text: String,
+    pub(crate) text: String,
     /// Tool calls of an assistant message.
-    pub calls: Vec<RequestedCall>,
+    pub(crate) calls: Vec<RequestedCall>,
     /// Id of the call that a tool result answers.
-    pub tool_call_id: Option<String>,
+    pub(crate) tool_call_id: Option<String>,
 }
 
 /// A tool call in the history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RequestedCall {
+pub(crate) struct RequestedCall {
     /// Id of the call.
-    pub id: String,
+    pub(crate) id: String,
     /// Name of the tool.
-    pub name: String,
+    pub(crate) name: String,
     /// Arguments as text.
-    pub arguments: String,
+    pub(crate) arguments: String,
 }
 
 /// An offered tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RequestedTool {
+pub(crate) struct RequestedTool {
     /// Name of the tool.
-    pub name: String,
+    pub(crate) name: String,
     /// JSON Schema of its arguments.
-    pub parameters: Value,
+    pub(crate) parameters: Value,
 }
 
 /// `response_format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RequestedFormat {
+pub(crate) struct RequestedFormat {
     /// Name of the format.
-    pub name: String,
+    pub(crate) name: String,
     /// The JSON Schema.
-    pub schema: Value,
+    pub(crate) schema: Value,
 }
 
 /// A tool result in the history with the tool's name.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToolResult<'a> {
+pub(crate) struct ToolResult<'a> {
     /// Name of the tool.
-    pub tool: &'a str,
+    pub(crate) tool: &'a str,
     /// Content of the result.
-    pub content: &'a str,
+    pub(crate) content: &'a str,
     /// Index of its message.
-    pub index: usize,
+    pub(crate) index: usize,
 }
 
 impl ChatRequest {
     /// Parses a request. The error contains the invalid field.
-    pub fn parse(body: &Value, bytes: usize) -> Result<Self, String> {
+    pub(crate) fn parse(body: &Value, bytes: usize) -> Result<Self, String> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let messages = body.get("messages").and_then(Value::as_array).ok_or("messages: must be a list")?;
         if messages.is_empty() {
@@ -140,18 +140,18 @@ impl ChatRequest {
     }
 
     /// Returns all system messages, joined.
-    pub fn system(&self) -> String {
+    pub(crate) fn system(&self) -> String {
         let parts: Vec<_> = self.messages.iter().filter(|m| m.role == Role::System).map(|m| m.text.as_str()).collect();
         parts.join("\n")
     }
 
     /// Returns the last user message.
-    pub fn user(&self) -> &str {
+    pub(crate) fn user(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == Role::User).map_or("", |m| m.text.as_str())
     }
 
     /// Returns the number of this model call since the last user message, from 1.
-    pub fn round(&self) -> usize {
+    pub(crate) fn round(&self) -> usize {
         1 + self
             .messages
             .iter()
@@ -162,7 +162,7 @@ impl ChatRequest {
     }
 
     /// Returns the tool results with the names of their tools, oldest first.
-    pub fn results(&self) -> Vec<ToolResult<'_>> {
+    pub(crate) fn results(&self) -> Vec<ToolResult<'_>> {
         let mut calls: &[RequestedCall] = &[];
         let mut found = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {
@@ -180,7 +180,7 @@ impl ChatRequest {
     }
 
     /// Returns true if a tool with this name is offered.
-    pub fn offers(&self, tool: &str) -> bool {
+    pub(crate) fn offers(&self, tool: &str) -> bool {
         self.tools.iter().any(|offered| offered.name == tool)
     }
 }

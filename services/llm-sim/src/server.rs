@@ -14,11 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{Reset, Resettable};
 use crate::faults::{FaultPlan, FaultState};
 use crate::gates::Gates;
-use crate::offline::OfflineModel;
 use crate::pace::{Latency, Pacing};
 use crate::record::{Record, Recorded};
-use crate::responder::Responder;
-use crate::script::{Player, Script};
+use crate::request::ChatRequest;
+use crate::script::{Decision, Script};
 
 mod chat;
 mod routes;
@@ -31,16 +30,17 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// The source of responses.
 pub(crate) enum Source {
     /// A script.
-    Script(Box<Player>),
-    /// Another responder.
-    Other(Arc<dyn Responder>),
+    Script(Box<Script>),
+    /// The offline model.
+    Offline,
 }
 
 impl Source {
-    pub(crate) fn responder(&self) -> &dyn Responder {
+    /// Returns the response to a request, or why it is refused.
+    pub(crate) fn decide(&self, request: &ChatRequest) -> Result<Decision, String> {
         match self {
-            Self::Script(player) => player.as_ref(),
-            Self::Other(responder) => responder.as_ref(),
+            Self::Script(script) => script.decide(request),
+            Self::Offline => Ok(Decision { answer: crate::offline::answer(request), fault: None }),
         }
     }
 }
@@ -83,7 +83,6 @@ impl State {
     }
 
     pub(crate) fn reset(&self) {
-        self.source().responder().reset();
         self.set_faults(FaultPlan::none());
         self.record.clear();
         self.gates.close_all();
@@ -95,15 +94,14 @@ impl State {
 fn from_script(script: Script) -> (Source, Vec<String>, FaultPlan) {
     let models = if script.models.is_empty() { vec!["scripted".to_owned()] } else { script.models.clone() };
     let faults = script.faults.clone();
-    (Source::Script(Box::new(Player::new(script))), models, faults)
+    (Source::Script(Box::new(script)), models, faults)
 }
 
 /// Configuration of an endpoint.
 pub struct LlmSimBuilder {
     listen: SocketAddr,
     script: Option<Script>,
-    responder: Option<(Arc<dyn Responder>, Vec<String>)>,
-    faults: FaultPlan,
+    is_offline: bool,
     pacing: Pacing,
     latency: Latency,
     seed: u64,
@@ -122,14 +120,8 @@ impl LlmSimBuilder {
 
     /// Answers with the offline model instead of a script.
     #[must_use]
-    pub fn offline_model(self) -> Self {
-        self.responder(Arc::new(OfflineModel::new()), vec![crate::offline::MODEL.to_owned()])
-    }
-
-    /// Answers with this responder, under these model names.
-    #[must_use]
-    pub fn responder(mut self, responder: Arc<dyn Responder>, models: Vec<String>) -> Self {
-        self.responder = Some((responder, models));
+    pub fn offline_model(mut self) -> Self {
+        self.is_offline = true;
         self
     }
 
@@ -140,28 +132,21 @@ impl LlmSimBuilder {
         self
     }
 
-    /// Sets the initial faults, which replace the script's.
-    #[must_use]
-    pub fn faults(mut self, plan: FaultPlan) -> Self {
-        self.faults = plan;
-        self
-    }
-
-    /// Sets the pacing of responses for which neither the script nor a rule sets it.
+    /// Sets the pacing of responses.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// Sets the latency of responses for which neither the script nor a rule sets it.
+    /// Sets the latency of responses.
     #[must_use]
     pub fn latency(mut self, latency: Latency) -> Self {
         self.latency = latency;
         self
     }
 
-    /// Sets the seed of latencies and probabilistic faults.
+    /// Sets the seed of latencies.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -193,11 +178,11 @@ impl LlmSimBuilder {
     pub async fn start(self) -> std::io::Result<LlmSim> {
         let listener = TcpListener::bind(self.listen).await?;
         let address = listener.local_addr()?;
-        let (source, models, scripted) = match (self.responder, self.script) {
-            (Some((responder, models)), _) => (Source::Other(responder), models, FaultPlan::none()),
-            (None, script) => from_script(script.unwrap_or_else(|| Script::always("This is a scripted answer."))),
+        let (source, models, faults) = if self.is_offline {
+            (Source::Offline, vec![crate::offline::MODEL.to_owned()], FaultPlan::none())
+        } else {
+            from_script(self.script.unwrap_or_else(|| Script::always("This is a scripted answer.")))
         };
-        let faults = if self.faults.rules.is_empty() { scripted } else { self.faults };
         let stopping = CancellationToken::new();
         let state = Arc::new(State {
             source: RwLock::new(Arc::new(source)),
@@ -236,8 +221,7 @@ impl LlmSim {
         LlmSimBuilder {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             script: None,
-            responder: None,
-            faults: FaultPlan::none(),
+            is_offline: false,
             pacing: Pacing::default(),
             latency: Latency::None,
             seed: 0,
@@ -285,12 +269,12 @@ impl LlmSim {
         tokio::time::timeout(limit, waiting).await.map_err(|_| self.requests())
     }
 
-    /// Replaces the script and its faults, and resets its counters.
+    /// Replaces the script and its faults.
     pub fn set_script(&self, script: Script) {
         self.state.set_script(script);
     }
 
-    /// Replaces the faults and resets their counters.
+    /// Replaces the faults and resets their counter.
     pub fn set_faults(&self, plan: FaultPlan) {
         self.state.set_faults(plan);
     }

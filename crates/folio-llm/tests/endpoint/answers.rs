@@ -9,7 +9,7 @@ use super::*;
 
 const AGENT: &str = r#"
 rules:
-  - when: {last_message: {contains: total}}
+  - when: {round: 1}
     answer:
       thinking: [{text: "I should look.", signature: sig-1}, {data: opaque}]
       text: Let me look.
@@ -17,7 +17,7 @@ rules:
         - {id: c1, name: get_ocr_text, arguments: {page_num: 1}}
         - {id: c2, name: list_tags, raw_arguments: '{"skip": '}
       usage: {prompt_tokens: 100, cached_tokens: 40, completion_tokens: 9}
-  - when: {tool_result: get_ocr_text}
+  - when: {round: 2}
     answer: {text: "It is 5.", no_usage: true}
 "#;
 

@@ -16,31 +16,17 @@ use serde_json::Value;
 
 use crate::answer::{Answer, ThinkingForm};
 use crate::request::{ChatRequest, Role};
-use crate::responder::{Decision, Refusal, Responder};
 
 /// Name of the offline model in requests.
 pub const MODEL: &str = "folio-offline";
 
-/// A responder with the rules of the offline model.
-#[derive(Debug, Default)]
-pub struct OfflineModel(());
-
-impl OfflineModel {
-    /// Creates the model. It is stateless.
-    pub fn new() -> Self {
-        Self(())
-    }
-}
-
-impl Responder for OfflineModel {
-    fn decide(&self, request: &ChatRequest, _number: u64) -> Result<Decision, Refusal> {
-        let mut answer = match &request.response_format {
-            Some(format) => Answer::text(extract(request, &format.schema).to_string()),
-            None => agent::answer(request),
-        };
-        answer.thinking_form = ThinkingForm::ReasoningContent;
-        Ok(answer.into())
-    }
+/// Answers a request.
+pub(crate) fn answer(request: &ChatRequest) -> Answer {
+    let answer = match &request.response_format {
+        Some(format) => Answer::text(extract(request, &format.schema).to_string()),
+        None => agent::answer(request),
+    };
+    Answer { thinking_form: ThinkingForm::ReasoningContent, ..answer }
 }
 
 /// Reads the document in the messages and fills the schema.

@@ -19,7 +19,7 @@ fn ask(messages: &[Value]) -> Answer {
     let names = ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
     let tools = names.map(|name| json!({"type": "function", "function": {"name": name, "parameters": {}}}));
     let body = json!({"model": MODEL, "messages": messages, "tools": tools});
-    OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer
+    super::answer(&ChatRequest::parse(&body, 0).unwrap())
 }
 
 /// Runs a conversation in which one tool returns `results` in order. Returns the calls and the last text.
@@ -114,7 +114,7 @@ fn extracted(schema: &Value, text: &str) -> Value {
         "messages": [{"role": "user", "content": format!("<document_text>\n{text}\n</document_text>")}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}},
     });
-    let answer = OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer;
+    let answer = super::answer(&ChatRequest::parse(&body, 0).unwrap());
     serde_json::from_str(&answer.text).unwrap()
 }
 

@@ -13,21 +13,16 @@ use serde::Deserialize;
 
 use crate::answer::Answer;
 use crate::faults::{Fault, FaultPlan};
-use crate::pace::{Latency, Pacing};
 
-pub use condition::{Condition, FormatMatch, TextMatch, ToolMatch};
+pub use condition::{Condition, Contains, FormatMatch, Prefix, TextMatch};
 pub use parse::ScriptError;
-pub use play::Player;
+pub(crate) use play::Decision;
 
 /// A script.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Script {
     /// Models that the endpoint lists. Empty: `scripted`.
     pub models: Vec<String>,
-    /// Pacing of responses whose rule sets none.
-    pub pacing: Option<Pacing>,
-    /// Latency of responses whose rule sets none.
-    pub latency: Option<Latency>,
     /// Initial faults.
     pub faults: FaultPlan,
     /// Rules in order.
@@ -38,22 +33,14 @@ pub struct Script {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rule {
-    /// Name for the record and for faults. None: `rule N`.
-    pub name: Option<String>,
     /// Conditions. Default: always holds.
     pub when: Condition,
-    /// Maximum number of responses.
-    pub times: Option<u64>,
     /// The response.
     pub answer: Option<Answer>,
     /// One response per model call since the last user message. The rule holds only if there is one for the round.
     pub rounds: Vec<Answer>,
     /// A fault within the response or instead of it.
     pub fault: Option<Fault>,
-    /// Pacing of this rule's responses.
-    pub pacing: Option<Pacing>,
-    /// Latency of this rule's responses.
-    pub latency: Option<Latency>,
 }
 
 impl Script {

@@ -7,7 +7,6 @@ use super::template::Template;
 use super::{Rule, Script};
 use crate::answer::Answer;
 use crate::faults::FaultPlan;
-use crate::pace::{Latency, Pacing};
 
 /// An invalid script: the problem, with line and column if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,23 +26,12 @@ struct RawScript {
     #[serde(default)]
     models: Vec<String>,
     #[serde(default)]
-    pacing: Option<Pacing>,
-    #[serde(default)]
-    latency: Option<Latency>,
-    #[serde(default)]
     faults: FaultPlan,
     rules: Vec<Spanned<Rule>>,
 }
 
 pub(super) fn parse(yaml: &str) -> Result<Script, ScriptError> {
     let raw: RawScript = serde_saphyr::from_str(yaml).map_err(|error| ScriptError(error.to_string()))?;
-    let field = |name: &'static str| move |what: String| ScriptError(format!("{name}: {what}"));
-    if let Some(pacing) = &raw.pacing {
-        pacing.check().map_err(field("pacing"))?;
-    }
-    if let Some(latency) = &raw.latency {
-        latency.check().map_err(field("latency"))?;
-    }
     raw.faults.check().map_err(ScriptError)?;
     let mut rules = Vec::with_capacity(raw.rules.len());
     for (index, rule) in raw.rules.into_iter().enumerate() {
@@ -51,7 +39,7 @@ pub(super) fn parse(yaml: &str) -> Result<Script, ScriptError> {
         check(&rule.value).map_err(|what| ScriptError(format!("line {line}: rules[{index}]{what}")))?;
         rules.push(rule.value);
     }
-    Ok(Script { models: raw.models, pacing: raw.pacing, latency: raw.latency, faults: raw.faults, rules })
+    Ok(Script { models: raw.models, faults: raw.faults, rules })
 }
 
 fn check(rule: &Rule) -> Result<(), String> {
@@ -60,12 +48,9 @@ fn check(rule: &Rule) -> Result<(), String> {
         (None, true, None) => return Err(": has neither answer nor rounds nor fault".to_owned()),
         _ => {}
     }
-    let dotted = |name: &'static str| move |what: String| format!(".{name}.{what}");
-    rule.pacing.map_or(Ok(()), |pacing| pacing.check()).map_err(dotted("pacing"))?;
-    rule.latency.map_or(Ok(()), |latency| latency.check()).map_err(dotted("latency"))?;
-    rule.fault.as_ref().map_or(Ok(()), crate::faults::Fault::check).map_err(dotted("fault"))?;
-    if rule.when.round == Some(0) || rule.when.request == Some(0) {
-        return Err(".when: rounds and requests count from 1".to_owned());
+    rule.fault.as_ref().map_or(Ok(()), crate::faults::Fault::check).map_err(|what| format!(".fault.{what}"))?;
+    if rule.when.round == Some(0) {
+        return Err(".when: rounds count from 1".to_owned());
     }
     let answers = rule.answer.iter().map(|answer| ("answer".to_owned(), answer));
     let rounds = rule.rounds.iter().enumerate().map(|(index, answer)| (format!("rounds[{index}]"), answer));
@@ -92,6 +77,7 @@ fn check_answer(answer: &Answer) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script::TextMatch;
 
     fn error(yaml: &str) -> String {
         parse(yaml).unwrap_err().to_string()
@@ -102,29 +88,23 @@ mod tests {
         let script = parse(
             r#"
 models: [small, large]
-pacing: {tokens_per_second: 100, chunk_tokens: 2}
-latency: {lognormal: {median_ms: 20, sigma: 0.4}}
 faults:
   - {nth: 2, fault: {status: {code: 429, retry_after: 1}}}
-  - {probability: 0.1, fault: {hang: {}}}
-  - {times: 1, fault: no_finish}
+  - {fault: no_finish}
 rules:
-  - name: greet
-    when: {last_message: hello, system: {contains: [invoice, total]}, response_format: false}
+  - when: {user: hello, system: {contains: [invoice, total]}, response_format: false}
     answer: {text: Hi., thinking: [{text: hm, signature: s}], thinking_form: reasoning_content}
-  - when: {tool_result: {tool: create_schema, contains: schema_revid}, round: 2}
-    times: 3
+  - when: {user: {contains: schema}, round: 2}
     rounds:
       - calls: [{id: call_0, name: get_schema, arguments: {schema_revid: "{{last.create_schema.schema_revid}}"}}]
       - calls: [{name: x, raw_arguments: "{not json"}]
-        finish_reason: none
         no_usage: true
 "#,
         )
         .unwrap();
         assert_eq!(script.rules.len(), 2);
-        assert_eq!(script.faults.rules.len(), 3);
-        assert_eq!(script.rules[1].rounds[1].finish(), None);
+        assert_eq!(script.faults.rules.len(), 2);
+        assert!(script.rules[1].rounds[1].no_usage);
     }
 
     #[test]
@@ -132,21 +112,21 @@ rules:
         let readme = include_str!("../../README.md");
         let (_, after) = readme.split_once("```yaml\n").unwrap();
         let (yaml, _) = after.split_once("```").unwrap();
-        assert_eq!(parse(yaml).unwrap().rules.len(), 4);
+        assert_eq!(parse(yaml).unwrap().rules.len(), 3);
     }
 
     #[test]
     fn json_is_read_too() {
         let script = parse(r#"{"rules": [{"when": {"user": {"prefix": "a"}}, "answer": {"text": "b"}}]}"#).unwrap();
-        assert_eq!(script.rules[0].when.user.as_ref().unwrap().prefix.as_deref(), Some("a"));
+        assert!(matches!(script.rules[0].when.user, Some(TextMatch::Prefix(_))));
     }
 
     #[test]
     fn an_unknown_field_is_named_with_its_line() {
         let text = error("rules:\n  - when: {}\n    anwser: {text: x}\n");
         assert!(text.contains("anwser") && text.contains("line 3"), "{text}");
-        let text = error("rules:\n  - answer: {text: x}\n    when:\n      last_message: {contain: x}\n");
-        assert!(text.contains("contain") && text.contains("line 4"), "{text}");
+        let text = error("rules:\n  - answer: {text: x}\n    when:\n      user: {contain: x}\n");
+        assert!(text.contains("contains or prefix") && text.contains("line 4"), "{text}");
     }
 
     #[test]
@@ -155,15 +135,13 @@ rules:
         assert!(text.contains("line 3: rules[1]: has neither answer"), "{text}");
         let text = error("rules:\n  - answer: {text: '{{nonsense.x}}'}\n");
         assert!(text.contains("rules[0].answer.text") && text.contains("nonsense"), "{text}");
-        let text = error("faults: [{probability: 2, fault: no_finish}]\nrules: []\n");
-        assert!(text.contains("faults[0].probability"), "{text}");
-        let text = error("latency: {uniform: {min_ms: 5, max_ms: 1}}\nrules: []\n");
-        assert!(text.contains("latency: uniform"), "{text}");
+        let text = error("faults: [{nth: 0, fault: no_finish}]\nrules: []\n");
+        assert!(text.contains("faults[0].nth"), "{text}");
     }
 
     #[test]
     fn a_wrong_type_is_named_with_its_line() {
-        let text = error("rules:\n  - times: many\n    answer: {text: x}\n");
+        let text = error("rules:\n  - when: {round: many}\n    answer: {text: x}\n");
         assert!(text.contains("line 2"), "{text}");
     }
 }

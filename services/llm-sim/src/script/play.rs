@@ -1,52 +1,46 @@
 //! Execution of a script.
 
-use std::sync::{Mutex, PoisonError};
-
+use super::Script;
 use super::template::Scope;
-use super::{Rule, Script};
 use crate::answer::{Answer, Call};
+use crate::faults::Fault;
 use crate::request::ChatRequest;
-use crate::responder::{Decision, Refusal, Responder};
 
-/// Executes a script and counts the responses of each rule.
-#[derive(Debug)]
-pub struct Player {
-    script: Script,
-    answered: Mutex<Vec<u64>>,
+/// A response with its fault.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Decision {
+    /// The response.
+    pub(crate) answer: Answer,
+    /// Fault instead of the response or within it.
+    pub(crate) fault: Option<Fault>,
 }
 
-impl Player {
-    /// Creates a player with zero counters.
-    pub fn new(script: Script) -> Self {
-        let answered = Mutex::new(vec![0; script.rules.len()]);
-        Self { script, answered }
-    }
-
+impl Script {
     /// Returns the response if the script responds to every request equally. Requests need not be parsed then.
     pub(crate) fn constant(&self) -> Option<Decision> {
-        let [rule] = self.script.rules.as_slice() else { return None };
-        let free = rule.when.is_empty() && rule.times.is_none() && rule.fault.is_none();
-        let answer = rule.answer.as_ref().filter(|answer| free && is_plain(answer))?;
-        Some(Decision {
-            answer: answer.clone(),
-            rule: None,
-            fault: None,
-            pacing: rule.pacing.or(self.script.pacing),
-            latency: rule.latency.or(self.script.latency),
-        })
+        let [rule] = self.rules.as_slice() else { return None };
+        let is_free = rule.when.is_empty() && rule.fault.is_none();
+        let answer = rule.answer.as_ref().filter(|answer| is_free && is_plain(answer))?;
+        Some(Decision { answer: answer.clone(), fault: None })
     }
 
-    fn find(&self, request: &ChatRequest, number: u64) -> Option<(usize, &Rule)> {
-        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((index, rule), count) in self.script.rules.iter().enumerate().zip(answered.iter_mut()) {
-            let left = rule.times.is_none_or(|times| *count < times);
-            let round = rule.rounds.is_empty() || request.round() <= rule.rounds.len();
-            if left && round && rule.when.holds(request, number) {
-                *count += 1;
-                return Some((index, rule));
+    /// Returns the response of the first rule that matches, or why there is none.
+    pub(crate) fn decide(&self, request: &ChatRequest) -> Result<Decision, String> {
+        let round = request.round();
+        let mut rules = self.rules.iter().enumerate();
+        let matching =
+            rules.find(|(_, rule)| (rule.rounds.is_empty() || round <= rule.rounds.len()) && rule.when.holds(request));
+        let Some((index, rule)) = matching else {
+            let last: String = request.messages.last().map_or("", |m| m.text.as_str()).chars().take(200).collect();
+            return Err(format!("no rule of the script answers (round {round}): {last}"));
+        };
+        let answer = match rule.answer.as_ref().or(rule.rounds.get(round.saturating_sub(1))) {
+            Some(answer) => {
+                fill(answer, &Scope(request)).map_err(|what| format!("the script's rule {index}: {what}"))?
             }
-        }
-        None
+            None => Answer::default(),
+        };
+        Ok(Decision { answer, fault: rule.fault.clone() })
     }
 }
 
@@ -65,59 +59,29 @@ fn fill(answer: &Answer, scope: &Scope<'_>) -> Result<Answer, String> {
     Ok(filled)
 }
 
-impl Responder for Player {
-    fn decide(&self, request: &ChatRequest, number: u64) -> Result<Decision, Refusal> {
-        let Some((index, rule)) = self.find(request, number) else {
-            let last: String = request.messages.last().map_or("", |m| m.text.as_str()).chars().take(200).collect();
-            let round = request.round();
-            return Err(Refusal(format!("no rule of the script answers request {number} (round {round}): {last}")));
-        };
-        let name = rule.name.clone().unwrap_or_else(|| format!("rule {index}"));
-        let round = rule.rounds.get(request.round().saturating_sub(1));
-        let answer = match rule.answer.as_ref().or(round) {
-            Some(answer) => fill(answer, &Scope { request, number })
-                .map_err(|what| Refusal(format!("the script's {name}: {what}")))?,
-            None => Answer::default(),
-        };
-        Ok(Decision {
-            answer,
-            rule: Some(name),
-            fault: rule.fault.clone(),
-            pacing: rule.pacing.or(self.script.pacing),
-            latency: rule.latency.or(self.script.latency),
-        })
-    }
-
-    fn reset(&self) {
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner).fill(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn ask(player: &Player, messages: Value, number: u64) -> Result<Decision, Refusal> {
-        player.decide(&ChatRequest::parse(&json!({"model": "m", "messages": messages}), 0).unwrap(), number)
+    fn ask(script: &Script, messages: Value) -> Result<Decision, String> {
+        script.decide(&ChatRequest::parse(&json!({"model": "m", "messages": messages}), 0).unwrap())
     }
 
     #[test]
-    fn the_first_matching_rule_answers_up_to_its_limit() {
+    fn the_first_matching_rule_answers() {
         let script = "
 rules:
-  - {when: {user: hi}, times: 1, answer: {text: once}}
-  - {when: {user: {prefix: h}}, answer: {text: again}}
+  - {when: {user: hi}, answer: {text: first}}
+  - {when: {user: {prefix: h}}, answer: {text: second}}
 ";
-        let player = Player::new(Script::parse(script).unwrap());
-        let hi = json!([{"role": "user", "content": "hi"}]);
-        assert_eq!(ask(&player, hi.clone(), 1).unwrap().answer.text, "once");
-        assert_eq!(ask(&player, hi.clone(), 2).unwrap().answer.text, "again");
-        player.reset();
-        assert_eq!(ask(&player, hi, 3).unwrap().answer.text, "once");
-        let refusal = ask(&player, json!([{"role": "user", "content": "bye"}]), 4).unwrap_err();
-        assert!(refusal.0.contains("no rule") && refusal.0.contains("bye"), "{refusal:?}");
+        let script = Script::parse(script).unwrap();
+        let said = |text: &str| ask(&script, json!([{"role": "user", "content": text}]));
+        assert_eq!(said("hi").unwrap().answer.text, "first");
+        assert_eq!(said("hello").unwrap().answer.text, "second");
+        let refusal = said("bye").unwrap_err();
+        assert!(refusal.contains("no rule") && refusal.contains("bye"), "{refusal}");
     }
 
     #[test]
@@ -129,14 +93,14 @@ rules:
       - calls: [{name: list_tags}]
       - text: 'found {{last.list_tags.total}}'
 ";
-        let player = Player::new(Script::parse(script).unwrap());
+        let script = Script::parse(script).unwrap();
         let call = json!({"id": "a", "function": {"name": "list_tags", "arguments": "{}"}});
         let mut messages = vec![json!({"role": "user", "content": "go"})];
-        assert_eq!(ask(&player, messages.clone().into(), 1).unwrap().answer.calls[0].name, "list_tags");
+        assert_eq!(ask(&script, messages.clone().into()).unwrap().answer.calls[0].name, "list_tags");
         messages.push(json!({"role": "assistant", "tool_calls": [call]}));
         messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "{\"total\": 3}"}));
-        assert_eq!(ask(&player, messages.clone().into(), 2).unwrap().answer.text, "found 3");
+        assert_eq!(ask(&script, messages.clone().into()).unwrap().answer.text, "found 3");
         messages.push(json!({"role": "assistant", "content": "found 3"}));
-        assert!(ask(&player, messages.into(), 3).is_err());
+        assert!(ask(&script, messages.into()).is_err());
     }
 }

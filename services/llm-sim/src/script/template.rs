@@ -1,9 +1,8 @@
 //! Templates: `{{…}}` in a scripted response is replaced by a value from the conversation.
 //!
-//! `{{last.TOOL.path}}` and `{{first.TOOL.path}}`: from the last or first result of a tool, where `path` selects a
-//! value in its JSON (`a.0.b`; without a path the whole result) · `{{user}}`: the last user message · `{{round}}`,
-//! `{{request}}`, `{{model}}`. A string that consists of one template takes the value with its type; within a longer
-//! string the value is written as text.
+//! `{{last.TOOL.path}}`: from the last result of a tool, where `path` selects a value in its JSON (`a.0.b`; without a
+//! path the whole result) · `{{user}}`: the last user message. A string that consists of one template takes the value
+//! with its type; within a longer string the value is written as text.
 
 use serde_json::Value;
 
@@ -12,11 +11,8 @@ use crate::request::ChatRequest;
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Template {
-    Result { last: bool, tool: String, path: Vec<String> },
+    Result { tool: String, path: Vec<String> },
     User,
-    Round,
-    Request,
-    Model,
 }
 
 /// A segment of a text: literal or template.
@@ -26,29 +22,18 @@ enum Segment<'a> {
 }
 
 /// The source of values.
-pub(super) struct Scope<'a> {
-    pub(super) request: &'a ChatRequest,
-    pub(super) number: u64,
-}
+pub(super) struct Scope<'a>(pub(super) &'a ChatRequest);
 
 impl Template {
     fn parse(inner: &str) -> Result<Self, String> {
         let mut parts = inner.trim().split('.');
-        let unknown = || {
-            format!("unknown template {{{{{inner}}}}} (last.TOOL.path, first.TOOL.path, user, round, request, model)")
-        };
-        let template = match (parts.next(), parts.next()) {
-            (Some(which @ ("last" | "first")), Some(tool)) if !tool.is_empty() => {
-                let path = parts.by_ref().map(str::to_owned).collect();
-                Self::Result { last: which == "last", tool: tool.to_owned(), path }
+        match (parts.next(), parts.next()) {
+            (Some("last"), Some(tool)) if !tool.is_empty() => {
+                Ok(Self::Result { tool: tool.to_owned(), path: parts.map(str::to_owned).collect() })
             }
-            (Some("user"), None) => Self::User,
-            (Some("round"), None) => Self::Round,
-            (Some("request"), None) => Self::Request,
-            (Some("model"), None) => Self::Model,
-            _ => return Err(unknown()),
-        };
-        Ok(template)
+            (Some("user"), None) => Ok(Self::User),
+            _ => Err(format!("unknown template {{{{{inner}}}}} (last.TOOL.path, user)")),
+        }
     }
 
     /// Validates the templates of a text.
@@ -133,16 +118,9 @@ impl Scope<'_> {
     }
 
     fn value(&self, template: &Template) -> Result<Value, String> {
-        let (last, tool, path) = match template {
-            Template::User => return Ok(self.request.user().into()),
-            Template::Round => return Ok(self.request.round().into()),
-            Template::Request => return Ok(self.number.into()),
-            Template::Model => return Ok(self.request.model.clone().into()),
-            Template::Result { last, tool, path } => (*last, tool, path),
-        };
-        let results = self.request.results();
-        let mut of_tool = results.iter().filter(|result| result.tool == tool);
-        let result = if last { of_tool.next_back() } else { of_tool.next() };
+        let Template::Result { tool, path } = template else { return Ok(self.0.user().into()) };
+        let results = self.0.results();
+        let result = results.iter().rfind(|result| result.tool == tool);
         let content = result.ok_or_else(|| format!("no result of {tool} in the conversation"))?.content;
         let value: Value = serde_json::from_str(content).unwrap_or_else(|_| content.into());
         let mut place = &value;
@@ -168,9 +146,9 @@ mod tests {
         let body = json!({"model": "m", "messages": [
             {"role": "user", "content": "go"},
             {"role": "assistant", "tool_calls": [call("a")]},
-            {"role": "tool", "tool_call_id": "a", "content": "{\"schema_revid\": \"first\", \"n\": [1, {\"x\": 2}]}"},
+            {"role": "tool", "tool_call_id": "a", "content": "{\"schema_revid\": \"first\"}"},
             {"role": "assistant", "tool_calls": [call("b")]},
-            {"role": "tool", "tool_call_id": "b", "content": "{\"schema_revid\": \"second\"}"},
+            {"role": "tool", "tool_call_id": "b", "content": "{\"schema_revid\": \"second\", \"n\": [1, {\"x\": 2}]}"},
         ]});
         ChatRequest::parse(&body, 0).unwrap()
     }
@@ -178,18 +156,18 @@ mod tests {
     #[test]
     fn templates_take_values_from_earlier_results() {
         let request = request();
-        let scope = Scope { request: &request, number: 9 };
+        let scope = Scope(&request);
         assert_eq!(scope.fill("{{last.create_schema.schema_revid}}").unwrap(), "second");
-        assert_eq!(scope.fill("{{first.create_schema.n.1.x}}").unwrap(), 2);
-        assert_eq!(scope.fill("id {{first.create_schema.n.0}} of {{user}}").unwrap(), "id 1 of go");
-        let filled = scope.fill_value(&json!({"a": ["{{request}}", {"b": "{{round}}"}]})).unwrap();
-        assert_eq!(filled, json!({"a": [9, {"b": 3}]}));
+        assert_eq!(scope.fill("{{last.create_schema.n.1.x}}").unwrap(), 2);
+        assert_eq!(scope.fill("id {{last.create_schema.n.0}} of {{user}}").unwrap(), "id 1 of go");
+        let filled = scope.fill_value(&json!({"a": ["{{last.create_schema.n.0}}", {"b": "{{user}}"}]})).unwrap();
+        assert_eq!(filled, json!({"a": [1, {"b": "go"}]}));
     }
 
     #[test]
     fn a_missing_value_is_an_error() {
         let request = request();
-        let scope = Scope { request: &request, number: 1 };
+        let scope = Scope(&request);
         assert!(scope.fill("{{last.get_tag.x}}").unwrap_err().contains("no result of get_tag"));
         assert!(scope.fill("{{last.create_schema.nope}}").unwrap_err().contains("has no nope"));
         assert!(Template::check_text("{{last}}").is_err());

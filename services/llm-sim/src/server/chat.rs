@@ -18,10 +18,10 @@ use crate::body::{GARBAGE, MidStream, Stream};
 use crate::chunks::Frame;
 use crate::connection::Reset;
 use crate::faults::Fault;
-use crate::pace::{Latency, Pacing};
+use crate::pace::Pacing;
 use crate::record::{Entry, Outcome};
 use crate::request::ChatRequest;
-use crate::responder::Decision;
+use crate::script::Decision;
 
 /// Tokens per chunk of a flood.
 const FLOOD_TOKENS: usize = 512;
@@ -38,6 +38,7 @@ struct Exchange {
     bytes: usize,
     /// True if every request gets this response.
     constant: bool,
+    pacing: Pacing,
 }
 
 /// Cached chunks of a constant response.
@@ -77,14 +78,15 @@ pub(super) async fn complete(
     }
     let number = state.chats.fetch_add(1, Ordering::Relaxed) + 1;
     let source = state.source();
-    if let (Source::Script(player), false) = (source.as_ref(), state.record.keeps())
-        && let Some(decision) = player.constant()
+    if let (Source::Script(script), false) = (source.as_ref(), state.record.keeps())
+        && let Some(decision) = script.constant()
         && let Ok(brief) = serde_json::from_slice::<Brief>(&body)
     {
         let entry = enter(&state, "/v1/chat/completions", Value::Null, &headers);
         let include_usage = brief.stream_options.is_some_and(|options| options.include_usage);
-        let (stream, model, bytes) = (brief.stream, brief.model, body.len());
-        let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant: true };
+        let (stream, model, bytes, pacing) = (brief.stream, brief.model, body.len(), state.pacing);
+        let exchange =
+            Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant: true, pacing };
         return exchange.answer(decision).await;
     }
     let value: Value = match serde_json::from_slice(&body) {
@@ -97,15 +99,15 @@ pub(super) async fn complete(
     let parsed = ChatRequest::parse(&value, body.len());
     let entry = enter(&state, "/v1/chat/completions", value, &headers);
     let decided = parsed.and_then(|request| {
-        let decision = source.responder().decide(&request, number).map_err(|refusal| refusal.0)?;
+        let decision = source.decide(&request)?;
         Ok((request, decision))
     });
     match decided {
         Ok((request, decision)) => {
-            entry.rule(decision.rule.as_deref());
             let ChatRequest { stream, include_usage, model, bytes, .. } = request;
-            let constant = false;
-            let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant };
+            let (constant, pacing) = (false, state.pacing);
+            let exchange =
+                Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant, pacing };
             exchange.answer(decision).await
         }
         Err(what) => {
@@ -116,23 +118,20 @@ pub(super) async fn complete(
 }
 
 impl Exchange {
-    /// Returns the fault of this request and the delay before its first byte.
-    fn draw(&self, decision: &Decision) -> (Option<Fault>, Duration) {
-        let latency = decision.latency.unwrap_or(self.state.latency);
+    /// Returns the fault of this request.
+    fn fault(&self, decision: &Decision) -> Option<Fault> {
         let mut faults = self.state.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        if faults.is_empty() && latency == Latency::None {
-            return (decision.fault.clone(), Duration::ZERO);
-        }
-        let mut rng = self.state.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let fault = faults.next(decision.rule.as_deref(), &mut *rng).or_else(|| decision.fault.clone());
-        (fault, latency.sample(&mut *rng))
+        faults.next().or_else(|| decision.fault.clone())
     }
 
-    async fn answer(self, mut decision: Decision) -> Response {
-        let (fault, mut wait) = self.draw(&decision);
+    async fn answer(mut self, mut decision: Decision) -> Response {
+        let mut wait = {
+            let mut rng = self.state.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            self.state.latency.sample(&mut *rng)
+        };
         let mut mid_stream = None;
         let mut finish = true;
-        match fault {
+        match self.fault(&decision) {
             Some(Fault::Status { code, retry_after, body }) => return self.status(code, retry_after, body),
             Some(Fault::Reset { after_chunks: 0 }) => return self.reset_now(),
             Some(Fault::Garbage { after_chunks: 0 }) => return self.garbage(),
@@ -153,7 +152,7 @@ impl Exchange {
             Some(Fault::NoFinish) => finish = false,
             Some(Fault::Flood { bytes }) => {
                 decision.answer = Answer::text("flood ".repeat(bytes.div_ceil(6)));
-                decision.pacing = Some(Pacing { tokens_per_second: 0.0, chunk_tokens: FLOOD_TOKENS });
+                self.pacing = Pacing { tokens_per_second: 0.0, chunk_tokens: FLOOD_TOKENS };
             }
             Some(Fault::Hang { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Hang)),
             Some(Fault::Cut { after_chunks, broken }) => mid_stream = Some((after_chunks, MidStream::Cut { broken })),
@@ -175,11 +174,11 @@ impl Exchange {
         }
     }
 
-    fn frame<'a>(&'a self, id: &'a str, decision: &Decision) -> Frame<'a> {
+    fn frame<'a>(&'a self, id: &'a str) -> Frame<'a> {
         Frame {
             id,
             model: &self.model,
-            chunk_bytes: decision.pacing.unwrap_or(self.state.pacing).chunk_bytes(),
+            chunk_bytes: self.pacing.chunk_bytes(),
             include_usage: self.include_usage,
             prompt_bytes: self.bytes,
         }
@@ -187,7 +186,7 @@ impl Exchange {
 
     fn streamed(self, decision: &Decision, mid_stream: Option<(usize, MidStream)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
-        let frame = self.frame(&id, decision);
+        let frame = self.frame(&id);
         let (mut chunks, before_finish) = match mid_stream {
             None if self.constant && finish => (self.prepared(&frame, decision), 0),
             _ => frame.stream(&decision.answer, finish),
@@ -197,7 +196,7 @@ impl Exchange {
         let mid_stream = mid_stream.map(|(after, what)| (after.min(before_finish), what));
         let stream = Stream {
             chunks,
-            pause: decision.pacing.unwrap_or(self.state.pacing).pause(),
+            pause: self.pacing.pause(),
             mid_stream,
             entry: self.entry,
             gates: Arc::clone(&self.state.gates),
@@ -224,7 +223,7 @@ impl Exchange {
     /// Sends a response as one body. A fault within the response occurs at half of the body.
     async fn whole(self, decision: &Decision, mid_stream: Option<(usize, MidStream)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
-        let body = self.frame(&id, decision).whole(&decision.answer, finish).to_string();
+        let body = self.frame(&id).whole(&decision.answer, finish).to_string();
         match mid_stream {
             None => {
                 self.entry.close(Outcome::Finished);
