@@ -21,8 +21,6 @@ rules:
       - text: "I make three tags."
         calls: [{name: create_tag, arguments: {name: first}}, {name: create_tag, arguments: {name: second}}, {name: create_tag, arguments: {name: third}}]
       - text: "Two tags are made."
-  - when: {user: think}
-    answer: {text: "Thought.", thinking: [{text: "let me see where the total stands", signature: sig-1}]}
   - when: {user: hostile}
     answer: {text: "\e[2Jred \e[31m and \u009b31m \u202egnp.exe"}
   - when: {user: hostile tool}
@@ -172,23 +170,6 @@ async fn edited_arguments_that_do_not_fit_are_not_sent() {
     chat.until("The turn was cancelled.", 1).await;
     chat.end().await;
     assert!(sandbox.client().await.tag_names().await.is_empty());
-}
-
-#[tokio::test]
-async fn thinking_is_folded_until_it_is_asked_for() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    chat.say("think");
-    chat.until("Thought.", 1).await;
-    assert!(chat.output().contains("(33 characters; /thinking shows it)"), "{}", chat.output());
-    assert!(!chat.output().contains("where the total stands"));
-    chat.say("/thinking");
-    chat.until("let me see where the total stands", 1).await;
-    chat.say("/thinking on");
-    chat.say("think");
-    chat.until("let me see where the total stands", 2).await;
-    chat.end().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Each tool of the document profile: called by a model, run by the server, its result returned to the model.
+//! Tools of the document profile: called by a model, run by the server, their results returned to the model.
 
 use std::collections::BTreeMap;
 
@@ -8,37 +8,14 @@ use serde_json::Value;
 use crate::client::{Client, ask};
 use crate::sandbox::Sandbox;
 
-/// One turn for each group of tools. Templates take ids from earlier results of the same conversation.
+/// A turn with the tools of prompts and extractions. Templates take ids from earlier results of the conversation.
 const SCRIPT: &str = r#"
 rules:
   - when: {response_format: bill}
     answer: {text: '{"number": "A-17", "total": 957}'}
-  - when: {user: schemas}
-    rounds:
-      - calls: [{name: help_schemas}, {name: validate_schema, arguments: {schema: &format {type: json_schema, json_schema: {name: bill, strict: true, schema: {type: object, properties: {number: {type: string}, total: {type: number}}, required: [number, total], additionalProperties: false}}}}}]
-      - calls: [{name: create_schema, arguments: {name: Bill, response_format: *format}}]
-      - calls:
-          - {name: get_schema, arguments: {schema_revid: "{{last.create_schema.schema_revid}}"}}
-          - {name: list_schemas, arguments: {name_search: bil}}
-          - {name: validate_against_schema, arguments: {schema_revid: "{{last.create_schema.schema_revid}}", data: {number: "1"}}}
-      - calls: [{name: update_schema, arguments: {schema_id: "{{last.create_schema.schema_id}}", name: Paper bill}}]
-      - text: Schemas done.
-  - when: {user: tags}
-    rounds:
-      - calls: [{name: create_tag, arguments: {name: paid, color: '#00ff00', description: All paid.}}]
-      - calls:
-          - {name: get_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}"}}
-          - {name: list_tags, arguments: {limit: 5}}
-      - calls: [{name: update_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}", name: settled}}]
-      - calls: [{name: update_document, arguments: {tag_ids: ["{{last.create_tag.tag_id}}"], metadata: {vendor: Nordlicht}, document_name: renamed.txt}}]
-      - calls: [{name: list_documents, arguments: {tag_ids: ["{{last.create_tag.tag_id}}"], name_search: RENAMED}}]
-      - calls: [{name: delete_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}"}}]
-      - calls: [{name: update_document, arguments: {tag_ids: []}}]
-      - calls: [{name: delete_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}"}}]
-      - text: Tags done.
   - when: {user: prompts}
     rounds:
-      - calls: [{name: help_prompts}, {name: list_llm_models}, {name: create_schema, arguments: {name: Bill, response_format: *format}}]
+      - calls: [{name: help_prompts}, {name: list_llm_models}, {name: create_schema, arguments: {name: Bill, response_format: {type: json_schema, json_schema: {name: bill, strict: true, schema: {type: object, properties: {number: {type: string}, total: {type: number}}, required: [number, total], additionalProperties: false}}}}}]
       - calls: [{name: create_prompt, arguments: {name: Bills, content: Extract the bill., schema_id: "{{last.create_schema.schema_id}}", model: scripted}}]
       - calls:
           - {name: get_prompt, arguments: {prompt_revid: "{{last.create_prompt.prompt_revid}}"}}
@@ -50,10 +27,6 @@ rules:
       - calls: [{name: delete_schema, arguments: {schema_id: "{{last.create_schema.schema_id}}"}}]
       - calls: [{name: delete_prompt, arguments: {prompt_id: "{{last.create_prompt.prompt_id}}"}}, {name: delete_schema, arguments: {schema_id: "{{last.create_schema.schema_id}}"}}]
       - text: Prompts done.
-  - when: {user: farewell}
-    rounds:
-      - calls: [{name: delete_document}]
-      - text: The document is gone.
 "#;
 
 /// Returns the results of a turn by tool, in order.
@@ -87,49 +60,6 @@ fn failed<'a>(results: &'a BTreeMap<String, Vec<(v1::CallStatus, Value)>>, tool:
     let (status, content) = &results[tool][nth];
     assert_eq!(*status, v1::CallStatus::Failed, "{tool}: {content}");
     content["error"].as_str().expect("an error is told")
-}
-
-#[tokio::test]
-async fn the_tools_of_schemas_work() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let (completed, results) = results(&client, &document, "schemas").await;
-    assert_eq!(completed.text, "Schemas done.");
-    assert!(!ok(&results, "help_schemas", 0).to_string().is_empty());
-    assert_eq!(ok(&results, "validate_schema", 0)["valid"], true);
-    let created = ok(&results, "create_schema", 0);
-    assert_eq!(ok(&results, "get_schema", 0)["schema_revid"], created["schema_revid"]);
-    assert_eq!(ok(&results, "list_schemas", 0)["schemas"][0]["name"], "Bill");
-    let checked = ok(&results, "validate_against_schema", 0);
-    assert!(checked["valid"] == false && checked.to_string().contains("total"), "{checked}");
-    let renamed = ok(&results, "update_schema", 0);
-    assert_eq!((&renamed["schema_id"], renamed["name"].as_str()), (&created["schema_id"], Some("Paper bill")));
-    assert_eq!(completed.working_state.unwrap().schema_revid, renamed["schema_revid"].as_str().unwrap());
-    let listed = client.schemas.clone().list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
-    assert_eq!(listed.schemas[0].name, "Paper bill");
-}
-
-#[tokio::test]
-async fn the_tools_of_tags_and_documents_work() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let (completed, results) = results(&client, &document, "tags").await;
-    assert_eq!(completed.text, "Tags done.");
-    let created = ok(&results, "create_tag", 0);
-    assert!(ok(&results, "get_tag", 0).to_string().contains("paid"));
-    assert!(ok(&results, "list_tags", 0).to_string().contains(created["tag_id"].as_str().unwrap()));
-    assert!(ok(&results, "update_tag", 0).to_string().contains("settled"));
-    ok(&results, "update_document", 0);
-    let listed = ok(&results, "list_documents", 0);
-    assert!(listed["total"] == 1 && listed.to_string().contains("renamed.txt"), "{listed}");
-    let used = failed(&results, "delete_tag", 0);
-    assert!(used.contains(&document) || used.contains("renamed.txt"), "who uses it: {used}");
-    ok(&results, "update_document", 1);
-    ok(&results, "delete_tag", 1);
-    assert!(client.tag_names().await.is_empty());
-    let request = v1::GetDocumentRequest { document_id: document };
-    let found = client.documents.clone().get_document(request).await.unwrap().into_inner().document.unwrap();
-    assert_eq!((found.name.as_str(), found.metadata["vendor"].as_str()), ("renamed.txt", "Nordlicht"));
 }
 
 #[tokio::test]
