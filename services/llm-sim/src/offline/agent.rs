@@ -123,7 +123,9 @@ impl Context<'_> {
         let tries = self.steps.iter().filter(|(called, _)| *called == tool).count();
         let has_failed = tries == 1 && self.result(tool).and_then(error).is_some();
         let name = if has_failed { format!("{name} (offline)") } else { name.to_owned() };
-        arguments["name"] = name.as_str().into();
+        if let Some(arguments) = arguments.as_object_mut() {
+            arguments.insert("name".to_owned(), name.as_str().into());
+        }
         let text = format!("I create the {what} \"{name}\".");
         if has_failed {
             return Some(Answer::calls(text, vec![Call::new(tool, arguments)]));

@@ -23,8 +23,9 @@ fn value(schema: &Value, name: &str, labels: &[Labelled<'_>], tables: &[Table], 
     if let Some(options) = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array()) {
         let (null, others): (Vec<_>, Vec<_>) = options.iter().partition(|option| types(option).contains(&"null"));
         let Some(mut option) = others.first().map(|option| (*option).clone()) else { return Value::Null };
-        if let (false, Some(kind)) = (null.is_empty(), option.get("type").cloned()) {
-            option["type"] = json!([kind, "null"]);
+        if let (false, Some(kind)) = (null.is_empty(), option.get_mut("type")) {
+            let kinds = json!([kind.take(), "null"]);
+            *kind = kinds;
         }
         return value(&option, name, labels, tables, depth + 1);
     }
