@@ -9,7 +9,7 @@ use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument, Tag
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_storage_embedded::EmbeddedStore;
-use folio_types::op::{Decided, Expected, OpKey, Write};
+use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Timestamp, TurnId, UserId};
 use futures::stream::TryStreamExt as _;
@@ -98,7 +98,7 @@ impl World {
             (DocumentId::derive(&[self.org.as_str(), &name]), self.write(&name, DocumentChange::Create(new)));
         loop {
             match self.stores.of::<Document>().decide(&id, write.clone()).await {
-                Ok(Decided::Row(_)) => return Ok(()),
+                Ok(WriteOutcome::Row(_)) => return Ok(()),
                 // The tag is contended, or the server is slow.
                 Err(error) if matches!(error.code, Code::Aborted | Code::Unavailable) => {}
                 other => anyhow::bail!("document {number}: {other:?}"),
@@ -108,7 +108,7 @@ impl World {
 
     async fn measure(&self, count: usize, tag: &TagId) -> Result<Map<String, Value>> {
         let all = DocumentFilter::default;
-        let named = |piece: &str| DocumentFilter { name_search: Some(piece.to_owned()), ..all() };
+        let named = |part: &str| DocumentFilter { name_search: Some(part.to_owned()), ..all() };
         let placed = |city: &str| DocumentFilter { metadata: [("city".into(), city.into())].into(), ..all() };
         let tagged = DocumentFilter { all_tags: vec![tag.clone()], ..all() };
         let one = format!("{:06}", count / 2);

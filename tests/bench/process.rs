@@ -11,7 +11,7 @@ pub(crate) struct Process {
     child: Child,
     /// Listening address.
     pub(crate) address: String,
-    said: Vec<String>,
+    printed: Vec<String>,
 }
 
 /// Returns a command for a binary in the folder of this one.
@@ -31,12 +31,12 @@ impl Process {
             .with_context(|| format!("{name} cannot be started"))?;
         let output = child.stdout.take().context("no output")?;
         let mut lines = BufReader::new(output).lines();
-        let mut process = Self { child, address: String::new(), said: Vec::new() };
+        let mut process = Self { child, address: String::new(), printed: Vec::new() };
         while process.address.is_empty() {
             let line = lines.next().with_context(|| format!("{name} ended before it listened"))??;
             match line.strip_prefix("listening on ") {
                 Some(address) => process.address = address.to_owned(),
-                None => process.said.push(line),
+                None => process.printed.push(line),
             }
         }
         // The rest of stdout is read, so that the process does not block.
@@ -46,7 +46,7 @@ impl Process {
 
     /// Returns the rest of a line that the process printed before it listened.
     pub(crate) fn printed(&self, prefix: &str) -> Result<String> {
-        let idle = self.said.iter().find_map(|line| line.strip_prefix(prefix));
+        let idle = self.printed.iter().find_map(|line| line.strip_prefix(prefix));
         idle.map(str::to_owned).with_context(|| format!("no line starts with {prefix:?}"))
     }
 

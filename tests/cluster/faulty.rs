@@ -1,8 +1,8 @@
-//! Scenarios that the checker finds clean, and the same scenarios with a fault in the stores of every node, which the checker
-//! must find.
+//! Scenarios that the checker finds clean, and the same scenarios with a fault in the stores of every node, which the
+//! checker must find.
 //!
-//! The nodes of a faulty run are processes of `folio-faulty`; `FOLIO_FAULT` names the fault. Faults of the turn machine are
-//! altered effects in the model check (`model_check/faults.rs` in folio-conversation).
+//! The nodes of a faulty run are processes of `folio-faulty`; `FOLIO_FAULT` names the fault. Faults of the turn machine
+//! are altered effects in the model check (`model_check/faults.rs` in folio-conversation).
 
 use std::sync::Arc;
 use std::time::Duration;

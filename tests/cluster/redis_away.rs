@@ -1,4 +1,5 @@
-//! Redis never holds the only copy of any data: without Redis, or with an empty one, the cluster is slower and not wrong.
+//! Redis never holds the only copy of any data: without Redis, or with an empty one, the cluster is slower and not
+//! wrong.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +80,7 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
 }
 
 #[test]
-fn redis_emptied_while_an_owner_is_dead_does_not_bring_it_back() {
+fn emptying_redis_does_not_revive_a_dead_owner() {
     on_stage(SCRIPT, async |stage| {
         let waiting = stage.chat(0, "pause").await.pause().await;
         let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
@@ -93,7 +94,7 @@ fn redis_emptied_while_an_owner_is_dead_does_not_bring_it_back() {
 }
 
 #[test]
-fn while_redis_is_away_turns_on_living_owners_complete_and_takeovers_wait() {
+fn while_redis_is_unavailable_turns_of_live_owners_complete_and_takeovers_wait() {
     on_stage(SCRIPT, async |stage| {
         let client = stage.client(0).await;
         let orphan = stage.chat(0, "pause orphan").await.pause().await;

@@ -158,8 +158,8 @@ fn chain(spans: &[Seen]) -> Option<()> {
 
 /// Returns the metrics of a process with their types, and the names of all labels.
 async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) {
-    let said = member.process().said().to_owned();
-    let port = said.lines().find_map(|line| line.strip_prefix("health on ")).expect("a health port");
+    let printed = member.process().printed().to_owned();
+    let port = printed.lines().find_map(|line| line.strip_prefix("health on ")).expect("a health port");
     let page = within("figures", async { reqwest::get(format!("http://{port}/metrics")).await?.text().await }).await;
     let page = page.expect("figures are told");
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

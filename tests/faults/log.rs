@@ -58,12 +58,12 @@ pub struct Decisions {
     /// The round.
     pub round: u32,
     /// Verdicts by call.
-    pub on: BTreeMap<CallId, Verdict>,
+    pub on: BTreeMap<CallId, ClientDecision>,
 }
 
 /// A decision on a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum ClientDecision {
     /// The call may run.
     Approve,
     /// The call may run with these arguments.
@@ -81,11 +81,11 @@ impl Decisions {
         use v1::decision::Decision;
         let one = |decision: &v1::Decision| {
             let verdict = match decision.decision.as_ref().expect("a decision") {
-                Decision::Approved(_) => Verdict::Approve,
+                Decision::Approved(_) => ClientDecision::Approve,
                 Decision::ApprovedEdited(edited) => {
-                    Verdict::Edit(serde_json::from_str(&edited.arguments_json).expect("arguments are JSON"))
+                    ClientDecision::Edit(serde_json::from_str(&edited.arguments_json).expect("arguments are JSON"))
                 }
-                Decision::Rejected(_) => Verdict::Reject,
+                Decision::Rejected(_) => ClientDecision::Reject,
             };
             (decision.call_id.parse().expect("a call's id"), verdict)
         };

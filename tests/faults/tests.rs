@@ -11,10 +11,10 @@ fn random_faults_violate_no_invariant() {
         .args(["--seed", &seed, "--faults", "25", "--approvals", "300"])
         .output()
         .expect("the program starts");
-    let told = String::from_utf8_lossy(&output.stdout);
-    println!("{told}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}");
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    let last = told.lines().last().expect("a last line");
+    let last = printed.lines().last().expect("a last line");
     let numbers: Vec<usize> = last
         .split(", ")
         .filter_map(|part| part.split(' ').next_back().and_then(|number| number.parse().ok()))

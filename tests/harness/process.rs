@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 1024 * 1024;
 pub struct Process {
     child: Child,
     address: String,
-    said: String,
+    printed: String,
     errors: Arc<Mutex<String>>,
 }
 
@@ -60,11 +60,11 @@ impl Process {
             .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         let errors = keep(child.stderr.take().expect("stderr is piped"), log_of(name, child.id()));
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let mut said = String::new();
+        let mut printed = String::new();
         let address = lines.find_map(|line| {
             let line = line.ok()?;
-            said.push_str(&line);
-            said.push('\n');
+            printed.push_str(&line);
+            printed.push('\n');
             Some(line.strip_prefix("listening on ")?.to_owned())
         });
         // The rest of stdout is read, so that the process does not block.
@@ -73,7 +73,7 @@ impl Process {
             let _ = child.wait();
             return Err(errors.lock().unwrap_or_else(PoisonError::into_inner).clone());
         };
-        Ok(Self { child, address, said, errors })
+        Ok(Self { child, address, printed, errors })
     }
 
     /// Returns true if the process has exited.
@@ -92,8 +92,8 @@ impl Process {
     }
 
     /// Returns the stdout until the process listened.
-    pub fn said(&self) -> &str {
-        &self.said
+    pub fn printed(&self) -> &str {
+        &self.printed
     }
 
     /// Returns the end of the stderr.

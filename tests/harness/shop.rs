@@ -16,7 +16,7 @@ pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// Panics if the process accepts none.
 pub fn url(process: &Process) -> String {
     let url = process
-        .said()
+        .printed()
         .lines()
         .find_map(|line| line.strip_prefix("purchases on "))
         .expect("the process accepts purchase events");

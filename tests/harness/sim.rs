@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llm_sim::{FaultPlan, Outcome, Recorded};
+use llm_sim::{FaultPlan, Outcome, RecordedRequest};
 
 use super::LIMIT;
 use super::process::Process;
@@ -61,14 +61,14 @@ impl Sim {
     }
 
     /// Returns the recorded chat requests.
-    pub async fn chats(&self) -> Vec<Recorded> {
+    pub async fn chats(&self) -> Vec<RecordedRequest> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
-        let all: Vec<Recorded> = response.json().await.expect("the record is read");
-        all.into_iter().filter(Recorded::is_chat).collect()
+        let all: Vec<RecordedRequest> = response.json().await.expect("the record is read");
+        all.into_iter().filter(RecordedRequest::is_chat).collect()
     }
 
     /// Waits until the recorded chat requests satisfy a condition.
-    pub async fn until(&self, what: &str, wanted: impl Fn(&[Recorded]) -> bool) -> Vec<Recorded> {
+    pub async fn until(&self, what: &str, wanted: impl Fn(&[RecordedRequest]) -> bool) -> Vec<RecordedRequest> {
         folio_testkit::wait_for(what, LIMIT, || async { Some(self.chats().await).filter(|chats| wanted(chats)) }).await
     }
 

@@ -1,7 +1,7 @@
 //! The bounds that the proto comments state are those of the code.
 //!
-//! [`BOUNDS`] names, for each commented element, the phrases with bounds and the constants that they state. A phrase with a bound
-//! that the table lacks fails the test, and so does a constant with another value.
+//! [`BOUNDS`] names, for each commented element, the phrases with bounds and the constants that they state. A phrase
+//! with a bound that the table lacks fails the test, and so does a constant with another value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,8 +35,8 @@ const REDACT: &str = "crates/folio-types/src/audit/redact.rs";
 /// Source file and name of a constant, or of a field with a default.
 type Constant = (&'static str, &'static str);
 
-/// The element (`Message.field`, `Service.Rpc` or the name of a message; `*` for any message), a phrase of its comment with `{}` for
-/// the value, and the constant of the value. An element may have several rows.
+/// The element (`Message.field`, `Service.Rpc` or the name of a message; `*` for any message), a phrase of its comment
+/// with `{}` for the value, and the constant of the value. An element may have several rows.
 const BOUNDS: &[(&str, &str, Constant)] = &[
     ("*.page_size", "Default: {}.", (LIMITS, "PAGE_SIZE_DEFAULT")),
     ("*.page_size", "per page, at most {}.", (LIMITS, "PAGE_SIZE_MAX")),
@@ -80,13 +80,13 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("ToolMessage.call_id", "1 to {} characters", (LIMITS, "CALL_ID_BYTES")),
     ("MessageCall.id", "1 to {} characters", (LIMITS, "CALL_ID_BYTES")),
     ("Thread.expire_time", "{} h after", (LIMITS, "DAY")),
-    ("ThreadService.ForkThread", "at most {} MiB", (LIMITS, "FORK_BYTES")),
+    ("ThreadService.ForkThread", "exceed {} MiB", (LIMITS, "FORK_BYTES")),
     ("ThreadService.ForkThread", "{} user messages", (LIMITS, "FORK_TURNS")),
     ("DocumentService.UploadDocument", "at most {} MiB", (LIMITS, "DOCUMENT_BYTES")),
     ("DocumentService.DeleteDocument", "after {} hours", (LIMITS, "DAY")),
     ("UploadDocumentRequest.chunk", "at most {} MiB", (UPLOAD, "CHUNK_BYTES")),
     ("DownloadDocumentResponse.chunk", "at most {} KiB", (BLOBS, "CHUNK_BYTES")),
-    ("ListDocumentsRequest.filter", "at most {};", (LIMITS, "TAGS_MAX")),
+    ("ListDocumentsRequest.filter", "at most {} times", (LIMITS, "TAGS_MAX")),
     ("ListPromptsRequest.filter", "At most {} tags", (LIMITS, "TAGS_MAX")),
     ("GetDocumentTextRequest.page_count", "about {} MiB", (DOCUMENTS, "TEXT_BYTES")),
     ("Prompt.content", "at most {} KiB", (LIMITS, "PROMPT_BYTES")),
@@ -110,9 +110,9 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("PolicyCondition.matches", "more than {} KiB", (CONDITIONS, "SEARCHED_BYTES")),
     ("PolicyCondition.matches", "after {} searched texts", (CONDITIONS, "SEARCHES_MAX")),
     ("Provider.name", "1 to {} characters", (PROVIDERS, "PROVIDER_NAME_CHARS")),
-    ("Provider.models", "at most {} of", (PROVIDERS, "MODELS_MAX")),
+    ("Provider.models", "at most {} for", (PROVIDERS, "MODELS_MAX")),
     ("Provider.available_models", "at most {} names", (PROVIDERS, "AVAILABLE_MAX")),
-    ("Provider.available_models", "{} KiB of", (PROVIDERS, "AVAILABLE_BYTES_MAX")),
+    ("Provider.available_models", "{} KiB for", (PROVIDERS, "AVAILABLE_BYTES_MAX")),
     ("ProviderModel.name", "1 to {} characters", (MODELS, "MODEL_NAME_CHARS")),
     ("ProviderModel.context_tokens", "1,000 to {}.", (MODELS, "CONTEXT_TOKENS_MAX")),
     ("ProviderModel.context_tokens", "0: {}.", (MODEL, "context_tokens")),
@@ -158,8 +158,8 @@ fn comments() -> BTreeMap<String, String> {
     found
 }
 
-/// The value of a constant, in bytes or seconds if it is a size or a duration: literals, products, quotients and other constants of
-/// the file.
+/// The value of a constant, in bytes or seconds if it is a size or a duration: literals, products, quotients and other
+/// constants of the file.
 fn value(file: &str, name: &str) -> Result<u64, String> {
     if name == "u8::MAX" {
         return Ok(u8::MAX.into());

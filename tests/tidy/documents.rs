@@ -52,5 +52,5 @@ fn links_between_documents_lead_to_files() {
             }
         }
     }
-    report("a link leads nowhere", &wrong);
+    report("a link refers to a missing file or section", &wrong);
 }

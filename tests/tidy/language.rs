@@ -1,7 +1,7 @@
 //! Doc comments, proto comments, names and documents keep to the writing rules.
 //!
-//! The rules that a program can check: no private word of the glossary, no pronoun as the first word of a comment, a complete
-//! first sentence. The review of a change checks the others.
+//! The rules that a program can check: no private word of the glossary, no pronoun as the first word of a comment, a
+//! complete first sentence. The review of a change checks the others.
 
 use std::path::{Path, PathBuf};
 

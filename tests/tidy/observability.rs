@@ -1,5 +1,5 @@
-//! Dashboards and alert rules read figures that there are. That the document has the figures of `/metrics`, neither more nor
-//! fewer, is held by the test of traces in `tests/cluster`.
+//! Dashboards and alert rules read figures that there are. That the document has the figures of `/metrics`, neither
+//! more nor fewer, is held by the test of traces in `tests/cluster`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 #[test]
-fn dashboards_and_alerts_name_figures_that_there_are() {
+fn dashboards_and_alerts_name_existing_metrics() {
     let document = std::fs::read_to_string(root().join("docs/observability.md")).expect("the document is there");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `folio_")?.split('`').next());
     let known: BTreeSet<String> = rows.map(|name| format!("folio_{name}")).collect();
@@ -42,7 +42,7 @@ fn dashboards_and_alerts_name_figures_that_there_are() {
 }
 
 #[test]
-fn alerts_leave_out_what_organizations_choose() {
+fn alerts_ignore_the_models_of_organizations() {
     let rules = std::fs::read_to_string(root().join("deploy/observability/alerts.yaml")).expect("the rules are read");
     let of_models: Vec<_> = rules.match_indices("folio_model_").map(|(at, _)| &rules[at..]).collect();
     assert!(of_models.len() >= 4, "{}", of_models.len());
@@ -52,12 +52,12 @@ fn alerts_leave_out_what_organizations_choose() {
         !own.is_some_and(|(_, labels)| labels.contains(r#"provider!="(tenants)""#))
     });
     let mut wrong: Vec<_> = tenants_too.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();
-    wrong.extend(rules.lines().filter(|line| counts_what_tenants_fail(line)).map(|line| line.trim().to_owned()));
+    wrong.extend(rules.lines().filter(|line| counts_failures_of_tenants(line)).map(|line| line.trim().to_owned()));
     report("an alert counts what organizations choose", &wrong);
 }
 
 /// Whether a rule counts calls or turns that fail where the endpoint of an organization's own does.
-fn counts_what_tenants_fail(line: &str) -> bool {
+fn counts_failures_of_tenants(line: &str) -> bool {
     let methods = ["RunExtraction", "DiscoverModels", "TestProvider"];
     let calls = line.contains(r#"status=~"UNAVAILABLE"#)
         && !line.split_once(r#"method!~""#).is_some_and(|(_, not)| methods.iter().all(|method| not.contains(method)));

@@ -55,7 +55,7 @@ async fn invariant_3_two_clients_that_approve_at_once_make_one_effect() {
 }
 
 #[tokio::test]
-async fn of_two_clients_that_decide_differently_one_wins_and_the_other_is_refused() {
+async fn of_two_different_decisions_one_wins_and_the_other_is_refused() {
     let sandbox = Sandbox::start(SCRIPT).await;
     for round in 0..5 {
         let (client, waiting) = waiting(&sandbox, "one").await;

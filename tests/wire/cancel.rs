@@ -39,7 +39,8 @@ async fn a_turn_is_cancelled_before_and_amid_the_models_answer_and_the_upstream_
         let (turn, thread) = (stream.turn(), stream.thread());
         assert_eq!(client.cancel(&turn).await.unwrap().status(), v1::TurnStatus::Cancelled);
         assert_eq!(outline(&stream.end().await).last(), Some(&"cancelled"));
-        let left = |chats: &[llm_sim::Recorded]| chats.iter().all(|chat| chat.outcome == Outcome::ClosedByClient);
+        let left =
+            |chats: &[llm_sim::RecordedRequest]| chats.iter().all(|chat| chat.outcome == Outcome::ClosedByClient);
         sandbox.sim.until("the end of the upstream request", left).await;
         // A repetition changes nothing, and the thread accepts the next chat.
         assert_eq!(client.cancel(&turn).await.unwrap().status(), v1::TurnStatus::Cancelled);
@@ -48,7 +49,7 @@ async fn a_turn_is_cancelled_before_and_amid_the_models_answer_and_the_upstream_
 }
 
 #[tokio::test]
-async fn a_cancel_and_an_approval_at_once_leave_one_story() {
+async fn a_concurrent_cancel_and_approval_have_one_consistent_outcome() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let other = sandbox.client().await;
@@ -64,9 +65,9 @@ async fn a_cancel_and_an_approval_at_once_leave_one_story() {
         assert_eq!(cancelled.status(), twice.status(), "both are told the same end");
         let ran = client.tag_names().await.len() - before;
         let round = &client.turn(&waiting.turn_id).await.rounds[0];
-        let told = round.results[0].status();
+        let status = round.results[0].status();
         // The history knows of the effect if, and only if, it happened.
-        assert_eq!(ran, usize::from(told == v1::CallStatus::Ok), "{told:?}");
+        assert_eq!(ran, usize::from(status == v1::CallStatus::Ok), "{status:?}");
         match answer {
             Ok(answer) => assert!(
                 matches!(
@@ -110,7 +111,7 @@ async fn invariant_5_a_call_whose_turn_was_cancelled_is_cut_or_read_to_its_end_a
 }
 
 #[tokio::test]
-async fn invariant_5_a_call_that_waits_for_its_turn_is_not_made_once_that_is_cancelled() {
+async fn invariant_5_a_queued_call_is_not_sent_after_its_turn_is_cancelled() {
     for policy in ["cut", "drain"] {
         let setup = Setup::new(SCRIPT).with("FOLIO_CREDIT__ABANDONED_CALLS", policy);
         let sandbox = setup.with("FOLIO_MODELS__PROVIDERS__SIM__MAX_CONCURRENT_CALLS", "1").start().await;
@@ -125,10 +126,10 @@ async fn invariant_5_a_call_that_waits_for_its_turn_is_not_made_once_that_is_can
         // Calls of one organization are made in the order in which they came: it would have been made by now.
         client.chat(&document, "hello").await.completed().await;
         let asked = sandbox.sim.chats().await;
-        let said: Vec<_> = asked
+        let texts: Vec<_> = asked
             .iter()
             .map(|chat| chat.body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap())
             .collect();
-        assert_eq!(said, ["amid", "hello"], "{policy}");
+        assert_eq!(texts, ["amid", "hello"], "{policy}");
     }
 }

@@ -108,7 +108,7 @@ impl Chaos {
 }
 
 #[tokio::test]
-async fn killed_at_any_moment_a_turn_ends_and_its_effects_happen_once() {
+async fn after_a_kill_at_any_moment_a_turn_ends_and_its_effects_happen_once() {
     let mut chaos = Chaos::start().await;
     for kill in 0..KILLS {
         let text = format!("work {kill}");
@@ -140,7 +140,7 @@ async fn killed_at_any_moment_a_turn_ends_and_its_effects_happen_once() {
 }
 
 #[tokio::test]
-async fn killed_at_any_moment_of_an_approval_the_same_decisions_come_to_the_same_end() {
+async fn after_a_kill_at_any_moment_of_an_approval_the_same_decisions_have_the_same_outcome() {
     let mut chaos = Chaos::start().await;
     chaos.usual /= 3;
     for kill in 0..KILLS {

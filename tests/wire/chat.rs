@@ -144,8 +144,11 @@ async fn a_person_approves_edits_and_rejects_through_a_pipe() {
     let mut names = sandbox.client().await.tag_names().await;
     names.sort();
     assert_eq!(names, ["edited", "third"]);
-    let told = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
-    assert!(told.contains("User rejected this action.") && told.contains("not that one"), "{told}");
+    let request_body = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
+    assert!(
+        request_body.contains("User rejected this action.") && request_body.contains("not that one"),
+        "{request_body}"
+    );
     assert!(!output.contains('\u{1b}'), "plain where it is piped:\n{output}");
 }
 
@@ -231,7 +234,7 @@ async fn hostile_text_does_not_reach_the_terminal() {
 }
 
 #[tokio::test]
-async fn commands_answer_for_themselves() {
+async fn local_commands_are_answered_without_the_model() {
     let sandbox = Sandbox::start(SCRIPT).await;
     file(&sandbox, "invoice.txt");
     let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
@@ -243,14 +246,14 @@ async fn commands_answer_for_themselves() {
     chat.say("hello");
     let output = chat.end().await;
     for line in [
-        "/resume N         go on with thread N",
+        "/resume N         continue thread N",
         "/nonsense is not a command",
         "no turn runs or waits here",
         "there is no failed turn to resume",
-        "/threads lists what can be resumed",
+        "list the threads with /threads first",
         "no threads yet",
         "scripted (default)",
-        "(what follows asks second)",
+        "(the following messages use second)",
         "(no thinking yet)",
         "Hello there.",
     ] {
@@ -260,7 +263,7 @@ async fn commands_answer_for_themselves() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_goes_on_when_it_is_retried() {
+async fn a_failed_turn_continues_when_it_is_retried() {
     let sandbox = Sandbox::start(SCRIPT).await;
     file(&sandbox, "invoice.txt");
     let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
@@ -288,7 +291,7 @@ async fn a_running_turn_is_cancelled_by_the_next_line() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_joined_again_without_a_gap() {
+async fn a_broken_stream_is_resumed_without_a_gap() {
     let sandbox = Sandbox::start(SCRIPT).await;
     file(&sandbox, "invoice.txt");
     let port = sandbox.url().rsplit(':').next().and_then(|port| port.parse().ok());

@@ -52,9 +52,9 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     let approved: Vec<_> =
         report["approvals"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect();
     assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     for step in ["is no LLM", "Round 1", "validate_schema", "create_schema", "approved: run_extraction"] {
-        assert!(told.contains(step), "stderr does not show {step:?}:\n{told}");
+        assert!(stderr.contains(step), "stderr does not show {step:?}:\n{stderr}");
     }
     assert!(!folder.path().join("folio-data").exists(), "the demo leaves nothing behind");
 }
@@ -96,14 +96,14 @@ fn the_demo_is_plain_when_piped() {
 }
 
 #[test]
-fn what_the_demo_cannot_use_is_a_clear_error() {
+fn the_demo_reports_unusable_input_clearly() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("empty.pdf"), b"").unwrap();
     std::fs::write(folder.path().join("broken.pdf"), b"%PDF-1.7\nthis is no PDF").unwrap();
     for (file, word) in [("gone.pdf", "cannot be read"), ("empty.pdf", "empty"), ("broken.pdf", "no text")] {
         let output = folio(folder.path(), &["demo", file], &[], "");
-        let told = text(&output.stderr);
-        assert!(!output.status.success() && told.contains(word), "{file}: {told}");
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(word), "{file}: {stderr}");
     }
 }
 
@@ -115,11 +115,11 @@ fn config_shows_effective_settings_and_masks_secrets() {
     std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
     let variables = [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "77"), ("FOLIO_SERVER__LISTN", "x")];
     let output = folio(folder.path(), &["config", "--listen", "127.0.0.1:2"], &variables, "");
-    let (shown, told) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{told}");
+    let (shown, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
     assert!(shown.contains("listen = \"127.0.0.1:2\"") && shown.contains("approval_ttl_seconds = 77"), "{shown}");
     assert!(shown.contains("http://127.0.0.1:9/v1") && !shown.contains("sk-very-secret"), "{shown}");
-    assert!(told.contains("FOLIO_SERVER__LISTN sets nothing; did you mean FOLIO_SERVER__LISTEN?"), "{told}");
+    assert!(stderr.contains("FOLIO_SERVER__LISTN sets nothing; did you mean FOLIO_SERVER__LISTEN?"), "{stderr}");
 
     std::fs::write(folder.path().join("folio.toml"), "[serer]\nlisten = \"x\"\n").unwrap();
     let output = folio(folder.path(), &["config"], &[], "");
@@ -127,7 +127,7 @@ fn config_shows_effective_settings_and_masks_secrets() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_fault_and_a_full_disk_is() {
+fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&["config"][..], &["demo", "--json"]] {
         let start = |out: Stdio| {
@@ -141,8 +141,8 @@ fn a_reader_that_goes_away_is_no_fault_and_a_full_disk_is() {
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = start(full.into()).wait_with_output().unwrap();
-        let told = text(&output.stderr);
-        assert!(output.status.code() == Some(1) && told.contains("No space left"), "{arguments:?}: {told}");
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && stderr.contains("No space left"), "{arguments:?}: {stderr}");
     }
 }
 
@@ -155,10 +155,10 @@ fn the_first_start_prints_the_token_once_and_keeps_it_for_its_owner() {
     let file = folder.path().join("folio-data/admin.token");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let token = std::fs::read_to_string(&file).unwrap();
-    assert!(first.said().contains(token.trim()) && token.starts_with("folio_"));
+    assert!(first.printed().contains(token.trim()) && token.starts_with("folio_"));
     assert!(first.terminate(), "SIGTERM ends the server in order");
     let second = Process::start("folio", folder.path(), &arguments, &[]);
-    assert!(!second.said().contains("folio_"), "the token is printed at the first start only");
+    assert!(!second.printed().contains("folio_"), "the token is printed at the first start only");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
     let stored = files_below(&folder.path().join("folio-data/store"));
     assert!(!stored.is_empty(), "the store keeps files");

@@ -16,7 +16,7 @@ use crate::{LIMIT, within};
 
 const SCRIPT: &str = "
 rules:
-  - when: {user: held}
+  - when: {user: waited_from}
     rounds:
       - text: The end.
     fault: {hold: {gate: last}}
@@ -115,22 +115,22 @@ impl Cluster {
 
 /// Returns the rest of the line of a process's output that begins with this text.
 fn logged(process: &Process, beginning: &str) -> String {
-    let line = process.said().lines().find_map(|line| line.strip_prefix(beginning));
-    line.unwrap_or_else(|| panic!("{beginning:?} was not logged: {}", process.said())).to_owned()
+    let line = process.printed().lines().find_map(|line| line.strip_prefix(beginning));
+    line.unwrap_or_else(|| panic!("{beginning:?} was not logged: {}", process.printed())).to_owned()
 }
 
 #[tokio::test]
 async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_nothing() {
     let mut cluster = Cluster::start().await;
-    let (done, told) = cluster.command(&["migrate"]);
-    assert!(done && told.contains("created, version "), "{told}");
-    cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("the token is told").to_owned();
+    let (done, subjects) = cluster.command(&["migrate"]);
+    assert!(done && subjects.contains("created, version "), "{subjects}");
+    cluster.token = subjects.lines().find(|line| line.starts_with("folio_")).expect("the token is told").to_owned();
     let (done, again) = cluster.command(&["migrate"]);
     assert!(done && again.contains("up to date") && !again.contains("admin token"), "{again}");
 
     let nodes = [cluster.node(), cluster.node()];
     let gateways = [cluster.gateway(), cluster.gateway()];
-    assert!(nodes.iter().chain(&gateways).all(|process| !process.said().contains("admin token")));
+    assert!(nodes.iter().chain(&gateways).all(|process| !process.printed().contains("admin token")));
     cluster.until("up", 2).await;
     let (one, other) = (cluster.client(&gateways[0]).await, cluster.client(&gateways[1]).await);
 
@@ -147,12 +147,13 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     running.until("turn_started").await;
     let thread = running.thread();
     cluster.sim.until_held().await;
-    let held = std::time::Instant::now();
+    let waited_from = std::time::Instant::now();
     let owner = folio_testkit::wait_for("a node that runs the turn", LIMIT, || async {
         let nodes = cluster.status()["nodes"].as_array().unwrap().clone();
         // An older heartbeat may report the turn before.
-        let fresh =
-            |node: &Value| u128::from(node["silent_milliseconds"].as_u64().unwrap()) < held.elapsed().as_millis();
+        let fresh = |node: &Value| {
+            u128::from(node["silent_milliseconds"].as_u64().unwrap()) < waited_from.elapsed().as_millis()
+        };
         if !nodes.iter().all(fresh) {
             return None;
         }
@@ -182,14 +183,14 @@ async fn every_role_serves_probes_and_metrics_and_a_lone_gateway_reports_that_no
     let mut cluster = Cluster::start().await;
     // Without `migrate`, the first process creates the organization, and only one token is stored.
     let gateway = cluster.gateway();
-    cluster.token = gateway.said().lines().find(|line| line.starts_with("folio_")).expect("a token").to_owned();
+    cluster.token = gateway.printed().lines().find(|line| line.starts_with("folio_")).expect("a token").to_owned();
     let client = cluster.client(&gateway).await;
     let document = client.try_upload("a.txt", b"Total: 5").await.expect("an upload needs no node");
     let Err(refused) = client.send(ask(&document.document_id, "tag")).await else { panic!("no node is there") };
     assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
 
     let node = cluster.node();
-    assert!(!node.said().contains("admin token"));
+    assert!(!node.printed().contains("admin token"));
     cluster.until("up", 1).await;
     for (process, figure) in [(&gateway, "folio_nodes_up 1"), (&node, "folio_conversations 0")] {
         let health = format!("http://{}", logged(process, "health on "));
@@ -199,23 +200,23 @@ async fn every_role_serves_probes_and_metrics_and_a_lone_gateway_reports_that_no
             page.lines().any(|line| line == figure).then_some(())
         };
         folio_testkit::wait_for(&what, LIMIT, tells).await;
-        let (done, told) = answers(&cluster, &health);
-        assert!(done, "{told}");
+        let (done, subjects) = answers(&cluster, &health);
+        assert!(done, "{subjects}");
     }
     let own = format!("http://{}", logged(&node, "node on "));
-    let (done, told) = answers(&cluster, &own);
-    assert!(done && told.contains("SERVING"), "health on the node's own port: {told}");
+    let (done, subjects) = answers(&cluster, &own);
+    assert!(done && subjects.contains("SERVING"), "health on the node's own port: {subjects}");
 
-    let (done, told) = cluster.command(&["migrate", "--admin-token"]);
-    assert!(done, "{told}");
-    cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("a further token").to_owned();
+    let (done, subjects) = cluster.command(&["migrate", "--admin-token"]);
+    assert!(done, "{subjects}");
+    cluster.token = subjects.lines().find(|line| line.starts_with("folio_")).expect("a further token").to_owned();
     let client = cluster.client(&gateway).await;
     within("a list", client.tag_names()).await;
     let log = v1::ListAuditEntriesRequest { order_by: "create_time".into(), ..Default::default() };
     let mut audits = AuditServiceClient::new(client.channel.clone());
     let log = within("the audit log", audits.list_audit_entries(log)).await.unwrap().into_inner();
-    let told: Vec<_> = log.entries.iter().map(|entry| entry.subject.as_str()).collect();
-    assert_eq!(told, ["first start", "folio migrate --admin-token"]);
+    let subjects: Vec<_> = log.entries.iter().map(|entry| entry.subject.as_str()).collect();
+    assert_eq!(subjects, ["first start", "folio migrate --admin-token"]);
     assert!(gateway.stop().await && node.stop().await);
 }
 

@@ -38,7 +38,7 @@ rules:
 ";
 
 #[tokio::test]
-async fn killed_during_a_model_call_the_turn_fails_retriably_and_is_resumed() {
+async fn after_a_kill_during_a_model_call_the_turn_fails_retriably_and_is_resumed() {
     for text in ["before", "amid", "between"] {
         let mut sandbox = Sandbox::start(SCRIPT).await;
         let (client, document) = sandbox.with_document().await;
@@ -64,7 +64,7 @@ async fn killed_during_a_model_call_the_turn_fails_retriably_and_is_resumed() {
 }
 
 #[tokio::test]
-async fn invariant_3_killed_after_the_effects_they_are_kept_and_not_repeated() {
+async fn invariant_3_effects_before_a_kill_are_kept_and_not_repeated() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let waiting = client.chat(&document, "write").await.pause().await;
@@ -90,7 +90,7 @@ async fn invariant_3_killed_after_the_effects_they_are_kept_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn invariant_3_killed_within_a_tool_its_effect_happens_once() {
+async fn invariant_3_a_kill_during_a_tool_call_leaves_one_effect() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let request = v1::ChatRequest { auto_approve: true, ..crate::client::ask(&document, "extract") };

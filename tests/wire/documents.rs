@@ -86,7 +86,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
 }
 
 #[tokio::test]
-async fn a_text_of_nearly_the_largest_size_is_taken_read_and_shown_in_bounded_time() {
+async fn a_text_of_nearly_the_maximum_size_is_accepted_read_and_shown_in_bounded_time() {
     const LINES: usize = 840_000;
     let sandbox = Sandbox::start(SCRIPT).await;
     let client = sandbox.client().await;
@@ -137,7 +137,7 @@ fn limit_files(process: u32, bytes: &str) {
 }
 
 #[tokio::test]
-async fn health_says_that_the_disk_takes_no_writes_and_that_it_does_again() {
+async fn health_reports_a_full_disk_and_its_recovery() {
     let setup = Setup::new(SCRIPT).with("FOLIO_GATEWAY__HEALTH_INTERVAL_SECONDS", 0.2);
     let mut sandbox = setup.start().await;
     let client = sandbox.client().await;

@@ -60,7 +60,7 @@ fn files_with_the_word(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_word_of_a_deleted_organization_is_left() {
+async fn no_data_of_a_deleted_organization_remains() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let admin = sandbox.client().await;
     let kept = admin.upload("kept.txt", b"All about the hippopotamus.").await;
@@ -72,9 +72,9 @@ async fn no_word_of_a_deleted_organization_is_left() {
         ..Default::default()
     };
     assert_eq!(refused(platform.delete_organization(delete("another")).await).reason.as_str(), "INVALID_FIELD");
-    let theirs =
+    let of_other =
         OrganizationServiceClient::new(client.channel.clone()).delete_organization(delete(&organization.name)).await;
-    assert_eq!(refused(theirs).code, Code::PermissionDenied);
+    assert_eq!(refused(of_other).code, Code::PermissionDenied);
 
     platform.delete_organization(delete(&organization.name)).await.unwrap();
     let list = v1::ListDocumentsRequest::default();
@@ -83,8 +83,8 @@ async fn no_word_of_a_deleted_organization_is_left() {
     let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
     folio_testkit::wait_for("its tokens are refused", Duration::from_secs(20), unauthenticated).await;
     let blobs = sandbox.data().join("blobs");
-    let gone = async || files_with_the_word(&blobs).is_empty().then_some(());
-    folio_testkit::wait_for("its bytes are gone", Duration::from_secs(20), gone).await;
+    let is_erased = async || files_with_the_word(&blobs).is_empty().then_some(());
+    folio_testkit::wait_for("its bytes are gone", Duration::from_secs(20), is_erased).await;
     platform.delete_organization(delete("whatever it was called")).await.unwrap();
     let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.organizations.len(), 1, "{all:?}");

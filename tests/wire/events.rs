@@ -86,7 +86,7 @@ async fn read_only_calls_run_without_waiting() {
 }
 
 #[tokio::test]
-async fn a_write_call_pauses_the_turn_and_approving_goes_on_with_its_numbers() {
+async fn a_write_call_pauses_the_turn_and_the_approval_continues_its_event_numbers() {
     let sandbox = Sandbox::start(TALK).await;
     let (client, document) = sandbox.with_document().await;
     let events = client.chat(&document, "write").await.end().await;

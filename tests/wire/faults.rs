@@ -12,7 +12,7 @@ fn status(code: u16, retry_after: Option<u64>) -> Fault {
 }
 
 #[tokio::test]
-async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_goes_on() {
+async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_continues_it() {
     let cases = [
         (status(429, None), "MODEL_RATE_LIMITED"),
         (status(429, Some(60)), "MODEL_RATE_LIMITED"),
@@ -47,6 +47,6 @@ async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_goes_on() {
         let completed = client.resume(&turn).await.unwrap().completed().await;
         assert_eq!(completed.text, "Hello there, this is an answer of some length.", "{fault:?}");
     }
-    let hung = |chats: &[llm_sim::Recorded]| chats.iter().all(|chat| chat.outcome != Outcome::Waiting);
+    let hung = |chats: &[llm_sim::RecordedRequest]| chats.iter().all(|chat| chat.outcome != Outcome::Waiting);
     sandbox.sim.until("no upstream request left open", hung).await;
 }

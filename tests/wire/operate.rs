@@ -6,7 +6,7 @@ use crate::within;
 
 /// Returns the health port that a server reports.
 fn health_of(server: &Process) -> String {
-    let line = server.said().lines().find_map(|line| line.strip_prefix("health on ").map(str::to_owned));
+    let line = server.printed().lines().find_map(|line| line.strip_prefix("health on ").map(str::to_owned));
     format!("http://{}", line.expect("the server says where its health is"))
 }
 
@@ -65,7 +65,7 @@ fn plain_text_in_the_open_is_refused() {
 }
 
 #[test]
-fn blobs_at_no_place_are_refused() {
+fn an_invalid_blob_address_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = [("FOLIO_STORAGE__S3__ENDPOINT", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "")];
     for (place, why) in

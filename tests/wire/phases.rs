@@ -139,7 +139,7 @@ points! {
 }
 
 #[tokio::test]
-async fn a_cancel_that_dies_within_closing_is_finished_and_runs_nothing_more() {
+async fn a_cancel_interrupted_while_closing_is_finished_and_runs_nothing_more() {
     for point in ["closing:before", "closing:after", "close:before", "close:after", "end:before"] {
         let mut sandbox = Setup::new(SCRIPT).with("FOLIO_FAILPOINT", point).start().await;
         let (client, document) = sandbox.with_document().await;

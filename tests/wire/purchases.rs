@@ -55,14 +55,14 @@ async fn a_message_continues_the_trace_of_its_sender() {
     let unsigned = reqwest::Client::new().post(shop.url()).header("traceparent", parent).body("{}");
     let status = within("an answer", unsigned.send()).await.expect("it answers").status();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
-    let told = || async { collector.spans().into_iter().find(|span| span.name == "POST /webhooks/purchases") };
-    let span = folio_testkit::wait_for("the message's span", LIMIT, told).await;
+    let received = || async { collector.spans().into_iter().find(|span| span.name == "POST /webhooks/purchases") };
+    let span = folio_testkit::wait_for("the message's span", LIMIT, received).await;
     assert_eq!((span.kind, &*span.trace, &*span.parent), (2, TRACE, SENDER), "{span:#?}");
     assert_eq!(span.get("http.response.status_code"), "401");
 }
 
 #[tokio::test]
-async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
+async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
     let shop = Shop::open(&[]);
     let token = std::fs::read_to_string(shop.folder.path().join("data/admin.token")).unwrap();
     let client = Client::connect(&shop.server.url(), Some(token.trim())).await;
@@ -117,16 +117,16 @@ async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
     ] {
         assert_eq!(shop.signed(SECRET, &changed(name, value.clone())).await, StatusCode::BAD_REQUEST, "{name} {value}");
     }
-    let nobody = folio_types::OrgId::derive(&["nobody"]).to_string();
-    assert_eq!(shop.signed(SECRET, &changed("organization_id", json!(nobody))).await, StatusCode::NOT_FOUND);
+    let unknown_org = folio_types::OrgId::derive(&["nobody"]).to_string();
+    assert_eq!(shop.signed(SECRET, &changed("organization_id", json!(unknown_org))).await, StatusCode::NOT_FOUND);
     let large = changed("note", json!("x".repeat(70_000)));
     assert_eq!(shop.signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(balance().await.granted, 5_000, "nothing else was given");
 
     let log = v1::ListAuditEntriesRequest { order_by: "create_time".into(), ..Default::default() };
     let log = AuditServiceClient::new(client.channel.clone()).list_audit_entries(log).await.unwrap().into_inner();
-    let told = |entry: &v1::AuditEntry| (entry.subject.clone(), entry.target_kind.clone(), entry.user_id.clone());
-    let told: Vec<_> = log.entries.iter().map(told).collect();
+    let received = |entry: &v1::AuditEntry| (entry.subject.clone(), entry.target_kind.clone(), entry.user_id.clone());
+    let received: Vec<_> = log.entries.iter().map(received).collect();
     let by = |subject: &str, target: &str| (subject.to_owned(), target.to_owned(), String::new());
-    assert_eq!(told, [by("first start", "token"), by("purchase", "grant")], "what nobody of them did, once");
+    assert_eq!(received, [by("first start", "token"), by("purchase", "grant")], "what nobody of them did, once");
 }

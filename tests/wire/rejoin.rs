@@ -19,7 +19,7 @@ rules:
 ";
 
 #[tokio::test]
-async fn a_turn_goes_on_without_its_client_and_is_joined_again_from_any_event() {
+async fn a_turn_continues_without_its_client_and_is_watched_again_from_any_event() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let mut stream = client.chat(&document, "slow").await;
@@ -31,7 +31,7 @@ async fn a_turn_goes_on_without_its_client_and_is_joined_again_from_any_event() 
 
     let other = sandbox.client().await;
     let whole = other.watch(&turn, 0).await.unwrap();
-    // The next event may be one that is still held back.
+    // The next event may not have been sent yet.
     let (rejoined, ()) = tokio::join!(other.watch(&turn, seen + 1), sandbox.sim.open("g"));
     let rejoined = rejoined.unwrap();
     let (rest, all) = (rejoined.end().await, whole.end().await);

@@ -156,10 +156,10 @@ impl Sandbox {
     pub(crate) async fn offline<T>(&mut self, change: impl AsyncFnOnce(Stores) -> T) -> T {
         assert!(self.stop().await, "the server ends in order");
         let store = EmbeddedStore::open(Options::at(self.data())).expect("the store opens");
-        let told = change(store.stores()).await;
+        let result = change(store.stores()).await;
         store.close().await;
         self.start_folio();
-        told
+        result
     }
 
     /// Starts the server again on the same data, at another port, and connects.

@@ -10,10 +10,10 @@ use crate::process::Process;
 /// Returns the error output of a failing command.
 fn refused(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let output = folio(folder, arguments, environment, "");
-    let told = text(&output.stderr);
-    assert!(!output.status.success(), "{arguments:?} is to be refused: {told}");
-    assert!(!told.contains("panicked"), "{told}");
-    told
+    let printed = text(&output.stderr);
+    assert!(!output.status.success(), "{arguments:?} is to be refused: {printed}");
+    assert!(!printed.contains("panicked"), "{printed}");
+    printed
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn settings_out_of_bounds_are_all_named_before_anything_starts() {
                     [gateway]\nshort_calls = 9223372036854775807\n[documents]\nocr_dpi = 0\n[cleanup]\nbatch = 0\n";
     std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
     for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["config"], &["demo"]] {
-        let told = refused(folder.path(), command, &[]);
+        let printed = refused(folder.path(), command, &[]);
         for key in [
             "conversation.sweep_interval_seconds",
             "conversation.live_max",
@@ -32,14 +32,14 @@ fn settings_out_of_bounds_are_all_named_before_anything_starts() {
             "documents.ocr_dpi",
             "cleanup.batch",
         ] {
-            assert!(told.contains(&format!("{key}: must be from ")), "{key} in {told}");
+            assert!(printed.contains(&format!("{key}: must be from ")), "{key} in {printed}");
         }
     }
     assert!(!folder.path().join("folio-data").exists(), "nothing was started");
 }
 
 #[test]
-fn a_variable_below_a_provider_is_read_as_it_is_written_and_an_unknown_one_is_a_warning() {
+fn a_variable_of_a_provider_is_read_as_text_and_an_unknown_one_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let variables = [
         ("FOLIO_MODELS__PROVIDERS__A__BASE_URL", "http://127.0.0.1:9/v1"),
@@ -47,37 +47,40 @@ fn a_variable_below_a_provider_is_read_as_it_is_written_and_an_unknown_one_is_a_
         ("FOLIO_MODELS__PROVIDERS__A__APIKEY", "x"),
     ];
     let output = folio(folder.path(), &["config"], &variables, "");
-    let told = text(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("APIKEY sets nothing; did you mean FOLIO_MODELS__PROVIDERS__A__API_KEY?"), "{told}");
+    let printed = text(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("APIKEY sets nothing; did you mean FOLIO_MODELS__PROVIDERS__A__API_KEY?"), "{printed}");
     assert!(text(&output.stdout).contains("http://127.0.0.1:9/v1"));
 }
 
 #[test]
-fn the_default_model_of_the_settings_counts_whatever_the_endpoint_comes_from() {
+fn the_default_model_of_the_settings_applies_to_every_source_of_endpoints() {
     let folder = tempfile::tempdir().unwrap();
     let serve = ["serve", "--listen", "127.0.0.1:0"];
     let key = [("OPENAI_API_KEY", "sk-x"), ("FOLIO_MODELS__DEFAULT_MODEL", "my-model")];
     let server = Process::start("folio", folder.path(), &serve, &key);
-    let told = server.said();
-    assert!(told.contains("(from OPENAI_API_KEY), default model my-model"), "documents go where it is said: {told}");
-    assert!(!told.contains("sk-x"), "{told}");
+    let printed = server.printed();
+    assert!(
+        printed.contains("(from OPENAI_API_KEY), default model my-model"),
+        "documents go where it is said: {printed}"
+    );
+    assert!(!printed.contains("sk-x"), "{printed}");
     assert!(server.terminate());
-    let told = refused(folder.path(), &serve, &[("FOLIO_MODELS__DEFAULT_MODEL", "my-model")]);
-    assert!(told.contains("models.default_model") && told.contains("offline-rules"), "{told}");
+    let printed = refused(folder.path(), &serve, &[("FOLIO_MODELS__DEFAULT_MODEL", "my-model")]);
+    assert!(printed.contains("models.default_model") && printed.contains("offline-rules"), "{printed}");
 }
 
 #[test]
-fn flags_that_mean_nothing_to_a_command_are_refused() {
+fn flags_without_effect_on_a_command_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(refused(folder.path(), &["demo", "--data", "here"], &[]).contains("--data has no meaning"));
     assert!(refused(folder.path(), &["demo", "--listen", "127.0.0.1:1"], &[]).contains("--listen has no meaning"));
-    let told = refused(folder.path(), &["config", "--config", "gone.toml"], &[]);
-    assert_eq!(told.matches("No such file").count(), 1, "{told}");
+    let printed = refused(folder.path(), &["config", "--config", "gone.toml"], &[]);
+    assert_eq!(printed.matches("No such file").count(), 1, "{printed}");
 }
 
 #[test]
-fn the_chat_finds_its_server_by_a_variable_and_says_by_its_status_that_something_failed() {
+fn the_chat_finds_its_server_by_a_variable_and_reports_failures_by_its_exit_status() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start("folio", folder.path(), &["serve", "--listen", "127.0.0.1:0"], &[]);
     let url = server.url();
@@ -87,13 +90,13 @@ fn the_chat_finds_its_server_by_a_variable_and_says_by_its_status_that_something
     let good = folio(folder.path(), &["chat", "a.txt"], &at, "/threads\n");
     assert!(good.status.success(), "{}", text(&good.stderr));
     let bad = folio(folder.path(), &["chat", "a.txt", "--model", "nope"], &at, "hello\n");
-    let told = text(&bad.stdout) + &text(&bad.stderr);
-    assert!(!bad.status.success() && told.contains("nope"), "{told}");
+    let printed = text(&bad.stdout) + &text(&bad.stderr);
+    assert!(!bad.status.success() && printed.contains("nope"), "{printed}");
     assert!(server.terminate());
 }
 
 #[test]
-fn what_is_kept_is_its_owners_alone_also_in_a_folder_that_was_there() {
+fn the_data_folder_is_private_to_its_owner_even_if_it_existed() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     std::fs::create_dir(&data).unwrap();

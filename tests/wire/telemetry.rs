@@ -48,7 +48,7 @@ async fn turn_span_exported(collector: &Collector) {
 }
 
 #[tokio::test]
-async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
+async fn content_is_exported_only_if_it_is_enabled() {
     for (captured, format) in [(false, "json"), (true, "text")] {
         let collector = Collector::start().await;
         let mut sandbox = Setup::new(format!("{FAULTS}{SCRIPT}"))
@@ -115,7 +115,7 @@ fn has_ids(line: &str) {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_or_silent_costs_no_call_anything() {
+async fn an_unavailable_or_silent_collector_delays_no_call() {
     // Nobody takes its connections from it.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
@@ -152,7 +152,7 @@ async fn reading_a_document_links_to_its_upload() {
 }
 
 #[tokio::test]
-async fn a_turn_that_goes_on_after_a_pause_links_to_its_beginning() {
+async fn a_turn_that_continues_after_a_pause_links_to_its_first_trace() {
     let script = "
 rules:
   - when: {round: 2}

@@ -108,7 +108,7 @@ async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
 }
 
 #[tokio::test]
-async fn invariant_6_what_another_organization_has_is_not_found() {
+async fn invariant_6_resources_of_another_organization_are_not_found() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let [(us, ours), (them, theirs)] = two(&mut sandbox).await;
     assert!(ours.thread != theirs.thread && ours.completed != theirs.completed, "a request id is its organization's");
@@ -128,8 +128,8 @@ async fn invariant_6_what_another_organization_has_is_not_found() {
     }
 }
 
-/// Calls some RPCs with the other organization's ids: one that the gateway answers from the stores, and those that a node
-/// answers. The gateway's own tests call every RPC.
+/// Calls some RPCs with the other organization's ids: one that the gateway answers from the stores, and those that a
+/// node answers. The gateway's own tests call every RPC.
 async fn trespass(client: &Client, foreign: &Belongings) -> Vec<(&'static str, Result<(), Status>)> {
     let get = v1::GetDocumentRequest { document_id: foreign.document.clone() };
     let on = v1::ChatRequest { document_ids: Vec::new(), thread_id: foreign.thread.clone(), ..ask("", "hello") };
@@ -224,10 +224,10 @@ async fn invariant_6_neither_a_mention_nor_a_tool_reaches_another_organization()
     assert_eq!(system.matches("Not found: it was deleted or never existed.").count(), 3, "{system}");
     for round in &rounds[..2] {
         for (call, result) in round.calls.iter().zip(&round.results) {
-            let told = (result.status(), result.content.to_lowercase());
-            assert_eq!(told.0, v1::CallStatus::Failed, "{}: {told:?}", call.name);
+            let result_text = (result.status(), result.content.to_lowercase());
+            assert_eq!(result_text.0, v1::CallStatus::Failed, "{}: {result_text:?}", call.name);
             let missing = ["there is no", "not found", "no extraction", "does not exist"];
-            assert!(missing.iter().any(|words| told.1.contains(words)), "{}: {told:?}", call.name);
+            assert!(missing.iter().any(|words| result_text.1.contains(words)), "{}: {result_text:?}", call.name);
         }
     }
     let listed: String = rounds[2].results.iter().map(|result| result.content.as_str()).collect();

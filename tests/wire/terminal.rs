@@ -203,12 +203,15 @@ async fn a_person_rejects_with_a_reason_edits_and_approves() {
     let mut names = sandbox.client().await.tag_names().await;
     names.sort();
     assert_eq!(names, ["edited", "third"]);
-    let told = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
-    assert!(told.contains("User rejected this action.") && told.contains("not that one"), "{told}");
+    let request_body = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
+    assert!(
+        request_body.contains("User rejected this action.") && request_body.contains("not that one"),
+        "{request_body}"
+    );
 }
 
 #[tokio::test]
-async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_what_runs() {
+async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_the_turn() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let mut chat = Terminal::chat(&sandbox, &[]);
     chat.answer(YOU, "think").await;
@@ -231,12 +234,12 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_what_runs() {
     chat.answer(YOU, "hello").await;
     chat.until("Hello there.", 1).await;
     chat.leave(YOU).await;
-    let said = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
-    assert!(!said.contains("half a mess"), "{said}");
+    let request_body = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
+    assert!(!request_body.contains("half a mess"), "{request_body}");
 }
 
 #[tokio::test]
-async fn a_signal_ends_the_chat_wherever_it_is_and_gives_the_terminal_back() {
+async fn a_signal_ends_the_chat_in_every_state_and_restores_the_terminal() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let editor = editor(sandbox.folder(), "stty raw -echo; echo editing; exec sleep 60");
     let mut chat = Terminal::chat(&sandbox, &[]);
@@ -288,7 +291,7 @@ async fn ctrl_c_in_the_editor_and_at_a_card_decides_nothing() {
 }
 
 #[tokio::test]
-async fn the_demo_asks_a_person_in_colour() {
+async fn the_demo_asks_for_approval_in_color() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Terminal::start(folder.path(), &["demo", "--ask"], &[]);
     for _ in 1..=3 {

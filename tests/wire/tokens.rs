@@ -11,7 +11,7 @@ use crate::command_line::{folio, text};
 use crate::sandbox::Sandbox;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_the_command_line_makes_works_until_it_revokes_it() {
+async fn a_token_created_on_the_command_line_works_until_it_is_revoked() {
     let sandbox = Sandbox::start("rules: []").await;
     let (server, admin) = (sandbox.url(), sandbox.token());
     let environment = [("FOLIO_SERVER", server.as_str()), ("FOLIO_TOKEN", admin.as_str())];

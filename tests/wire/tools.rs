@@ -97,7 +97,7 @@ async fn the_tools_of_prompts_and_extractions_work() {
 }
 
 #[tokio::test]
-async fn bad_arguments_of_each_tool_are_reported_to_the_model_and_change_nothing() {
+async fn invalid_arguments_of_each_tool_are_reported_to_the_model_and_change_nothing() {
     let sandbox = Sandbox::start("rules: []").await;
     let (client, document) = sandbox.with_document().await;
     let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();

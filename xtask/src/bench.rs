@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: measures what Folio costs, in the profile of the shipped binary. The measuring program is a binary of the package `tests`.
+//! `cargo xtask bench`: measures what Folio costs, in the profile of the shipped binary. The measuring program is a
+//! binary of the package `tests`.
 
 use anyhow::Result;
 
@@ -14,7 +15,8 @@ pub(crate) struct Arguments {
 enum Bench {
     /// Turns per second, CPU per turn relative to a bare proxy, memory and reload time of idle conversations.
     Turn,
-    /// Gateways and nodes on Redis and a CQL server: turns per second, added latency, takeover, operations of the stores.
+    /// Gateways and nodes on Redis and a CQL server: turns per second, added latency, takeover, operations of the
+    /// stores.
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,

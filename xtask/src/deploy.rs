@@ -1,7 +1,7 @@
 //! `cargo xtask deploy`: checks the files of a deployment.
 //!
-//! The chart `helm/folio` is linted, rendered with each of its examples and compared with the accepted snapshots. The manifests
-//! and `compose.yaml` are validated against their schemas.
+//! The chart `helm/folio` is linted, rendered with each of its examples and compared with the accepted snapshots. The
+//! manifests and `compose.yaml` are validated against their schemas.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -120,7 +120,7 @@ fn compare(known: &Path, rendered: &str) -> Result<()> {
     std::fs::write(&now, rendered)?;
     // Its status says that there is a difference, which is known.
     let _ = Command::new("diff").arg("--unified").arg("--new-file").arg(known).arg(&now).status();
-    bail!("the chart renders something else than {}; `cargo xtask deploy --accept` keeps it", known.display())
+    bail!("the rendered chart differs from {}; `cargo xtask deploy --accept` accepts it", known.display())
 }
 
 /// Renders invalid values on top of a valid example: the schema or the templates must refuse each of them.
@@ -138,9 +138,9 @@ fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
         ("purchases.port=8081", "purchases"),
     ] {
         let output = template(chart, good)?.args(["--set", bad]).output().context("helm cannot be started")?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() || !said.contains(why) {
-            bail!("helm template --set {bad} must be refused because of {why}; it said: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() || !stderr.contains(why) {
+            bail!("helm template --set {bad} must be refused because of {why}; it said: {stderr}");
         }
     }
     Ok(())
@@ -154,8 +154,8 @@ fn composition() -> Result<()> {
         command.arg("compose").stdin(Stdio::null());
         command
     };
-    let there = docker().arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if there.is_ok_and(|status| status.success()) {
+    let available = docker().arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if available.is_ok_and(|status| status.success()) {
         return finish(docker().arg("--file").arg(&file).args(["config", "--quiet"]));
     }
     let python = COMPOSE_SCHEMA.path().context("the schema of compose files is not found")?.with_file_name("python");

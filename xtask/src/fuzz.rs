@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: runs the fuzz targets longer than the tests do.
+//! `cargo xtask fuzz`: runs the fuzz targets for a longer time than the tests do.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_affect_only_themselves"),
     ("folio-llm", &["--lib"], "schema::fuzz::schema_checker_takes_any_schema_and_data"),
     ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_bytes"),
-    ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_sequence_of_pieces"),
+    ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_sequence_of_chunks"),
     ("folio-tools", &["--lib"], "path::tests::path_parser_takes_any_text"),
 ];
 

@@ -1,8 +1,8 @@
-//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `fuzz`, `mutants`,
-//! `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `fuzz`,
+//! `mutants`, `check-model`.
 //!
-//! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it builds in
-//! seconds.
+//! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
+//! builds in seconds.
 
 mod bench;
 mod chaos;

@@ -1,7 +1,8 @@
 //! `cargo xtask mutants`: mutates the pure code and compares the surviving mutants with the explained ones.
 //!
-//! cargo-mutants changes one expression at a time and runs the tests of the changed crate. A mutant that no test catches must be
-//! explained in `docs/mutants.md`, in a row `` | `mutant` | explanation | ``. Line numbers are not compared.
+//! cargo-mutants changes one expression at a time and runs the tests of the changed crate. A mutant that no test
+//! catches must be explained in `docs/mutants.md`, in a row `` | `mutant` | explanation | ``. Line numbers are not
+//! compared.
 
 use std::collections::BTreeSet;
 use std::path::Path;

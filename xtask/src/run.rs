@@ -41,8 +41,8 @@ pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown} cannot be started"))?;
     if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        bail!("{shown} failed ({}):\n{}", output.status, String::from_utf8_lossy(&said).trim());
+        let printed = [output.stdout, output.stderr].concat();
+        bail!("{shown} failed ({}):\n{}", output.status, String::from_utf8_lossy(&printed).trim());
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for (name, value) in servers.variables() {
         println!("export {name}={value}");
     }
-    eprintln!("xtask: the servers run until this is ended (Ctrl-C)");
+    eprintln!("xtask: the servers run until this program ends (Ctrl-C)");
     loop {
         std::thread::park();
     }

@@ -62,7 +62,7 @@ pub(crate) const KUBERNETES_VALIDATE: Tool = Tool {
     purpose: "schemas of manifests",
     source: Source::Python(&["kubernetes-validate==1.37.0"]),
 };
-/// Source of the schema of compose files; the program itself is not used. [`KUBERNETES_VALIDATE`] brings the validator.
+/// Source of the schema of compose files; the program itself is not used. [`KUBERNETES_VALIDATE`] provides the validator.
 pub(crate) const COMPOSE_SCHEMA: Tool = Tool {
     program: "docker-compose",
     purpose: "schema of compose.yaml",
@@ -82,14 +82,15 @@ pub(crate) fn missing_of(tools: &[Tool]) -> Vec<Tool> {
     tools.iter().copied().filter(|tool| tool.path().is_none()).collect()
 }
 
-/// Checks that no tool is missing. With `install` missing tools are installed; without, the error lists how to get them.
+/// Checks that no tool is missing. With `install` missing tools are installed; without, the error lists how to get
+/// them.
 pub(crate) fn require(find_missing: impl Fn() -> Vec<Tool>, install: bool) -> Result<()> {
     let missing = find_missing();
     if missing.is_empty() {
         return Ok(());
     }
     if !install {
-        bail!("missing:\n{}\n`--install` gets them", listed(&missing));
+        bail!("missing:\n{}\n`--install` installs them", listed(&missing));
     }
     install_debian(&missing)?;
     for tool in &missing {
@@ -146,7 +147,7 @@ impl Tool {
 }
 
 fn runs(file: &PathBuf) -> bool {
-    // Some print their version with -v only; all that matters is that the program starts.
+    // Some programs support only -v; the exit status is ignored, because only the start of the program is checked.
     Command::new(file)
         .arg("--version")
         .stdin(Stdio::null())

@@ -19,14 +19,14 @@ pub(super) struct Upload {
     records: Path,
     part_bytes: usize,
     buffer: BytesMut,
-    sent: Option<Sent>,
+    sent: Option<MultipartUpload>,
     /// Whether the outcome is decided, so that dropping must not abort.
     settled: bool,
 }
 
 /// A multipart upload.
 #[derive(Clone)]
-struct Sent {
+struct MultipartUpload {
     id: MultipartId,
     parts: Vec<PartId>,
 }
@@ -43,7 +43,7 @@ impl Upload {
                 request("create_multipart", "an upload cannot be started", self.store.create_multipart(&self.path))
                     .await?;
             let record = self.records.clone().join(id.as_str());
-            self.sent = Some(Sent { id, parts: Vec::new() });
+            self.sent = Some(MultipartUpload { id, parts: Vec::new() });
             request("put", "an upload cannot be recorded", self.store.put(&record, PutPayload::new())).await?;
         }
         Ok(())

@@ -159,7 +159,7 @@ async fn scan_aborts_the_uploads_of_dead_processes_a_day_later() {
 }
 
 #[tokio::test]
-async fn scan_of_a_shared_folder_removes_only_what_is_a_day_old() {
+async fn scan_of_a_shared_folder_removes_only_uploads_that_are_a_day_old() {
     let folder = tempfile::tempdir().unwrap();
     let open = || blobs_at(folder.path().to_str().unwrap(), &S3Options::default()).unwrap();
     let (one, other) = (open(), open());

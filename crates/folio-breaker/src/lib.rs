@@ -1,4 +1,5 @@
-//! A circuit breaker for a remote service (a model endpoint, a store), as a pure state machine. The caller passes the time.
+//! A circuit breaker for a remote service (a model endpoint, a store), as a pure state machine. The caller passes the
+//! time.
 //!
 //! ```text
 //!            failures in a row reach the threshold
@@ -10,7 +11,8 @@
 //! ```
 //!
 //! A failure is evidence that the service is unhealthy: no connection, a 5xx status, a timeout, a broken or malformed
-//! stream. A refusal (4xx) and a rate limit show that the service is healthy. A call that its caller cancelled shows nothing.
+//! stream. A refusal (4xx) and a rate limit show that the service is healthy. A call that its caller cancelled shows
+//! nothing.
 
 use std::time::Duration;
 

@@ -36,7 +36,8 @@ impl World {
     }
 }
 
-/// Explores every reachable state with at most three calls in flight and checks each transition against the state diagram.
+/// Explores every reachable state with at most three calls in flight and checks each transition against the state
+/// diagram.
 #[test]
 fn every_reachable_transition_follows_the_state_diagram() {
     let threshold = 3;
@@ -141,7 +142,7 @@ fn a_probe_that_breaks_after_its_first_token_opens_at_once() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_keeps_it_open_for_one_period_at_most() {
+fn a_clock_that_is_set_back_keeps_the_breaker_open_for_at_most_one_period() {
     let mut breaker = Breaker::new(options(1));
     let call = breaker.admit(at(1_000_000)).unwrap();
     breaker.record(call, Outcome::Failure, at(1_000_000));
@@ -150,7 +151,7 @@ fn a_clock_that_is_set_back_keeps_it_open_for_one_period_at_most() {
 }
 
 #[test]
-fn switched_off_it_never_opens() {
+fn a_disabled_breaker_never_opens() {
     let mut breaker = Breaker::new(options(0));
     for _ in 0..1_000 {
         let call = breaker.admit(at(0)).unwrap();

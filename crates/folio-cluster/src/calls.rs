@@ -34,7 +34,7 @@ calls! {
     }
     "folio.cluster.v1.NodeService" {
         cluster::GetOpenTurnRequest => "GetOpenTurn",
-        cluster::HoldsRequest => "Holds",
+        cluster::GetThreadActivityRequest => "GetThreadActivity",
         cluster::GetStatusRequest => "GetStatus",
     }
 }

@@ -1,7 +1,7 @@
 //! Context of an RPC between processes in addition to its principal: the hop count and the trace.
 //!
-//! It is task-local to the task that answers the RPC, so that a forwarded RPC carries it without passing it as an
-//! argument.
+//! The context is task-local to the task that answers the RPC, so that a forwarded RPC carries it without passing it as
+//! an argument.
 
 use folio_trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::HeaderMap;
@@ -53,7 +53,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_trace_goes_on_as_it_came() {
+    fn a_trace_context_is_forwarded_unchanged() {
         let trace = TraceContext::parse(PARENT, Some("vendor=1")).unwrap();
         let mut metadata = MetadataMap::new();
         write_trace(&trace, &mut metadata);

@@ -9,7 +9,7 @@ use folio_types::{Incarnation, OrgId, Result, ThreadId, Timestamp};
 pub trait NodePeer: ConversationPeer {
     /// Returns true if a turn of the thread runs on the node or a request on the thread is in progress. If not, and the
     /// node drains, another node may take the thread over.
-    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool>;
+    async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
     /// Returns the identity and the load of the node.
     async fn status(&self) -> Result<NodeStatus>;
@@ -24,7 +24,7 @@ pub struct NodeStatus {
     pub draining: bool,
     /// Number of conversations in memory.
     pub conversations: u64,
-    /// Number of conversations with work.
+    /// Number of conversations with work in progress.
     pub turns_running: u64,
     /// Version of the program.
     pub version: String,

@@ -129,7 +129,7 @@ mod tests {
                 placed[nodes.iter().position(|node| node.node.address == to).unwrap()] += 1;
             }
             let mean = 4_000 / count;
-            assert!(placed.iter().all(|held| held.abs_diff(mean) < mean / 4), "{placed:?}");
+            assert!(placed.iter().all(|threads_of_node| threads_of_node.abs_diff(mean) < mean / 4), "{placed:?}");
         }
     }
 
@@ -176,15 +176,15 @@ mod tests {
         }
 
         #[test]
-        fn a_node_that_leaves_moves_only_what_it_held(
+        fn a_leaving_node_moves_only_its_own_threads(
             count in 2usize..10,
-            gone in 0usize..10,
+            removed in 0usize..10,
             numbers in proptest::collection::vec(any::<u32>(), 1..50),
         ) {
-            let gone = gone % count;
+            let removed = removed % count;
             let before = nodes(&vec![0; count]);
             let mut after = before.clone();
-            let left = after.remove(gone);
+            let left = after.remove(removed);
             for number in numbers {
                 let was = address(number, &before, LOOSE);
                 let is = address(number, &after, LOOSE);

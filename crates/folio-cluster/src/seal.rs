@@ -94,11 +94,11 @@ impl Seal {
         if values.next().is_some() || text.len() > HEADER_BYTES {
             return Err(refused("malformed"));
         }
-        let (body, given) = text.split_once('.').ok_or_else(|| refused("malformed"))?;
+        let (body, tag) = text.split_once('.').ok_or_else(|| refused("malformed"))?;
         let decode = |text: &str| BASE64.decode(text).map_err(|_| refused("malformed"));
-        let (body, given) = (decode(body)?, decode(given)?);
+        let (body, tag) = (decode(body)?, decode(tag)?);
         // The comparison takes constant time.
-        if !self.keys.iter().any(|key| mac(key, &body).verify_slice(&given).is_ok()) {
+        if !self.keys.iter().any(|key| mac(key, &body).verify_slice(&tag).is_ok()) {
             return Err(refused("signed with another secret, or modified"));
         }
         let claims: Claims = serde_json::from_slice(&body).map_err(|_| refused("malformed"))?;

@@ -60,7 +60,7 @@ impl NodeServer {
             },
             cut: shutdown.cut.clone(),
         };
-        let served = Served {
+        let services = Services {
             conversations: ConversationServiceServer::new(service.clone())
                 .max_decoding_message_size(options.request_bytes),
             threads: ThreadServiceServer::new(service.clone()).max_decoding_message_size(options.request_bytes),
@@ -73,7 +73,7 @@ impl NodeServer {
         let mut earlier = FuturesUnordered::new();
         loop {
             let end = shutdown.begin.child_token();
-            let server = served.server(&listener, options, tls.as_ref(), end.clone())?;
+            let server = services.server(&listener, options, tls.as_ref(), end.clone())?;
             tracing::info!(%address, tls = tls.is_some(), "listening for the cluster");
             let mut serving = shutdown.run(server, std::future::ready(())).boxed();
             let changed = loop {
@@ -94,14 +94,14 @@ impl NodeServer {
 }
 
 /// The services of the listener.
-struct Served {
+struct Services {
     conversations: ConversationServiceServer<NodeService>,
     threads: ThreadServiceServer<NodeService>,
     node: NodeServiceServer<NodeService>,
     health: HealthServer<HealthService>,
 }
 
-impl Served {
+impl Services {
     /// Serves this listener, which several servers may share, until `end`.
     fn server(
         &self,

@@ -105,16 +105,17 @@ impl NodeService {
         })
     }
 
-    /// Answers for a principal.
+    /// Answers a unary RPC that requires a principal.
     async fn answer<Q: Call, A, F>(&self, request: Request<Q>, run: impl FnOnce(Principal, Q) -> F) -> Reply<A>
     where
         F: Future<Output = Result<A>>,
     {
-        let enter = self.enter(request, async |principal, request| run(known(principal)?, request).await);
+        let enter = self.enter(request, async |principal, request| run(require_principal(principal)?, request).await);
         Ok(Response::new(enter.await?.0))
     }
 
-    /// Streams for a principal, within the limits of streams. The permit is released with the stream.
+    /// Answers a streaming RPC that requires a principal, within the limits of streams. The stream keeps its permit
+    /// until it ends.
     async fn stream<Q: Call, T: Send + 'static, F>(
         &self,
         request: Request<Q>,
@@ -124,10 +125,10 @@ impl NodeService {
     where
         F: Future<Output = Result<EventStream>>,
     {
-        let enter = self.enter(request, async |principal, request| run(known(principal)?, request).await);
+        let enter = self.enter(request, async |principal, request| run(require_principal(principal)?, request).await);
         let (events, (permit, mut answering)) = enter.await?;
         let events = limited(events, self.limits, self.cut.clone()).map(move |item| {
-            let _held = &permit;
+            let _permit = &permit;
             item.map(|event| wrap((&event).into()))
                 .map_err(status::from_error)
                 .inspect_err(|status| answering.refused(status))
@@ -136,7 +137,7 @@ impl NodeService {
     }
 }
 
-fn known(principal: Option<Principal>) -> Result<Principal> {
+fn require_principal(principal: Option<Principal>) -> Result<Principal> {
     principal.ok_or_else(|| Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, "the RPC requires a principal"))
 }
 
@@ -144,9 +145,9 @@ fn turn(text: &str) -> Result<TurnId> {
     fields::id("turn_id", text)
 }
 
-/// The answer of a node to a call that only reads the stores: gateways answer it themselves.
+/// Refuses an RPC that only reads the stores: gateways answer such RPCs themselves.
 fn gateway_only<T>() -> Reply<T> {
-    Err(Status::unimplemented("only gateways serve this call"))
+    Err(Status::unimplemented("only gateways serve this RPC"))
 }
 
 #[tonic::async_trait]
@@ -277,11 +278,14 @@ impl NodeRpc for NodeService {
         .await
     }
 
-    async fn holds(&self, request: Request<cluster::HoldsRequest>) -> Reply<cluster::HoldsResponse> {
+    async fn get_thread_activity(
+        &self,
+        request: Request<cluster::GetThreadActivityRequest>,
+    ) -> Reply<cluster::GetThreadActivityResponse> {
         let enter = self.enter(request, async |_, request| {
             let org: OrgId = fields::id("org_id", &request.org_id)?;
             let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
-            Ok(cluster::HoldsResponse { holds: self.peer.holds(&org, &thread).await? })
+            Ok(cluster::GetThreadActivityResponse { is_active: self.peer.is_thread_active(&org, &thread).await? })
         });
         Ok(Response::new(enter.await?.0))
     }

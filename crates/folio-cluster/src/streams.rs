@@ -37,7 +37,7 @@ pub fn limited<T: Send + 'static>(
         idle: limits.idle,
         end,
         silent_from,
-        given: false,
+        item_received: false,
         timer: Box::pin(tokio::time::sleep_until(silent_from.min(end))),
         cut: Box::pin(cut.cancelled_owned()),
         ended: false,
@@ -52,7 +52,7 @@ pub struct Limited<T> {
     /// Time at which the current silence exceeds its limit.
     silent_from: Instant,
     /// True if an item was received since the timer was set.
-    given: bool,
+    item_received: bool,
     timer: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     ended: bool,
@@ -67,7 +67,7 @@ impl<T> std::fmt::Debug for Limited<T> {
 impl<T> Limited<T> {
     /// Returns the error of a passed limit while no item is available.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Poll<Error> {
-        if std::mem::take(&mut self.given) {
+        if std::mem::take(&mut self.item_received) {
             self.silent_from = Instant::now() + self.idle;
         }
         if self.cut.as_mut().poll(context).is_ready() {
@@ -103,7 +103,7 @@ impl<T> Stream for Limited<T> {
             Poll::Ready(item) => item,
             Poll::Pending => Some(Err(ready!(this.poll_limits(context)))),
         };
-        this.given = true;
+        this.item_received = true;
         this.ended = !matches!(item, Some(Ok(_)));
         Poll::Ready(item)
     }

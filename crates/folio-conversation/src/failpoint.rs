@@ -123,8 +123,8 @@ impl Point {
 /// Stops this process until it receives SIGCONT.
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 fn stop_here() {
-    let asked = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
-    if let Err(error) = asked {
+    let status = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
+    if let Err(error) = status {
         tracing::error!(%error, "cannot send SIGSTOP to this process");
     }
     // The signal stops the threads of a process at different times.

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::actor::{Msg, Reply, Request};
-use crate::events::{Following, Refollow, follow};
+use crate::events::{Rejoin, StreamStart, follow};
 use crate::failpoint::Failpoints;
 use crate::options::Options;
 use crate::owners::Owners;
@@ -243,7 +243,7 @@ impl Conversations {
     }
 
     /// Returns true if this node has work on a thread. During a drain, another node may take over the other threads.
-    pub fn holds(&self, org: &OrgId, thread: &ThreadId) -> bool {
+    pub fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> bool {
         self.node.shared.table.is_busy(&(org.clone(), thread.clone()))
     }
 
@@ -265,9 +265,9 @@ impl Conversations {
         if self.node.shared.is_draining() { Err(draining()) } else { Ok(()) }
     }
 
-    fn stream(&self, principal: &Principal, key: Key, turn: u32, start: Following) -> EventStream {
+    fn stream(&self, principal: &Principal, key: Key, turn: u32, start: StreamStart) -> EventStream {
         let (me, principal) = (Arc::downgrade(&self.node), principal.clone());
-        let again: Refollow = Box::new(move |from| {
+        let again: Rejoin = Box::new(move |from| {
             let (me, principal, key) = (me.clone(), principal.clone(), key.clone());
             Box::pin(async move {
                 let node = me.upgrade().ok_or_else(draining)?;
@@ -287,7 +287,7 @@ impl Conversations {
         within: Duration,
         make: impl Fn(Reply<T>) -> Request,
     ) -> Result<T> {
-        let asked = async {
+        let request = async {
             for _ in 0..LOOKUPS {
                 let (actor, permit) = self.admit(key).await?;
                 let (reply, answer) = oneshot::channel();
@@ -307,7 +307,7 @@ impl Conversations {
                 .retry_after(Duration::from_secs(1)))
         };
         let late = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
-        tokio::time::timeout(within, asked).await.map_err(late)?
+        tokio::time::timeout(within, request).await.map_err(late)?
     }
 
     /// Returns the conversation of a thread, started if necessary, with a permit for the request.

@@ -21,8 +21,8 @@ pub trait Owners: Send + Sync {
         self.liveness(owner)
     }
 
-    /// Asks a draining owner if it still runs the thread.
-    async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
+    /// Asks a draining owner whether it still has work on the thread.
+    async fn is_thread_active(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
     /// Returns true if placement assigns an ownerless thread to this node.
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
@@ -41,7 +41,7 @@ impl Owners for SingleProcessOwners {
         Liveness::Dead
     }
 
-    async fn holds(&self, _owner: &Incarnation, _org: &OrgId, _thread: &ThreadId) -> Result<bool> {
+    async fn is_thread_active(&self, _owner: &Incarnation, _org: &OrgId, _thread: &ThreadId) -> Result<bool> {
         Ok(false)
     }
 
@@ -68,12 +68,12 @@ impl Shared {
         if self.owns(header) {
             return Ok(());
         }
-        let held = match &header.owner {
+        let is_owned = match &header.owner {
             None => false,
             Some(owner) => self.is_kept_by_owner(owner, header).await?,
         };
         match &header.owner {
-            Some(owner) if held => Err(Error::moved(owner)),
+            Some(owner) if is_owned => Err(Error::moved(owner)),
             _ if self.is_draining() => Err(draining()),
             _ => Ok(()),
         }
@@ -89,8 +89,8 @@ impl Shared {
             Liveness::Live => Ok(true),
             Liveness::Dead => Ok(false),
             Liveness::Unknown => Err(liveness_unknown()),
-            Liveness::Draining => match self.still_holds(owner, header).await {
-                Some(holds) => Ok(holds),
+            Liveness::Draining => match self.is_still_active(owner, header).await {
+                Some(is_active) => Ok(is_active),
                 // It may have left meanwhile.
                 None if self.owners().liveness_now(owner).await == Liveness::Dead => Ok(false),
                 None => Err(liveness_unknown()),
@@ -98,11 +98,11 @@ impl Shared {
         }
     }
 
-    /// Asks a draining owner if it still runs the thread. None: it does not answer.
-    async fn still_holds(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
-        let asked = self.owners().holds(owner, &header.org, &header.id);
-        match tokio::time::timeout(self.options.store_timeout, asked).await {
-            Ok(Ok(holds)) => Some(holds),
+    /// Asks a draining owner whether it still has work on the thread. None: the owner does not answer.
+    async fn is_still_active(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
+        let query = self.owners().is_thread_active(owner, &header.org, &header.id);
+        match tokio::time::timeout(self.options.store_timeout, query).await {
+            Ok(Ok(is_active)) => Some(is_active),
             Ok(Err(error)) => {
                 tracing::debug!(%owner, %error, "a draining owner did not answer");
                 None

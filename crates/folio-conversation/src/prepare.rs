@@ -5,7 +5,7 @@ use std::sync::Arc;
 use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 use folio_history::import;
 use folio_history::journal::WorkingState;
-use folio_history::thread::{NewThread, RequestRow, begun_by};
+use folio_history::thread::{NewThread, RequestRow, chat_thread_id};
 use folio_llm::Catalogue;
 use folio_resources::Organization;
 use folio_trace::TraceContext;
@@ -87,7 +87,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
     };
     let mut thread = new_thread(shared, principal, &ask.models, new)?;
     // The request row is written with the turn, when it is accepted.
-    thread.id = begun_by(principal, &thread.profile, &thread.documents, &ask.request);
+    thread.id = chat_thread_id(principal, &thread.profile, &thread.documents, &ask.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "not allowed for a new thread"));
@@ -123,7 +123,7 @@ pub(crate) fn new_thread(
     }));
     let (id, request) = match command.request_id {
         Some(request) => {
-            let (id, row) = made_by(&principal.org, &principal.user, request, digest);
+            let (id, row) = requested_thread(&principal.org, &principal.user, request, digest);
             (id, Some(row))
         }
         None => (ThreadId::generate(&**environment), None),
@@ -145,7 +145,12 @@ pub(crate) fn new_thread(
 }
 
 /// Returns the id of the thread that a request creates, and its request row.
-pub(crate) fn made_by(org: &OrgId, user: &UserId, request: RequestId, digest: Digest) -> (ThreadId, RequestRow) {
+pub(crate) fn requested_thread(
+    org: &OrgId,
+    user: &UserId,
+    request: RequestId,
+    digest: Digest,
+) -> (ThreadId, RequestRow) {
     let id = ThreadId::derive(&["made", org.as_str(), user.as_str(), request.as_str()]);
     (id, RequestRow { request, turn: 0, digest })
 }
@@ -191,7 +196,7 @@ mod tests {
         let (a, b) = (DocumentId::derive(&["a"]), DocumentId::derive(&["b"]));
         let of = |documents: &[&DocumentId]| {
             let documents: Vec<DocumentId> = documents.iter().map(|document| (*document).clone()).collect();
-            let id = begun_by(&principal, "document", &documents, &request);
+            let id = chat_thread_id(&principal, "document", &documents, &request);
             (id, chat_digest(&ChatCommand { documents, ..ChatCommand::new("x") }))
         };
         assert_eq!(of(&[&a, &b]), of(&[&b, &a]));

@@ -15,7 +15,7 @@ use futures::stream::BoxStream;
 use tokio::sync::{Notify, oneshot};
 
 use crate::actor::Msg;
-use crate::events::{Refollow, follow};
+use crate::events::{Rejoin, follow};
 use crate::work::{Backoff, Work};
 
 /// Maximum events per write.
@@ -157,7 +157,7 @@ impl PublisherTask {
     /// Returns the turn's events from this number up to its next closing event. None: the conversation left memory.
     async fn events(&self, from: u64) -> Option<Events> {
         let (actor, turn) = (self.work.actor.clone(), self.about.turn.number);
-        let again: Refollow = Box::new(move |from| {
+        let again: Rejoin = Box::new(move |from| {
             let actor = actor.clone();
             Box::pin(async move {
                 let (reply, following) = oneshot::channel();
@@ -171,7 +171,7 @@ impl PublisherTask {
     }
 
     async fn publish(&mut self) {
-        let is_listed = self.about.waits();
+        let is_listed = self.about.is_waiting();
         if !is_listed && !self.may_be_listed {
             return;
         }

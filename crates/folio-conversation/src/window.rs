@@ -22,11 +22,11 @@ pub(crate) struct Window {
 impl Window {
     /// Returns the window of a turn.
     pub(crate) fn of(history: &History, turn: u32) -> Self {
-        let mut room = limits::WINDOW_MESSAGES;
+        let mut left = limits::WINDOW_MESSAGES;
         let mut before = Vec::new();
-        for group in history.pieces_before(turn) {
-            match room.checked_sub(group.len()) {
-                Some(left) => room = left,
+        for group in history.groups_before(turn) {
+            match left.checked_sub(group.len()) {
+                Some(rest) => left = rest,
                 None => break,
             }
             before.push(group);
@@ -57,15 +57,15 @@ impl Window {
             return Err(current);
         }
         let mut left = tokens.saturating_sub(current);
-        let mut kept: Vec<Vec<Message>> = Vec::new();
+        let mut selected: Vec<Vec<Message>> = Vec::new();
         for group in self.before {
             match left.checked_sub(group.iter().map(message_tokens).sum()) {
                 Some(rest) => left = rest,
                 None => break,
             }
-            kept.push(group);
+            selected.push(group);
         }
-        let before = kept.into_iter().rev().flatten();
+        let before = selected.into_iter().rev().flatten();
         Ok(folio_history::sanitize(before.chain(self.current).collect()))
     }
 }
@@ -181,7 +181,7 @@ mod tests {
         use folio_history::journal::{Entry, Imported, WorkingState};
         let messages = (0..30).map(|n| user(&n.to_string())).collect();
         let history =
-            History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })]);
+            History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), position: None })]);
         let sent = Window::of(&history, 1).within(1_000_000, 1_000_000).unwrap();
         assert_eq!(sent.len(), limits::WINDOW_MESSAGES);
         assert_eq!(sent.last(), Some(&user("29")));

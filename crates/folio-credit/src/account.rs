@@ -89,8 +89,8 @@ impl Account {
     /// Adds a grant. The caller detects a repeated grant by the key of the returned entry.
     ///
     /// # Errors
-    /// `INVALID_FIELD` if the amount is 0 or above [`AMOUNT_MAX`]. `TOO_LARGE` if the account has [`GRANTS_MAX`] grants; an
-    /// allowance is added nevertheless.
+    /// `INVALID_FIELD` if the amount is 0 or above [`AMOUNT_MAX`]. `TOO_LARGE` if the account has [`GRANTS_MAX`]
+    /// grants; an allowance is added nevertheless.
     pub fn grant(&mut self, grant: Grant, now: Timestamp) -> Result<AccountEntry> {
         if grant.amount == 0 || grant.amount > AMOUNT_MAX {
             return Err(Error::invalid_field("credits", format!("must be from 1 to {AMOUNT_MAX}")));
@@ -159,8 +159,8 @@ impl Account {
         Ok(block)
     }
 
-    /// Closes a block whose calls cost `settled` credits. The rest returns to its grants, or expires with them. Returns None
-    /// if no such block is open.
+    /// Closes a block whose calls cost `settled` credits. The rest returns to its grants, or expires with them. Returns
+    /// None if no such block is open.
     pub fn close(&mut self, id: &BlockId, settled: u64, now: Timestamp) -> Option<AccountEntry> {
         let index = self.blocks.iter().position(|block| block.id == *id)?;
         self.begin_change(now);

@@ -15,7 +15,8 @@ pub enum GrantKind {
     Admin,
 }
 
-/// Credit that was granted to an organization. `amount` = `available` + `settled` + `expired` + its parts in open blocks.
+/// Credit that was granted to an organization. `amount` = `available` + `settled` + `expired` + its parts in open
+/// blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Idempotency key: a grant with the same id is added once.

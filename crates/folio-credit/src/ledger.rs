@@ -51,7 +51,8 @@ pub struct Settled {
 pub struct LedgerRow {
     /// Unique key of the call: (turn, round, call, epoch, attempt), or (job, item, epoch, attempt).
     pub key: String,
-    /// Random id of the reservation. It distinguishes a repeated reservation (after a lost reply) from a conflicting one.
+    /// Random id of the reservation. It distinguishes a repeated reservation (after a lost reply) from a conflicting
+    /// one.
     pub permit: String,
     /// User on whose behalf the call is made.
     pub user: UserId,
@@ -81,7 +82,8 @@ impl LedgerRow {
         self.settled.as_ref().map_or(self.credits, |settled| settled.credits)
     }
 
-    /// Returns the row settled with basis `Reserved`: the outcome of the call is unknown, so the whole reservation is charged.
+    /// Returns the row settled with basis `Reserved`: the outcome of the call is unknown, so the whole reservation is
+    /// charged.
     #[must_use]
     pub fn settled_as_reserved(&self, at: Timestamp) -> Self {
         let usage = Usage { input_tokens: self.input_tokens, model_calls: 1, ..Usage::default() };

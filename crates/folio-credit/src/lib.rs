@@ -1,7 +1,7 @@
 //! Credit of an organization: its account, its grants, the blocks that processes draw, and the ledger of model calls.
 //!
-//! Every item is data with its pure changes; the crate knows no store. A caller that changes an account stores it with a
-//! compare-and-set on [`Account::version`]. Amounts are whole credits (SPU), costs are whole micro-dollars.
+//! Every item is data with its pure changes; the crate knows no store. A caller that changes an account stores it with
+//! a compare-and-set on [`Account::version`]. Amounts are whole credits (SPU), costs are whole micro-dollars.
 //!
 //! ```text
 //!   grant ──▶ Account.grants ──draw──▶ OpenBlock ──reserve──▶ LedgerRow ──settle──▶ Settled

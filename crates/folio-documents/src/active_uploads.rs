@@ -1,5 +1,5 @@
-//! Active uploads of this process. Their number and their bytes on disk are bounded in total and per organization. A guard
-//! also keeps every other upload, and the clean-up, away from the same document id.
+//! Active uploads of this process. Their number and their bytes on disk are bounded in total and per organization. A
+//! guard also keeps every other upload, and the clean-up, away from the same document id.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,8 +43,8 @@ impl ActiveUploads {
     /// Registers an upload of at most `bytes` until the guard is dropped.
     ///
     /// # Errors
-    /// `OVERLOADED` with a retry hint: RESOURCE_EXHAUSTED if a bound is reached, UNAVAILABLE if the same upload is already in
-    /// progress.
+    /// `OVERLOADED` with a retry hint: RESOURCE_EXHAUSTED if a bound is reached, UNAVAILABLE if the same upload is
+    /// already in progress.
     pub(crate) fn start(&self, org: &OrgId, id: &DocumentId, bytes: u64) -> Result<UploadGuard> {
         let permit = self.permits.try_acquire(org, bytes).map_err(|refused| {
             let owner = if refused == Refused::KeyBound { "the organization" } else { "the server" };

@@ -431,7 +431,7 @@ impl Work {
             before.clone_from(&lacking);
             tracing::info!(
                 documents = lacking.len(),
-                "a program was installed; documents that lacked one are read again"
+                "a program was installed; documents that required it are read again"
             );
             for found in lacking {
                 let (state, at) = (TextState::Uploaded, self.environment.now());

@@ -40,7 +40,7 @@ pub(crate) enum ChildError {
         stderr: String,
     },
     /// The child exceeded its output limit.
-    #[error("it has more text than can be kept")]
+    #[error("it has more text than the maximum")]
     TooMuchOutput,
 }
 

@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn normal_text_stays_as_it_is(text in ".{0,300}") {
+        fn normal_text_is_unchanged(text in ".{0,300}") {
             let once = normalize(&text);
             prop_assert!(!once.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
             prop_assert_eq!(normalize(&once), once);

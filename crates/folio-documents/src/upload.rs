@@ -12,7 +12,7 @@ use folio_quotas::QuotaCache;
 use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
 use folio_storage::{BlobWriter, Stores};
 use folio_types::fields::{check_metadata, check_name, check_tags};
-use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Write};
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::quota::Quotas;
 use folio_types::{Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId};
 use sha2::{Digest as _, Sha256};
@@ -257,7 +257,7 @@ impl Commit<'_> {
             change: DocumentChange::Create(document),
         };
         match stores.of::<Document>().decide(self.id, write).await {
-            Ok(Decided::Row(row)) => {
+            Ok(WriteOutcome::Row(row)) => {
                 let mut uploaded = self.recorded(row, &digest).await?;
                 uploaded.created = true;
                 self.uploader.usage.add(&self.principal.org, uploaded.document.size).await;
@@ -266,7 +266,7 @@ impl Commit<'_> {
                 }
                 Ok(uploaded)
             }
-            Ok(Decided::Moved) => Err(self.deleted()),
+            Ok(WriteOutcome::VersionMismatch) => Err(self.deleted()),
             Err(error) => {
                 self.undo(&error).await;
                 Err(error)

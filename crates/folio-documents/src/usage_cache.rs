@@ -1,8 +1,9 @@
 //! Cache of the stored documents of organizations, for quotas.
 //!
 //! A cached value is used for at least [`TTL_MIN`], and longer if reading takes long, so that reading takes at most one
-//! [`READ_SHARE`]th of the time. Uploads of this process are added to the cached value, and active uploads count. Therefore
-//! one process never exceeds a quota. Several processes together may exceed it by the uploads of the others within the TTL.
+//! part in [`READ_SHARE`] of the time. Uploads of this process are added to the cached value, and active uploads count.
+//! Therefore one process never exceeds a quota. Several processes together may exceed it by the uploads of the other
+//! processes within the TTL.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use folio_types::{Error, OrgId, Result};
 use moka::future::Cache;
 use tokio::time::Instant;
 
-/// Maximum number of cached organizations, least recently used first out.
+/// Maximum number of cached organizations. The least recently used organization is evicted first.
 const ORGANIZATIONS_MAX: u64 = 10_000;
 /// Minimum time for which a value is cached.
 const TTL_MIN: Duration = Duration::from_secs(5);
@@ -49,7 +50,8 @@ impl UsageCache {
         Self { store, organizations }
     }
 
-    /// Returns the maximum size of an upload of `bytes`. `load`: all active uploads of the organization, including this one.
+    /// Returns the maximum size of an upload of `bytes`. `load`: all active uploads of the organization, including this
+    /// one.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`, with the time until the store is read again.

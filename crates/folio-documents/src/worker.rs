@@ -58,7 +58,7 @@ pub(crate) enum Job {
     Program {
         /// Path of the program.
         path: PathBuf,
-        /// Its arguments.
+        /// The arguments of the program.
         arguments: Vec<String>,
     },
 }

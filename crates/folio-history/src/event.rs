@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::journal::{Access, CallStatus, WorkingState};
 use folio_types::Error;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::policy::Waits;
+use folio_types::policy::ApprovalRequirement;
 use folio_types::{CallId, Digest, TurnId};
 
 /// An event with its number in the stream of its turn.
@@ -154,7 +154,7 @@ pub struct CallView {
     pub needs_approval: bool,
     /// The rule that requires a decision, and the approvers. None: the call needs no decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<Waits>,
+    pub approval_requirement: Option<ApprovalRequirement>,
 }
 
 /// A round for clients.
@@ -166,7 +166,7 @@ pub struct RoundView {
     pub text: String,
     /// Thinking of the model in this round.
     pub thinking: String,
-    /// Its calls.
+    /// The calls of the round.
     pub calls: Vec<CallView>,
     /// Results of the calls so far.
     pub results: Vec<ResultView>,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use folio_types::Error;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::policy::{Policy, Waits};
+use folio_types::policy::{ApprovalRequirement, Policy};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
     UserId,
@@ -59,17 +59,17 @@ impl Entry {
         }
     }
 
-    /// Returns whether the entry starts a segment of the history: a turn, or imported messages. The entries up to the next such
-    /// entry belong to it.
+    /// Returns whether the entry starts a segment of the history: a turn, or imported messages. The entries up to the
+    /// next such entry belong to it.
     pub fn begins(&self) -> bool {
         matches!(self, Self::Accepted(_) | Self::Imported(_))
     }
 
     /// Returns the position of the segment that the entry starts, if known.
-    pub fn place(&self) -> Option<&SegmentPosition> {
+    pub fn position(&self) -> Option<&SegmentPosition> {
         match self {
-            Self::Accepted(accepted) => accepted.place.as_ref(),
-            Self::Imported(imported) => imported.place.as_ref(),
+            Self::Accepted(accepted) => accepted.position.as_ref(),
+            Self::Imported(imported) => imported.position.as_ref(),
             _ => None,
         }
     }
@@ -98,7 +98,7 @@ pub struct Accepted {
     pub working: WorkingState,
     /// Position of its messages. None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<SegmentPosition>,
+    pub position: Option<SegmentPosition>,
     /// Time of the entry.
     pub at: Timestamp,
 }
@@ -184,7 +184,7 @@ pub struct Call {
     pub needs_approval: bool,
     /// The rule that requires the decision. None: no rule does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<Waits>,
+    pub approval_requirement: Option<ApprovalRequirement>,
     /// Reason why the call cannot run (an unknown tool, or arguments that are not JSON or do not match the tool's
     /// schema). Its result contains it.
     pub problem: Option<String>,
@@ -447,7 +447,7 @@ pub struct Imported {
     pub working: WorkingState,
     /// Position of the messages. None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<SegmentPosition>,
+    pub position: Option<SegmentPosition>,
 }
 
 /// The working state of a thread: the model receives it in each round, and it is stored after each turn.
@@ -507,14 +507,14 @@ impl WorkingChange {
 impl WorkingState {
     /// Returns the state after a call's change.
     pub fn apply(&mut self, change: &WorkingChange) {
-        if let Some(gone) = &change.deleted_schema {
-            self.schema_revid.take_if(|revid| revid.of == *gone);
+        if let Some(deleted) = &change.deleted_schema {
+            self.schema_revid.take_if(|revid| revid.of == *deleted);
         }
-        if let Some(gone) = &change.deleted_prompt {
-            self.prompt_revid.take_if(|revid| revid.of == *gone);
+        if let Some(deleted) = &change.deleted_prompt {
+            self.prompt_revid.take_if(|revid| revid.of == *deleted);
         }
-        if let Some(gone) = &change.deleted_document {
-            self.extraction.take_if(|extraction| extraction.document == *gone);
+        if let Some(deleted) = &change.deleted_document {
+            self.extraction.take_if(|extraction| extraction.document == *deleted);
         }
         if let Some(revid) = &change.schema_revid {
             self.schema_revid = Some(revid.clone());

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Condition, ListRow, Listed, term};
+use folio_resources::{Condition, ListEntry, ListRow, term};
 use folio_types::access::Principal;
 use folio_types::op::OpKey;
 use folio_types::{
@@ -16,7 +16,7 @@ use crate::journal::{Entry, WorkingState};
 
 /// Returns the id of the thread that a chat without a thread starts. It is derived from the request, so every gateway
 /// and node derives the same id. The order of documents does not matter.
-pub fn begun_by(principal: &Principal, profile: &str, documents: &[DocumentId], request: &RequestId) -> ThreadId {
+pub fn chat_thread_id(principal: &Principal, profile: &str, documents: &[DocumentId], request: &RequestId) -> ThreadId {
     let mut documents: Vec<&str> = documents.iter().map(DocumentId::as_str).collect();
     documents.sort_unstable();
     let documents = documents.join(",");
@@ -36,19 +36,19 @@ pub struct ThreadHeader {
     pub profile: String,
     /// Ids of the documents.
     pub documents: Vec<DocumentId>,
-    /// Its title; empty until the first message.
+    /// The title of the thread; empty until the first message.
     pub title: String,
-    /// The model of its last turn.
+    /// The model of the last turn. None: the thread had no turn.
     pub model: Option<String>,
-    /// Hidden from lists, removed at `expires_at`.
+    /// Whether the thread is hidden from lists and removed at `expires_at`.
     pub ephemeral: bool,
-    /// Time at which the thread is removed. None: it is kept.
+    /// Time at which the thread is removed. None: the thread is kept.
     pub expires_at: Option<Timestamp>,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Epoch, which each new owner increments. 0: never owned.
+    /// Epoch, which each new owner increments. 0: the thread never had an owner.
     pub epoch: u64,
     /// The owner. None: the thread never had one.
     pub owner: Option<Incarnation>,
@@ -117,9 +117,9 @@ impl ThreadHeader {
     }
 
     /// Returns the list entry of the thread. None: lists leave it out.
-    pub fn listed(&self) -> Option<Listed> {
+    pub fn listed(&self) -> Option<ListEntry> {
         let (created_at, version) = (self.created_at, self.version.saturating_add(1));
-        (!self.ephemeral).then(|| Listed { row: self.list_row(), created_at, version })
+        (!self.ephemeral).then(|| ListEntry { row: self.list_row(), created_at, version })
     }
 
     /// Returns the ids of the resources that the thread refers to. Each must be live when the thread is created.
@@ -254,17 +254,17 @@ pub struct ThreadView {
     pub id: ThreadId,
     /// The user that started the thread.
     pub user: UserId,
-    /// Its profile.
+    /// The profile of the thread.
     pub profile: String,
-    /// Its documents.
+    /// The documents of the thread.
     pub documents: Vec<DocumentId>,
-    /// Its title; empty until the first message.
+    /// The title of the thread; empty until the first message.
     pub title: String,
-    /// The model of its last turn. None: it had no turn.
+    /// The model of the last turn. None: the thread had no turn.
     pub model: Option<String>,
-    /// Whether lists leave it out; it is removed at `expires_at`.
+    /// Whether the thread is hidden from lists and removed at `expires_at`.
     pub ephemeral: bool,
-    /// Time at which the thread is removed. None: it is kept.
+    /// Time at which the thread is removed. None: the thread is kept.
     pub expires_at: Option<Timestamp>,
     /// Time of creation.
     pub created_at: Timestamp,

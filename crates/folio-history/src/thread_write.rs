@@ -1,6 +1,6 @@
 //! Writes of threads: turns the rows that a store read into a plan of writes.
 //!
-//! | order | check | verdict |
+//! | order | check | decision |
 //! |---|---|---|
 //! | 1 | the thread was removed | `NOT_FOUND` |
 //! | 2 | the write creates the thread without an append, and the thread exists | [`Appended::Done`], or `REQUEST_ID_CONFLICT` if the digest of its request differs |
@@ -8,9 +8,9 @@
 //! | 4 | the thread exists although the write creates it, the fence differs, or the row of the request exists | [`Appended::Refused`] |
 //! | 5 | the thread does not exist and is not created | `NOT_FOUND` |
 //! | 6 | the write is malformed: an epoch that does not grow, a first append with another fence, entries of another kind in an import | `INTERNAL` |
-//! | 7 | – | [`Verdict::Write`] |
+//! | 7 | – | [`WriteDecision::Write`] |
 
-use folio_resources::Listed;
+use folio_resources::ListEntry;
 use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId};
 
 use crate::journal::Entry;
@@ -74,7 +74,7 @@ pub struct Sizes {
 
 /// The rows that a store read to evaluate a write.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Situation {
+pub struct StoredState {
     /// The record of the thread. None: it never existed.
     pub record: Option<ThreadRecord>,
     /// Whether the row of the append's batch exists. The record must not be older than this row.
@@ -85,7 +85,7 @@ pub struct Situation {
 
 /// The decision about a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum WriteDecision {
     /// The answer; nothing is written.
     Answer(Appended),
     /// The writes to execute.
@@ -98,7 +98,7 @@ pub struct ThreadPlan {
     /// Before: the row of the index of open turns.
     pub opens: Option<OpenTurnRow>,
     /// Before: the list row, if it is new or changes.
-    pub list_after: Option<Listed>,
+    pub list_after: Option<ListEntry>,
 
     /// The header that is replaced if its epoch and version are stored. None: the thread is created if it never existed.
     pub before: Option<ThreadHeader>,
@@ -112,7 +112,7 @@ pub struct ThreadPlan {
     pub appends_at: u64,
 
     /// After: the list row that is replaced.
-    pub list_before: Option<Listed>,
+    pub list_before: Option<ListEntry>,
 }
 
 impl ThreadPlan {
@@ -126,14 +126,14 @@ impl ThreadPlan {
 ///
 /// # Errors
 /// `NOT_FOUND`, `REQUEST_ID_CONFLICT`, `INTERNAL`.
-pub fn decide(write: &ThreadWrite, sizes: Sizes, read: Situation) -> Result<Verdict> {
+pub fn decide(write: &ThreadWrite, sizes: Sizes, read: StoredState) -> Result<WriteDecision> {
     let not_found = || Error::not_found("thread", write.thread().1);
     let stored = match read.record {
         Some(ThreadRecord::Live(header)) => Some(header),
         Some(ThreadRecord::Tombstone { .. }) => return Err(not_found()),
         None => None,
     };
-    let answer = |answer| Ok(Verdict::Answer(answer));
+    let answer = |answer| Ok(WriteDecision::Answer(answer));
     match (write, stored) {
         (ThreadWrite::Create(new), Some(header)) => {
             let digests = new.request.as_ref().zip(read.request.as_ref());
@@ -170,13 +170,13 @@ fn created(new: &NewThread, sizes: Sizes) -> Result<ThreadHeader> {
     Ok(ThreadHeader { entries, bytes, ..new.header() })
 }
 
-fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, sizes: Sizes) -> Verdict {
+fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, sizes: Sizes) -> WriteDecision {
     let mut requests: Vec<RequestRow> = write.new_thread().and_then(|new| new.request.clone()).into_iter().collect();
     let request = write.append().and_then(|append| append.request.as_ref());
     requests.extend(request.filter(|row| requests.iter().all(|other| other.request != row.request)).cloned());
     let is_listed_anew = before.as_ref().is_none_or(|before| before.title != after.title);
     let list_after = after.listed().filter(|_| is_listed_anew);
-    Verdict::Write(Box::new(ThreadPlan {
+    WriteDecision::Write(Box::new(ThreadPlan {
         opens: write.append().and_then(|append| append.opens.clone()),
         list_before: before.as_ref().and_then(ThreadHeader::listed).filter(|_| list_after.is_some()),
         list_after,

@@ -62,7 +62,7 @@ impl Catalogue {
         let mut answering = vec![model.clone()];
         for name in &self.fallbacks {
             let Some(other) = self.get(name) else { continue };
-            if can(other) && answering.iter().all(|there| there.name != other.name) {
+            if can(other) && answering.iter().all(|listed| listed.name != other.name) {
                 answering.push(other.clone());
             }
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_stand_in_are_there_and_can_what_is_needed() {
+    fn fallbacks_are_available_and_have_the_required_capabilities() {
         let catalogue = catalogue();
         let names = |models: Vec<ModelInfo>| models.into_iter().map(|model| model.name).collect::<Vec<_>>();
         let reads = catalogue.get("reads").unwrap();

@@ -19,12 +19,12 @@ use async_trait::async_trait;
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, Error, OrgId};
 
-pub use endpoint::{EndpointStatus, Owned, TENANTS};
+pub use endpoint::{AccountOwner, EndpointStatus, TENANTS};
 pub use endpoints::Endpoints;
 
 use crate::catalogue::Catalogue;
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
-use crate::network::Reach;
+use crate::network::AddressPolicy;
 use crate::options::{EmbeddingOptions, ModelOptions, Options};
 use endpoint::Endpoint;
 
@@ -62,15 +62,19 @@ impl OpenAiModels {
     /// Every problem of the settings.
     pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidSettings> {
         let options = options.resolve(|name| std::env::var(name).ok())?;
-        let endpoints = Endpoints::new(&options, Reach::default(), environment);
-        Self::built(options, &endpoints, |_| Owned::Platform)
+        let endpoints = Endpoints::new(&options, AddressPolicy::default(), environment);
+        Self::built(options, &endpoints, |_| AccountOwner::Platform)
     }
 
-    /// Creates a client for a resolved table on shared endpoints. `owned` returns the owner of a provider's account.
+    /// Creates a client for a resolved table on shared endpoints. `owner_of` returns the owner of a provider's account.
     ///
     /// # Errors
     /// An endpoint for which no HTTP client can be created.
-    pub fn built(options: Options, shared: &Endpoints, owned: impl Fn(&str) -> Owned) -> Result<Self, InvalidSettings> {
+    pub fn built(
+        options: Options,
+        shared: &Endpoints,
+        owner_of: impl Fn(&str) -> AccountOwner,
+    ) -> Result<Self, InvalidSettings> {
         let mut table = Table {
             options: Options::default(),
             endpoints: Vec::new(),
@@ -80,7 +84,7 @@ impl OpenAiModels {
             default_embedding_model: String::new(),
         };
         for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
-            let endpoint = shared.endpoint(name, provider, owned(name))?;
+            let endpoint = shared.endpoint(name, provider, owner_of(name))?;
             for (model, model_options) in provider.models.iter().filter(|(_, model)| model.enabled) {
                 let info = info(model, name, model_options);
                 let entry = Entry { endpoint: Arc::clone(&endpoint), options: model_options.clone(), info };

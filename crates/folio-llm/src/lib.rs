@@ -10,7 +10,7 @@
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
 //! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
-//! - [`Endpoints`]: endpoints that several tenants share; [`Reach`]: address restrictions for tenants' URLs
+//! - [`Endpoints`]: endpoints that several tenants share; [`AddressPolicy`]: address restrictions for tenants' URLs
 //! - [`stream`]: parser from bytes to answer, pure; `retry`: waits between attempts, pure
 //! - [`schema`]: validation of schemas and data
 //! - [`count_tokens`]: upper estimate without a tokenizer
@@ -30,9 +30,9 @@ mod tokens;
 mod tools;
 
 pub use catalogue::Catalogue;
-pub use client::{EndpointStatus, Endpoints, OpenAiModels, Owned, TENANTS};
+pub use client::{AccountOwner, EndpointStatus, Endpoints, OpenAiModels, TENANTS};
 pub use model::*;
-pub use network::{Network, Reach};
+pub use network::{AddressPolicy, Network};
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
 pub use progress::Progress;
 pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};

@@ -100,7 +100,7 @@ pub enum ModelError {
     #[error("the organization's models cannot be read: {0}")]
     NotRead(String),
     /// The circuit breaker of the endpoint is open.
-    #[error("the model endpoint is held back after repeated failures")]
+    #[error("the model endpoint is suspended after repeated failures (circuit breaker open)")]
     Unavailable {
         /// Time until the breaker admits a probe.
         retry_after: Duration,
@@ -120,7 +120,7 @@ pub enum ModelError {
         retry_after: Duration,
     },
     /// No connection was made, or no permit became free in time.
-    #[error("the model endpoint was not reached: {0}")]
+    #[error("the model endpoint is unreachable: {0}")]
     NotReached(String),
     /// The endpoint returned 429 to every attempt.
     #[error("the model endpoint limits its rate")]
@@ -154,7 +154,7 @@ impl ModelError {
     }
 
     /// Wraps the error of the last attempt after the breaker opened.
-    pub(crate) fn held_back(self, retry_after: Duration) -> Self {
+    pub(crate) fn given_up(self, retry_after: Duration) -> Self {
         Self::GivenUp { error: Box::new(self), retry_after }
     }
 
@@ -181,7 +181,7 @@ impl ModelError {
         match self {
             Self::NotAvailable(_) => "not_available",
             Self::NotRead(_) => "not_read",
-            Self::Unavailable { .. } => "held_back",
+            Self::Unavailable { .. } => "circuit_open",
             Self::GivenUp { error, .. } => error.kind(),
             Self::Busy { .. } => "busy",
             Self::NotReached(_) => "not_reached",

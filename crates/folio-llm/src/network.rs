@@ -56,12 +56,12 @@ impl<'de> Deserialize<'de> for Network {
 /// Addresses that base URLs of tenants may have: public addresses and networks that the operator allows, without
 /// networks that the operator denies.
 #[derive(Debug, Clone, Default)]
-pub struct Reach {
+pub struct AddressPolicy {
     allowed: Arc<[Network]>,
     denied: Arc<[Network]>,
 }
 
-impl Reach {
+impl AddressPolicy {
     /// Permits public addresses and these networks.
     pub fn new(allowed: &[Network]) -> Self {
         Self { allowed: allowed.into(), denied: Arc::default() }
@@ -145,13 +145,13 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 /// Resolver of connections. Returns only permitted addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolver<L = SystemLookup> {
-    reach: Reach,
+    policy: AddressPolicy,
     lookup: L,
 }
 
 impl Resolver {
-    pub(crate) fn new(reach: Reach) -> Self {
-        Self { reach, lookup: SystemLookup }
+    pub(crate) fn new(policy: AddressPolicy) -> Self {
+        Self { policy, lookup: SystemLookup }
     }
 }
 
@@ -170,8 +170,8 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// The name does not exist or has no permitted address. The error is the same for both, because a difference would reveal names
-/// and networks of the operator.
+/// The name does not exist or has no permitted address. The error is the same for both, because a difference would
+/// reveal names and networks of the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("the host has no permitted address")]
 struct NotPermitted;
@@ -184,7 +184,7 @@ impl<L: Lookup> Resolve for Resolver<L> {
                 tracing::warn!(host = name.as_str(), %error, "cannot resolve the host of a tenant's base URL");
                 NotPermitted
             })?;
-            let reached: Vec<SocketAddr> = found.into_iter().filter(|found| this.reach.allows(found.ip())).collect();
+            let reached: Vec<SocketAddr> = found.into_iter().filter(|found| this.policy.allows(found.ip())).collect();
             if reached.is_empty() {
                 tracing::warn!(host = name.as_str(), "the host of a tenant's base URL has no permitted address");
                 return Err(NotPermitted.into());
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_address_outside_of_the_public_internet_is_rejected() {
-        let reach = Reach::default();
+        let policy = AddressPolicy::default();
         for (class, addresses) in [
             ("this host", &["0.0.0.0", "0.1.2.3", "::"][..]),
             ("loopback", &["127.0.0.1", "127.255.0.3", "::1"]),
@@ -219,23 +219,23 @@ mod tests {
             ("translated", &["64:ff9b::10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::1", "2002:a00:1::", "2001:0::1"]),
         ] {
             for address in addresses {
-                assert!(!reach.allows(address.parse().unwrap()), "{class}: {address}");
+                assert!(!policy.allows(address.parse().unwrap()), "{class}: {address}");
             }
         }
         for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "192.167.0.1", "2606:4700::1111", "2a00:1450::5"] {
-            assert!(reach.allows(address.parse().unwrap()), "{address}");
+            assert!(policy.allows(address.parse().unwrap()), "{address}");
         }
     }
 
     #[test]
     fn a_network_that_the_operator_allows_is_permitted() {
         let networks: Vec<Network> = ["10.1.0.0/16", "127.0.0.1", "fd12::/16"].map(|n| n.parse().unwrap()).to_vec();
-        let reach = Reach::new(&networks);
+        let policy = AddressPolicy::new(&networks);
         for address in ["10.1.255.1", "127.0.0.1", "::ffff:10.1.0.1", "fd12::9", "1.1.1.1"] {
-            assert!(reach.allows(address.parse().unwrap()), "{address}");
+            assert!(policy.allows(address.parse().unwrap()), "{address}");
         }
         for address in ["10.2.0.1", "127.0.0.2", "fd13::1", "::1"] {
-            assert!(!reach.allows(address.parse().unwrap()), "{address}");
+            assert!(!policy.allows(address.parse().unwrap()), "{address}");
         }
         assert_eq!(networks[0].to_string(), "10.1.0.0/16");
         let all: Network = "0.0.0.0/0".parse().unwrap();
@@ -249,19 +249,19 @@ mod tests {
     fn a_network_that_the_operator_denies_is_rejected_even_if_public_or_allowed() {
         let network = |text: &str| text.parse::<Network>().unwrap();
         let denied = ["10.1.9.0/24", "1.1.1.0/24", "2606:4700::/32", "9.9.9.9"].map(network);
-        let reach = Reach::new(&[network("10.1.0.0/16")]).without(&denied);
+        let policy = AddressPolicy::new(&[network("10.1.0.0/16")]).without(&denied);
         for address in ["10.1.9.1", "1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2606:4700::1111", "9.9.9.9"] {
-            assert!(!reach.allows(address.parse().unwrap()), "{address}");
+            assert!(!policy.allows(address.parse().unwrap()), "{address}");
         }
         for address in ["10.1.8.1", "1.1.2.1", "2606:4701::1", "9.9.9.8"] {
-            assert!(reach.allows(address.parse().unwrap()), "{address}");
+            assert!(policy.allows(address.parse().unwrap()), "{address}");
         }
-        assert!(!reach.allows_url(&"http://[2606:4700::1]/v1".parse().unwrap()), "a URL with the address is rejected");
+        assert!(!policy.allows_url(&"http://[2606:4700::1]/v1".parse().unwrap()), "a URL with the address is rejected");
     }
 
     #[test]
     fn a_literal_address_of_a_url_is_checked_in_every_notation() {
-        let reach = Reach::default();
+        let policy = AddressPolicy::default();
         for url in [
             "http://127.0.0.1/v1",
             "http://2130706433/v1",
@@ -271,9 +271,9 @@ mod tests {
             "http://[::ffff:10.0.0.1]/v1",
             "http://169.254.169.254/latest",
         ] {
-            assert!(!reach.allows_url(&url.parse().unwrap()), "{url}");
+            assert!(!policy.allows_url(&url.parse().unwrap()), "{url}");
         }
-        assert!(reach.allows_url(&"https://api.example.com/v1".parse().unwrap()), "a name is checked at resolution");
+        assert!(policy.allows_url(&"https://api.example.com/v1".parse().unwrap()), "a name is checked at resolution");
     }
 
     /// Resolves no name.
@@ -289,14 +289,14 @@ mod tests {
     #[tokio::test]
     async fn an_unknown_name_and_an_internal_name_have_the_same_error() {
         let inside = Rebinding(Arc::new(Mutex::new(vec![vec!["10.0.0.1"]])));
-        let inside = Resolver { reach: Reach::default(), lookup: inside };
-        let nowhere = Resolver { reach: Reach::default(), lookup: NoNames };
+        let inside = Resolver { policy: AddressPolicy::default(), lookup: inside };
+        let nowhere = Resolver { policy: AddressPolicy::default(), lookup: NoNames };
         let name = || "vault.internal".parse().unwrap();
-        let told = [inside.resolve(name()).await, nowhere.resolve(name()).await].map(|found| match found {
+        let answers = [inside.resolve(name()).await, nowhere.resolve(name()).await].map(|found| match found {
             Err(error) => error.to_string(),
             Ok(_) => panic!("an address was returned"),
         });
-        assert_eq!(told[0], told[1]);
+        assert_eq!(answers[0], answers[1]);
     }
 
     /// Returns one answer after another, like a name server that changes its answer.
@@ -314,13 +314,13 @@ mod tests {
     async fn every_resolution_of_a_name_is_checked_and_returns_only_permitted_addresses() {
         let answers = vec![vec!["1.1.1.1"], vec!["127.0.0.1"], vec!["10.0.0.1", "2606:4700::1111", "::1"], vec![]];
         let lookup = Rebinding(Arc::new(Mutex::new(answers)));
-        let resolver = Resolver { reach: Reach::default(), lookup };
-        let mut given = Vec::new();
+        let resolver = Resolver { policy: AddressPolicy::default(), lookup };
+        let mut passed = Vec::new();
         for _ in 0..4 {
             let found = resolver.resolve("rebinds.example".parse().unwrap()).await;
-            given.push(found.map(|found| found.map(|address| address.ip().to_string()).collect::<Vec<_>>()).ok());
+            passed.push(found.map(|found| found.map(|address| address.ip().to_string()).collect::<Vec<_>>()).ok());
         }
         let expected = [Some(vec!["1.1.1.1".to_owned()]), None, Some(vec!["2606:4700::1111".to_owned()]), None];
-        assert_eq!(given, expected);
+        assert_eq!(passed, expected);
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn no_piece_of_a_key_is_left() {
+    fn no_part_of_a_key_remains() {
         let key = Secret::new("sk-abcdefghijklmnop");
         for text in
             ["key sk-abcdefghijklmnop is bad", "Incorrect key: sk-abc***********mnop.", "\"sk-abcdefghijklmnop\""]

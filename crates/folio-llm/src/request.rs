@@ -118,10 +118,10 @@ impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         if !self.request.system.is_empty() {
-            list.serialize_element(&Wire { message: Line::System(&self.request.system), thinking: false })?;
+            list.serialize_element(&WireMessage { message: Line::System(&self.request.system), thinking: false })?;
         }
         for message in &self.request.messages {
-            list.serialize_element(&Wire { message: Line::Of(message), thinking: self.thinking })?;
+            list.serialize_element(&WireMessage { message: Line::Message(message), thinking: self.thinking })?;
         }
         list.end()
     }
@@ -130,15 +130,15 @@ impl Serialize for Messages<'_> {
 /// The system message, or a message of the history.
 enum Line<'a> {
     System(&'a str),
-    Of(&'a Message),
+    Message(&'a Message),
 }
 
-struct Wire<'a> {
+struct WireMessage<'a> {
     message: Line<'a>,
     thinking: bool,
 }
 
-impl Serialize for Wire<'_> {
+impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.message {
@@ -146,16 +146,16 @@ impl Serialize for Wire<'_> {
                 map.serialize_entry("role", "system")?;
                 map.serialize_entry("content", text)?;
             }
-            Line::Of(Message::User { text }) => {
+            Line::Message(Message::User { text }) => {
                 map.serialize_entry("role", "user")?;
                 map.serialize_entry("content", text)?;
             }
-            Line::Of(Message::Tool { call, content }) => {
+            Line::Message(Message::Tool { call, content }) => {
                 map.serialize_entry("role", "tool")?;
                 map.serialize_entry("tool_call_id", call)?;
                 map.serialize_entry("content", content)?;
             }
-            Line::Of(Message::Assistant { text, thinking, calls }) => {
+            Line::Message(Message::Assistant { text, thinking, calls }) => {
                 map.serialize_entry("role", "assistant")?;
                 // With tool calls, an empty text is omitted.
                 map.serialize_entry("content", &(calls.is_empty() || !text.is_empty()).then_some(text))?;

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_endpoint_asks_for_is_waited_in_full_up_to_the_bound() {
+    fn the_endpoints_retry_delay_is_respected_up_to_the_bound() {
         let environment = Simulated::new(seed());
         let options = RetryOptions::default();
         let wait = options.wait(0, Some(Duration::from_secs(7)), &environment).unwrap();

@@ -33,8 +33,8 @@ impl Counters {
         self.inner.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of calls that were settled after another process had settled their row. Their usage is recorded but
-    /// not charged.
+    /// Returns the number of calls that were settled after another process had settled their row. Their usage is
+    /// recorded but not charged.
     pub fn settled_late(&self) -> u64 {
         self.inner.settled_late.load(Ordering::Relaxed)
     }

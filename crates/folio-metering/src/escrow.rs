@@ -2,8 +2,9 @@
 //! is safe.
 //!
 //! A change of the account is a compare-and-set on its version; on a conflict it is computed again from the new
-//! account. Closing a block seals it, settles its rows and returns the rest. Every step is idempotent, so any process
-//! can complete it. The escrow does not use liveness: a block has an expiry time, and a row has a deadline.
+//! account. Closing a block seals it, settles its rows and returns the unused credit to the account. Every step is
+//! idempotent, so any process can complete it. The escrow does not use liveness: a block has an expiry time, and a row
+//! has a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,8 @@ const ATTEMPTS: usize = 32;
 pub enum Closing {
     /// The block is closed.
     Closed,
-    /// The block is sealed, and a call of it may still be in flight.
-    Waits,
+    /// The block is sealed, and calls that use it may still be in flight.
+    CallsInFlight,
 }
 
 /// Parameters of a draw.
@@ -79,22 +80,23 @@ impl Escrow {
         for _ in 0..ATTEMPTS {
             let mut account = self.store.account(org).await?;
             let expected = account.version;
-            let Some((entry, made)) = change(&mut account, self.now())? else { return Ok(None) };
+            let Some((entry, output)) = change(&mut account, self.now())? else { return Ok(None) };
             let change = AccountChange { org: org.clone(), expected, account, entry };
             match self.store.change_account(change).await? {
-                AccountChanged::Done => return Ok(Some(made)),
-                AccountChanged::EntryExists(_) => return Ok(Some(made)),
+                AccountChanged::Done => return Ok(Some(output)),
+                AccountChanged::EntryExists(_) => return Ok(Some(output)),
                 AccountChanged::VersionMismatch => {}
             }
         }
-        let message = "the account is wanted by too many at once; repeat it";
+        let message = "too many concurrent changes of the credit account; retry";
         Err(Error::new(Code::Aborted, Reason::VersionConflict, message).retry_after(Duration::from_millis(100)))
     }
 
     /// Adds a grant. Idempotent by its id.
     ///
     /// # Errors
-    /// `INVALID_FIELD` of its amount. `STORE_UNAVAILABLE`: the outcome is unknown; the call can be repeated.
+    /// `INVALID_FIELD` if the amount is out of bounds. `STORE_UNAVAILABLE`: the outcome is unknown; the call can be
+    /// repeated.
     pub async fn grant(&self, org: &OrgId, grant: Grant) -> Result<()> {
         let key = AccountEntry::Granted(grant.clone()).key();
         if !self.store.account_entries(org, &key, None, 1).await?.is_empty() {
@@ -123,8 +125,8 @@ impl Escrow {
         match self.change(org, change).await {
             // If this withdrawal was already made, less may be available now.
             Err(error) if error.reason == Reason::InvalidField => {
-                let stands = self.store.account_entries(org, &key, None, 1).await?;
-                if stands.is_empty() { Err(error) } else { Ok(()) }
+                let entries = self.store.account_entries(org, &key, None, 1).await?;
+                if entries.is_empty() { Err(error) } else { Ok(()) }
             }
             done => done.map(|_| ()),
         }
@@ -135,21 +137,21 @@ impl Escrow {
     /// # Errors
     /// `STORE_UNAVAILABLE`: the outcome is unknown; a drawn block is closed after its expiry.
     pub async fn draw(&self, org: &OrgId, draw: &Draw) -> Result<Result<OpenBlock, InsufficientCredit>> {
-        let mut short = None;
+        let mut refused = None;
         let drawn = self.change(org, |account, now| {
             let until = now.checked_add(draw.life).unwrap_or(now);
             let (id, holder) = (draw.id.clone(), draw.holder.clone());
             let block = OpenBlock { id, holder, parts: Vec::new(), at: now, until };
             match account.draw(block, (draw.need, draw.want), now) {
                 Ok(block) => Ok(Some((AccountEntry::Drawn(block.clone()), block))),
-                Err(told) => {
-                    short = Some(told);
+                Err(refusal) => {
+                    refused = Some(refusal);
                     Ok(None)
                 }
             }
         });
         let drawn = drawn.await?;
-        Ok(drawn.ok_or_else(|| short.unwrap_or(InsufficientCredit { available: 0, in_blocks: 0 })))
+        Ok(drawn.ok_or_else(|| refused.unwrap_or(InsufficientCredit { available: 0, in_blocks: 0 })))
     }
 
     /// Closes a block as far as currently possible. `record`: also writes the usage records of its calls, which the
@@ -160,20 +162,20 @@ impl Escrow {
     pub async fn close(&self, org: &OrgId, block: &BlockId, record: bool) -> Result<Closing> {
         self.store.seal(org, block).await?;
         let ledger = self.store.ledger(org, block).await?;
-        let (mut settled, mut waits) = (0_u64, false);
+        let (mut settled, mut has_open_rows) = (0_u64, false);
         for mut row in ledger.rows {
             let now = self.now();
             if row.settled.is_none() && row.deadline <= now {
                 row = self.store.settle(org, block, row.settled_as_reserved(now)).await?;
             }
-            waits |= row.settled.is_none();
+            has_open_rows |= row.settled.is_none();
             settled = settled.saturating_add(row.charge());
             if record && let Some(record) = usage_record(org, &row) {
                 self.usage.record(record).await?;
             }
         }
-        if waits {
-            return Ok(Closing::Waits);
+        if has_open_rows {
+            return Ok(Closing::CallsInFlight);
         }
         let close =
             |account: &mut Account, now| Ok(account.close(block, settled, now).map(|entry| (entry, Closing::Closed)));

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
 use crate::escrow::Escrow;
-use crate::reservation::{Covered, Reservation, settled};
+use crate::reservation::{Reservation, UnconfirmedReservation, settled};
 use crate::{AbandonedCalls, Counters, Meter, MeteredCall, Options, Permit, Settlement};
 
 /// Time limit for waiting for credit.
@@ -134,7 +134,7 @@ impl CreditMeter {
             let message = "too many calls of this process wait for credit";
             Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(500))
         })?;
-        let asked = async {
+        let request = async {
             // A meter may end while it is asked; then the next one is used.
             let mut ended = None;
             for _ in 0..3 {
@@ -146,7 +146,7 @@ impl CreditMeter {
             }
             Err(Error::unavailable(Reason::Overloaded, "the organization's meter stops repeatedly; retry later"))
         };
-        tokio::time::timeout(WAIT, asked)
+        tokio::time::timeout(WAIT, request)
             .await
             .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "drawing credit timed out"))?
     }
@@ -168,7 +168,7 @@ impl CreditMeter {
             deadline: now.checked_add(self.shared.options.reservation_seconds).unwrap_or(now),
             settled: None,
         };
-        let covered = Covered::new(Reservation { block, row, actor });
+        let covered = UnconfirmedReservation::new(Reservation { block, row, actor });
         let Some((block, row)) = covered.parts() else { return Ok(None) };
         match self.shared.escrow.store().reserve(&call.org, block, row.clone()).await? {
             folio_credit::Reserved::Done => Ok(covered.confirm()),
@@ -217,31 +217,31 @@ impl Meter for CreditMeter {
         let Some(Reservation { block, row, actor }) = reservation else {
             return Err(Error::internal("the permit belongs to another meter"));
         };
-        let ends = settled(&row, &call, settlement, &self.shared.options.price, self.shared.environment.now());
+        let settled_row = settled(&row, &call, settlement, &self.shared.options.price, self.shared.environment.now());
         let escrow = &self.shared.escrow;
-        let mut stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
+        let mut stored = escrow.store().settle(&call.org, &block, settled_row.clone()).await;
         for _ in 1..SETTLED_TRIED {
-            if stands.is_ok() {
+            if stored.is_ok() {
                 break;
             }
-            stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
+            stored = escrow.store().settle(&call.org, &block, settled_row.clone()).await;
         }
         // If the usage is unknown, the reservation is charged.
-        let charge = stands.as_ref().map_or(row.credits, LedgerRow::charge);
+        let charge = stored.as_ref().map_or(row.credits, LedgerRow::charge);
         self.counters.add_used(charge);
-        if stands.as_ref().is_ok_and(|stands| stands.settled != ends.settled) {
+        if stored.as_ref().is_ok_and(|stored| stored.settled != settled_row.settled) {
             self.counters.add_settled_late();
-            let (key, used) = (&row.key, ends.charge());
+            let (key, used) = (&row.key, settled_row.charge());
             tracing::warn!(org = %call.org, key, charged = charge, used, "call settled after its row had been settled by another process");
         }
-        if let Ok(row) = &stands
+        if let Ok(row) = &stored
             && let Err(error) = escrow.record(&call.org, row).await
         {
-            tracing::warn!(org = %call.org, key = row.key, %error, "usage record not written; it is written when the block is closed");
+            tracing::warn!(org = %call.org, key = row.key, %error, "usage record not written; closing the block writes it");
             actor.unrecorded(block.clone());
         }
         actor.settled(block, row.credits, charge);
-        stands.map(|_| ())
+        stored.map(|_| ())
     }
 
     fn abandoned_calls(&self) -> AbandonedCalls {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_costs_twice_what_the_provider_asks_rounded_up() {
+    fn a_call_costs_twice_the_providers_price_rounded_up() {
         let options = PriceOptions::default();
         for (usage, cost, credits) in [
             (usage(0, 0, 0), 0, 1),
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_reserved_covers_every_usage_within_it(
+        fn a_reservation_covers_every_usage_within_its_limits(
             (input, cached, output) in any::<(u64, u64, u64)>(),
             (price, dearer, answer) in any::<(u64, u64, u64)>(),
         ) {

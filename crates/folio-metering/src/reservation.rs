@@ -19,11 +19,11 @@ pub(crate) struct Reservation {
 
 /// A reservation whose row is not stored, or whose write has an unknown outcome. Dropping it settles the row as not
 /// sent, and only then returns the credit.
-pub(crate) struct Covered {
+pub(crate) struct UnconfirmedReservation {
     parts: Option<Reservation>,
 }
 
-impl Covered {
+impl UnconfirmedReservation {
     pub(crate) fn new(reservation: Reservation) -> Self {
         Self { parts: Some(reservation) }
     }
@@ -52,7 +52,7 @@ impl Covered {
     }
 }
 
-impl Drop for Covered {
+impl Drop for UnconfirmedReservation {
     fn drop(&mut self) {
         if let Some(Reservation { block, row, actor }) = self.parts.take() {
             actor.give_up(block, row);

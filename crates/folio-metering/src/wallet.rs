@@ -114,31 +114,31 @@ impl Wallet {
     }
 
     /// Removes calls whose callers left.
-    pub fn forget(&mut self, gone: impl Fn(Ticket) -> bool) {
-        self.waiting.retain(|asked| !gone(asked.ticket));
+    pub fn forget(&mut self, is_cancelled: impl Fn(Ticket) -> bool) {
+        self.waiting.retain(|call| !is_cancelled(call.ticket));
     }
 
     /// A call ended with this charge of its reservation. 0: the call was not made.
     pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
-        if let Some(held) = self.blocks.get_mut(block) {
-            held.taken = held.taken.saturating_sub(reserved.saturating_sub(credits));
-            held.open = held.open.saturating_sub(1);
-            held.used_at = now;
+        if let Some(drawn) = self.blocks.get_mut(block) {
+            drawn.taken = drawn.taken.saturating_sub(reserved.saturating_sub(credits));
+            drawn.open = drawn.open.saturating_sub(1);
+            drawn.used_at = now;
         }
         self.give_back()
     }
 
     /// The usage record of an ended call was not written. Called before [`Self::settled`], which may close the block.
     pub fn unrecorded(&mut self, block: &BlockId) {
-        if let Some(held) = self.blocks.get_mut(block) {
-            held.unrecorded = true;
+        if let Some(drawn) = self.blocks.get_mut(block) {
+            drawn.unrecorded = true;
         }
     }
 
     /// The block was sealed by another process: the call was not reserved.
     pub fn sealed(&mut self, block: &BlockId, reserved: u64, now: Timestamp) -> Vec<Effect> {
-        if let Some(held) = self.blocks.get_mut(block) {
-            held.retired = true;
+        if let Some(drawn) = self.blocks.get_mut(block) {
+            drawn.retired = true;
         }
         self.settled(block, reserved, 0, now)
     }
@@ -149,7 +149,7 @@ impl Wallet {
         let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
         self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
         self.drawn_at = Some(now);
-        let held = DrawnBlock {
+        let drawn = DrawnBlock {
             amount: block.amount(),
             taken: 0,
             open: 0,
@@ -158,21 +158,21 @@ impl Wallet {
             retired: false,
             unrecorded: false,
         };
-        self.blocks.insert(block.id.clone(), held);
+        self.blocks.insert(block.id.clone(), drawn);
         self.serve(now)
     }
 
     /// The account refused a draw. Refuses every call that was queued at its start and needs more than the account has.
     /// If the account has enough credit and only too many blocks, only the first call is refused.
     pub fn short(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
-        let no_room = self.drawing.take().is_some_and(|need| need <= short.available);
+        let has_too_many_blocks = self.drawing.take().is_some_and(|need| need <= short.available);
         let mut effects = Vec::new();
-        let mut first = no_room;
-        self.waiting.retain(|asked| {
-            let too_much = asked.drawn_for && asked.need > short.available;
-            let refused = too_much || std::mem::take(&mut first);
+        let mut first = has_too_many_blocks;
+        self.waiting.retain(|call| {
+            let exceeds = call.drawn_for && call.need > short.available;
+            let refused = exceeds || std::mem::take(&mut first);
             if refused {
-                effects.push(Effect::Refuse(asked.ticket, short));
+                effects.push(Effect::Refuse(call.ticket, short));
             }
             !refused
         });
@@ -183,26 +183,26 @@ impl Wallet {
     /// The outcome of a draw is unknown. Fails the calls that were queued at its start.
     pub fn failed(&mut self) -> Vec<Effect> {
         self.drawing = None;
-        self.waiting.drain(..).map(|asked| Effect::Fail(asked.ticket)).collect()
+        self.waiting.drain(..).map(|call| Effect::Fail(call.ticket)).collect()
     }
 
     /// Closes idle and expired blocks. `overdue`: time after expiry for which a block with unsettled calls is kept;
     /// afterwards closing it settles their rows.
     pub fn tick(&mut self, overdue: Duration, now: Timestamp) -> Vec<Effect> {
-        for held in self.blocks.values_mut() {
-            let idle = held.open == 0 && now.duration_since(held.used_at).unsigned_abs() >= self.idle;
-            held.retired |= idle || held.until <= now;
+        for drawn in self.blocks.values_mut() {
+            let idle = drawn.open == 0 && now.duration_since(drawn.used_at).unsigned_abs() >= self.idle;
+            drawn.retired |= idle || drawn.until <= now;
         }
         let mut effects = self.give_back();
-        let lost = |held: &DrawnBlock| now.duration_since(held.until).as_secs() > overdue.as_secs().cast_signed();
+        let lost = |drawn: &DrawnBlock| now.duration_since(drawn.until).as_secs() > overdue.as_secs().cast_signed();
         effects.extend(self.close(lost));
         effects
     }
 
     /// Closes every block that no call needs.
     pub fn leave(&mut self) -> Vec<Effect> {
-        for held in self.blocks.values_mut() {
-            held.retired = true;
+        for drawn in self.blocks.values_mut() {
+            drawn.retired = true;
         }
         self.give_back()
     }
@@ -210,29 +210,30 @@ impl Wallet {
     /// Covers waiting calls in order from the newest block, or draws a block.
     fn serve(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
-        while let Some(asked) = self.waiting.front().cloned() {
-            let fits =
-                |held: &&mut DrawnBlock| !held.retired && held.until > now && held.amount - held.taken >= asked.need;
-            let found = self.blocks.iter_mut().map(|(id, held)| (id.clone(), held)).find(|(_, held)| fits(held));
-            let Some((id, held)) = found else { break };
-            held.taken += asked.need;
-            held.open += 1;
-            held.used_at = now;
-            effects.push(Effect::Cover(asked.ticket, id));
+        while let Some(call) = self.waiting.front().cloned() {
+            let fits = |drawn: &&mut DrawnBlock| {
+                !drawn.retired && drawn.until > now && drawn.amount - drawn.taken >= call.need
+            };
+            let found = self.blocks.iter_mut().map(|(id, drawn)| (id.clone(), drawn)).find(|(_, drawn)| fits(drawn));
+            let Some((id, drawn)) = found else { break };
+            drawn.taken += call.need;
+            drawn.open += 1;
+            drawn.used_at = now;
+            effects.push(Effect::Cover(call.ticket, id));
             self.waiting.pop_front();
         }
         if let Some(need) = self.waiting.front().map(|first| first.need)
             && self.drawing.is_none()
         {
             self.drawing = Some(need);
-            let all: u64 = self.waiting.iter().map(|asked| asked.need).sum();
-            for asked in &mut self.waiting {
-                asked.drawn_for = true;
+            let all: u64 = self.waiting.iter().map(|call| call.need).sum();
+            for call in &mut self.waiting {
+                call.drawn_for = true;
             }
             effects.push(Effect::Draw { need, want: self.want.max(all) });
             // A block that does not cover a call is replaced by the next one.
-            for held in self.blocks.values_mut() {
-                held.retired = true;
+            for drawn in self.blocks.values_mut() {
+                drawn.retired = true;
             }
             effects.extend(self.give_back());
         }
@@ -240,12 +241,12 @@ impl Wallet {
     }
 
     fn give_back(&mut self) -> Vec<Effect> {
-        self.close(|held| held.retired && held.open == 0)
+        self.close(|drawn| drawn.retired && drawn.open == 0)
     }
 
     fn close(&mut self, done: impl Fn(&DrawnBlock) -> bool) -> Vec<Effect> {
-        let done = self.blocks.extract_if(.., |_, held| done(held));
-        done.map(|(id, held)| held.close(id)).collect()
+        let done = self.blocks.extract_if(.., |_, drawn| done(drawn));
+        done.map(|(id, drawn)| drawn.close(id)).collect()
     }
 }
 
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_much_is_refused_and_does_not_hold_up_the_next() {
+    fn a_call_that_exceeds_the_credit_is_refused_and_does_not_block_the_next_call() {
         let mut wallet = wallet();
         let short = InsufficientCredit { available: 7, in_blocks: 0 };
         assert_eq!(wallet.ask(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_when_a_draw_began_is_refused_with_the_first() {
+    fn calls_that_waited_when_a_draw_started_are_refused_with_the_first_call() {
         let mut wallet = wallet();
         let (draw, short) = (Effect::Draw { need: 10, want: 100 }, InsufficientCredit { available: 7, in_blocks: 0 });
         assert_eq!(wallet.ask(1, 10, at(0)), std::slice::from_ref(&draw));
@@ -323,15 +324,15 @@ mod tests {
     #[test]
     fn without_room_for_another_block_only_the_first_is_refused() {
         let mut wallet = wallet();
-        let no_room = InsufficientCredit { available: 50, in_blocks: 90 };
+        let has_too_many_blocks = InsufficientCredit { available: 50, in_blocks: 90 };
         wallet.ask(1, 10, at(0));
         wallet.ask(2, 10, at(0));
-        let effects = wallet.short(no_room, at(1));
-        assert_eq!(effects, [Effect::Refuse(1, no_room), Effect::Draw { need: 10, want: 100 }]);
+        let effects = wallet.short(has_too_many_blocks, at(1));
+        assert_eq!(effects, [Effect::Refuse(1, has_too_many_blocks), Effect::Draw { need: 10, want: 100 }]);
     }
 
     #[test]
-    fn nothing_is_drawn_for_who_has_left() {
+    fn no_credit_is_drawn_for_a_cancelled_call() {
         let mut wallet = wallet();
         let short = InsufficientCredit { available: 7, in_blocks: 0 };
         wallet.ask(1, 10, at(0));
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_old_or_sealed_is_given_back_once_no_call_runs_in_it() {
+    fn idle_old_and_sealed_blocks_are_returned_when_no_call_uses_them() {
         let (mut wallet, a, b) = (wallet(), block("a", 50), block("b", 50));
         wallet.ask(1, 10, at(0));
         wallet.drawn(&a, at(0));
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_which_a_record_is_missing_says_so_when_it_is_given_back() {
+    fn a_block_with_a_missing_record_reports_it_when_it_is_returned() {
         let (mut wallet, a) = (wallet(), block("a", 50));
         for ticket in [1, 2] {
             wallet.ask(ticket, 10, at(0));

@@ -62,7 +62,7 @@ pub struct PendingApproval {
 
 impl From<SharedTurn> for PendingApproval {
     fn from(turn: SharedTurn) -> Self {
-        let user = turn.asker().clone();
+        let user = turn.requester.clone();
         Self { turn: turn.turn, user, calls: turn.pending, paused_at: turn.since, expires_at: turn.expires_at }
     }
 }
@@ -82,7 +82,7 @@ impl Operation for ListPendingApprovals {
     type Output = ListPage<PendingApproval>;
 
     async fn run(self, context: &Context) -> Result<ListPage<PendingApproval>> {
-        let asker = asker(&self.list.filter)?;
+        let requester = requester(&self.list.filter)?;
         let principal = context.principal();
         let scope = ["pending approvals", principal.org.as_str(), principal.user.as_str()];
         let keys = SortKeys::Ascending("create_time");
@@ -91,7 +91,7 @@ impl Operation for ListPendingApprovals {
             .scan(READ, async |scan: Scan<Position>| {
                 let after = scan.after.map(|position| position.0);
                 let read =
-                    read_index(context, asker.as_ref(), after.as_ref(), scan.limit, |_| scan.is_complete).await?;
+                    read_index(context, requester.as_ref(), after.as_ref(), scan.limit, |_| scan.is_complete).await?;
                 let (mut entries, mut last) = (Vec::new(), after);
                 for (turn, waits) in read {
                     // The pause of an entry may have ended since it was indexed.
@@ -150,8 +150,8 @@ impl Operation for WatchPendingApprovals {
     type Output = BoxStream<'static, Result<PendingChange>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
-        let asker = asker(&self.filter)?;
-        let mut watch = Watch { context: context.clone(), asker, reported: BTreeMap::new(), from: None, passes: 0 };
+        let requester = requester(&self.filter)?;
+        let mut watch = Watch { context: context.clone(), requester, reported: BTreeMap::new(), from: None, passes: 0 };
         let changes = async_stream::try_stream! {
             let mut caught_up_at: Option<Instant> = None;
             loop {
@@ -175,17 +175,17 @@ impl Operation for WatchPendingApprovals {
 /// `is_known` returns true is not read.
 async fn read_index(
     context: &Context,
-    asker: Option<&UserId>,
+    requester: Option<&UserId>,
     after: Option<&TurnCursor>,
     limit: usize,
     is_known: impl Fn(&SharedTurn) -> bool,
 ) -> Result<Vec<(SharedTurn, bool)>> {
     let principal = context.principal();
-    let read = context.open_turns().waiting(&principal.org, asker, after, limit).await?;
+    let read = context.open_turns().waiting(&principal.org, requester, after, limit).await?;
     let checks = read.into_iter().map(|turn| {
         let is_known = is_known(&turn);
         async move {
-            let waits = turn.waits_for(principal) && (is_known || is_confirmed(context, &turn).await?);
+            let waits = turn.is_waiting_for(principal) && (is_known || is_confirmed(context, &turn).await?);
             Ok((turn, waits))
         }
     });
@@ -204,7 +204,7 @@ async fn is_confirmed(context: &Context, turn: &SharedTurn) -> Result<bool> {
 /// other reported turns stay as they are.
 struct Watch {
     context: Context,
-    asker: Option<UserId>,
+    requester: Option<UserId>,
     /// The turns that the stream has reported.
     reported: BTreeMap<TurnId, SharedTurn>,
     /// Position at which the next poll starts. None: the beginning.
@@ -257,7 +257,7 @@ impl Watch {
         };
         let (mut turns, mut after) = (Vec::new(), self.from.clone());
         for _ in 0..READS_MAX {
-            let read = read_index(&self.context, self.asker.as_ref(), after.as_ref(), READ, is_known).await?;
+            let read = read_index(&self.context, self.requester.as_ref(), after.as_ref(), READ, is_known).await?;
             let is_last = read.len() < READ;
             for (turn, waits) in read {
                 if waits && turns.len() == FOLLOWED_MAX {
@@ -278,7 +278,7 @@ impl Watch {
     async fn current(&self, reported: &SharedTurn) -> Result<Option<SharedTurn>> {
         let published = self.context.open_turns().get(&reported.org, &reported.turn).await?;
         let turn = published.unwrap_or_else(|| reported.clone());
-        let waits = turn.waits_for(self.context.principal()) && is_confirmed(&self.context, &turn).await?;
+        let waits = turn.is_waiting_for(self.context.principal()) && is_confirmed(&self.context, &turn).await?;
         Ok(waits.then_some(turn))
     }
 }
@@ -290,7 +290,7 @@ fn is_between(turn: &SharedTurn, from: Option<&TurnCursor>, until: Option<&TurnC
     from.is_none_or(|from| turn > key(from)) && until.is_none_or(|until| turn <= key(until))
 }
 
-fn asker(text: &str) -> Result<Option<UserId>> {
+fn requester(text: &str) -> Result<Option<UserId>> {
     let mut user = None;
     for condition in filter::parse(text)? {
         match condition.field.as_str() {

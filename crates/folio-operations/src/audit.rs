@@ -41,26 +41,26 @@ impl<T> AuditRecord<T> {
         arguments.map(Self::new).map_err(unserializable)
     }
 
-    /// The same record with the changed resource, which is known before the change.
+    /// Sets the changed resource, if it is known before the change.
     #[must_use]
     pub fn target(self, kind: &str, id: impl ToString) -> Self {
         let target = AuditTarget::new(kind, id);
         self.target_of(|_| target)
     }
 
-    /// The same record with the changed resource, which follows from the output.
+    /// Sets the changed resource, if it is known only from the output.
     #[must_use]
     pub fn target_of(self, target: impl FnOnce(&T) -> AuditTarget + Send + 'static) -> Self {
         Self { target: Box::new(|output| Some(target(output))), ..self }
     }
 
-    /// The same record, which also goes to the log of this existing organization.
+    /// Writes the record also to the log of this existing organization.
     #[must_use]
     pub fn concerns(self, org: OrgId) -> Self {
         Self { concerns: Some(org), ..self }
     }
 
-    /// The same record; the log of the organization that the operation creates starts with it.
+    /// Writes the record also as the first entry in the log of the organization that the operation creates.
     #[must_use]
     pub fn founds(self, org: OrgId) -> Self {
         Self { founded: Some(org), ..self }

@@ -48,7 +48,7 @@ pub struct Components {
     pub uploader: Uploader,
     /// Wakes the clean-up after a deletion.
     pub clean_up: CleanupHandle,
-    /// The quotas of organizations that have none of their own.
+    /// The quotas of organizations that have no quotas of their own.
     pub quotas: Quotas,
     /// Owns the tasks that outlive a dropped call; the drain waits for them.
     pub tasks: TaskTracker,
@@ -57,9 +57,9 @@ pub struct Components {
 /// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and
 /// of one organization.
 const CHANGES: (usize, usize) = (256, 16);
-/// The same for the changes that call a model endpoint.
+/// Maximum number of changes in progress that call a model endpoint: in total, and of one organization.
 const DISCOVERIES: (usize, usize) = (64, 2);
-/// When a caller without a permit may try again.
+/// Delay after which a caller without a permit may try again.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
 /// Runs operations. Cheap to clone.
@@ -98,7 +98,8 @@ impl Operations {
     /// leaves nor a deadline separates the change from its audit entry.
     ///
     /// # Errors
-    /// Those of [`Caller::authorize`]; `OVERLOADED` if the organization has no permit left; those of the operation.
+    /// The errors of [`Caller::authorize`]; `OVERLOADED` if the organization has no permit left; those of the
+    /// operation.
     pub async fn run<O: Operation>(&self, caller: &Caller, call: Call<O>) -> Result<O::Output> {
         caller.authorize(&O::DECLARATION)?;
         let Call { operation, request_id } = call;
@@ -231,7 +232,7 @@ impl Context {
     /// The models that the caller's organization may use.
     ///
     /// # Errors
-    /// Those of the store of the organization's model settings.
+    /// The errors of the store of the organization's model settings.
     pub async fn catalogue(&self) -> Result<Arc<Catalogue>> {
         self.components().models.catalogue(&self.principal().org).await
     }
@@ -251,7 +252,7 @@ impl Context {
         &self.components().clean_up
     }
 
-    /// The quotas of organizations that have none of their own.
+    /// The quotas of organizations that have no quotas of their own.
     pub fn default_quotas(&self) -> Quotas {
         self.components().quotas
     }

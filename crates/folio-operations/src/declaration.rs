@@ -133,37 +133,37 @@ impl Declaration {
         self.service.scope
     }
 
-    /// The same declaration with another minimum role.
+    /// Sets the minimum role.
     #[must_use]
     pub const fn role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// The same declaration for the platform's administrator only.
+    /// Requires a token of the platform's administrator.
     #[must_use]
     pub const fn platform(self) -> Self {
         Self { role: Role::Admin, platform: true, ..self }
     }
 
-    /// The same declaration with the class [`Class::Long`].
+    /// Sets the class [`Class::Long`].
     #[must_use]
     pub const fn long(self) -> Self {
         Self { class: Class::Long, ..self }
     }
 
-    /// The same declaration with a quota.
+    /// Sets the quota.
     #[must_use]
     pub const fn quota(self, quota: Quota) -> Self {
         Self { quota, ..self }
     }
 
-    /// The same declaration for a change that the owner of a thread makes.
+    /// Declares that the owner of the thread makes the change and recognizes repeated requests.
     #[must_use]
     pub const fn by_thread(self) -> Self {
         Self { idempotency: Idempotency::Thread, ..self }
     }
 
-    /// The same declaration, whose outcome is recorded under the request id.
+    /// Declares that the outcome is recorded under the request id.
     #[must_use]
     pub const fn recorded_outcome(self) -> Self {
         Self { idempotency: Idempotency::Outcome, ..self }

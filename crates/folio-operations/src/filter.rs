@@ -85,7 +85,7 @@ pub fn parse(text: &str) -> Result<Vec<Condition>> {
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix("AND").filter(|after| after.starts_with(char::is_whitespace)) {
             if conditions.is_empty() {
-                return Err(malformed("AND must stand between conditions"));
+                return Err(malformed("AND is allowed only between conditions"));
             }
             rest = after.trim_start();
             continue;
@@ -152,7 +152,7 @@ fn condition(text: &str) -> Result<(Condition, &str)> {
     if rest.starts_with('"') {
         let (value, rest) = quoted(rest)?;
         if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {
-            return Err(malformed("conditions are separated by blanks"));
+            return Err(malformed("conditions are separated by spaces"));
         }
         return Ok((Condition { field, operator, value }, rest));
     }
@@ -173,7 +173,7 @@ fn quoted(text: &str) -> Result<(String, &str)> {
             '"' => return Ok((value, text.get(at + 1..).unwrap_or_default())),
             '\\' => match chars.next() {
                 Some((_, escaped @ ('"' | '\\'))) => value.push(escaped),
-                _ => return Err(malformed("a backslash must stand before a quote or a backslash")),
+                _ => return Err(malformed("a backslash must precede a quote or a backslash")),
             },
             other => value.push(other),
         }

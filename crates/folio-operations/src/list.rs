@@ -107,7 +107,7 @@ impl Listing {
     /// always fits.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub async fn fetch<T, F>(&self, read: impl Fn(PageRequest) -> F + Send) -> Result<ListPage<T>>
     where
         T: Serialize + Send,
@@ -133,7 +133,7 @@ impl Listing {
     /// number. A page whose reads are exhausted holds fewer items, or none, although another page follows.
     ///
     /// # Errors
-    /// Those of `read`; `INVALID_PAGE_TOKEN`.
+    /// The errors of `read`; `INVALID_PAGE_TOKEN`.
     pub(crate) async fn scan<P, T, F>(&self, read_max: usize, read: impl Fn(Scan<P>) -> F + Send) -> Result<ListPage<T>>
     where
         P: Clone + FromStr + Display + Send,
@@ -196,7 +196,7 @@ impl Listing {
         self.slice_within(items, usize::MAX, |_| 0)
     }
 
-    /// The same as [`Listing::slice`], for a page of at most `max` bytes and at least one item.
+    /// Like [`Listing::slice`], but the page has at most `max` bytes, and at least one item.
     ///
     /// # Errors
     /// `INVALID_PAGE_TOKEN`.

@@ -22,8 +22,8 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
     /// Runs the operation for an authorized caller.
     fn run(self, context: &Context) -> impl Future<Output = Result<Self::Output>> + Send;
 
-    /// Returns the tenant of the resource that the operation changes. Default: the caller's organization. Only operations that
-    /// record their outcome return another one.
+    /// Returns the tenant of the resource that the operation changes. Default: the caller's organization. Only
+    /// operations that record their outcome return another one.
     ///
     /// # Errors
     /// The caller may not change resources of this tenant.
@@ -83,7 +83,7 @@ macro_rules! outcome_as_json {
 }
 pub(crate) use outcome_as_json;
 
-/// An operation together with the id that makes its repetition harmless.
+/// An operation with its idempotency key.
 #[derive(Debug, Clone)]
 pub struct Call<O> {
     /// The input.

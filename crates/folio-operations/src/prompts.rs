@@ -342,7 +342,7 @@ async fn schema(context: &Context, text: &str) -> Result<Option<SchemaRevId>> {
 async fn tags(context: &Context, ids: &[String]) -> Result<Vec<TagId>> {
     let tags = fields::tags(TAGS, ids)?;
     let found = context.stores().of::<Tag>().get_many(&context.principal().org, &tags).await?;
-    match tags.iter().find(|tag| !found.iter().any(|there| there.id == **tag)) {
+    match tags.iter().find(|tag| !found.iter().any(|existing| existing.id == **tag)) {
         Some(missing) => Err(Error::not_found("tag", missing)),
         None => Ok(tags),
     }

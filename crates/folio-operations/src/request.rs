@@ -5,7 +5,7 @@
 
 use folio_resources::{Named, Resource};
 use folio_storage::Stores;
-use folio_types::op::{Decided, Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::{Code, Digest, Environment, Error, Etag, OrgId, Principal, Reason, RequestId, Result, Timestamp};
 use serde_json::{Value, json};
 
@@ -47,8 +47,8 @@ impl ChangeRequest {
         let (is_repeatable, id) = (id.is_some(), id.unwrap_or_else(|| RequestId::generate(environment)));
         let request = match O::DECLARATION.idempotency {
             Idempotency::OpRow | Idempotency::Thread => id.clone(),
-            // The request id identifies the record of the outcome. The change has an id of its own, so that a request that is
-            // repeated without an outcome finds the change.
+            // The request id identifies the record of the outcome. The change has an id of its own, so that a request
+            // that is repeated without an outcome finds the change.
             Idempotency::Outcome => {
                 format!("folio-change-{}", Digest::of(format!("{}/{id}", principal.org).as_bytes())).parse()?
             }
@@ -64,8 +64,8 @@ impl ChangeRequest {
         })
     }
 
-    /// The same request for a resource of this tenant, such as [`OrgId::platform`]. Only operations that record their outcome change
-    /// resources of another tenant than the caller's: their change keys differ between callers.
+    /// Sets the tenant whose resource the request changes, such as [`OrgId::platform`]. Only operations that record
+    /// their outcome change resources of another tenant than the caller's: their change keys differ between callers.
     #[must_use]
     pub(crate) fn in_tenant(self, tenant: OrgId) -> Self {
         Self { tenant, ..self }
@@ -208,7 +208,7 @@ impl ChangeRequest {
     /// Creates a resource under the id that follows from the request, and returns the id.
     ///
     /// # Errors
-    /// Those of the store's `decide`; `REQUEST_ID_CONFLICT` if the id is in use.
+    /// The errors of the store's `decide`; `REQUEST_ID_CONFLICT` if the id is in use.
     pub async fn create<A: Resource>(&self, stores: &Stores, change: A::Change) -> Result<A::Id> {
         let id = A::derive_id(&self.id_parts());
         let decided = stores.of::<A>().decide(&id, self.write(Expected::Absent, change)).await?;
@@ -245,7 +245,7 @@ impl ChangeRequest {
                 return self.recorded_result(stores, &target).await?.ok_or_else(|| version_conflict(&target));
             }
             let write = self.write(Expected::Version(stored), change(found).await?);
-            if let Decided::Row(row) = stores.of::<A>().decide(id, write).await? {
+            if let WriteOutcome::Row(row) = stores.of::<A>().decide(id, write).await? {
                 return result(row);
             }
         }
@@ -255,7 +255,7 @@ impl ChangeRequest {
     /// Deletes an existing resource. `etag` as in [`ChangeRequest::update`].
     ///
     /// # Errors
-    /// Those of [`ChangeRequest::update`].
+    /// The errors of [`ChangeRequest::update`].
     pub async fn delete<A: Resource>(&self, stores: &Stores, id: &A::Id, etag: Option<Etag>) -> Result<()> {
         self.update(stores, id, etag, |_: A| async { Ok(A::DELETE) }).await.map(drop)
     }
@@ -299,10 +299,10 @@ impl ChangeRequest {
 }
 
 /// The result of a write that expected nothing under the id.
-fn created(decided: Decided) -> Result<OpResult> {
+fn created(decided: WriteOutcome) -> Result<OpResult> {
     match decided {
-        Decided::Row(row) => result(row),
-        Decided::Moved => Err(reused()),
+        WriteOutcome::Row(row) => result(row),
+        WriteOutcome::VersionMismatch => Err(reused()),
     }
 }
 

@@ -138,8 +138,8 @@ impl Operation for ListSchemaRevisions {
     }
 }
 
-/// Changes name or response format of a schema. A field that is None keeps its value. An unchanged response format creates no
-/// revision.
+/// Changes name or response format of a schema. A field that is None keeps its value. An unchanged response format
+/// creates no revision.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateSchema {
     /// The schema.

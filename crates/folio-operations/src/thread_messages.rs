@@ -115,15 +115,15 @@ impl<'a> Reader<'a> {
     /// Returns the segment that holds a message: its start, its position, and the position after its last visible
     /// message.
     async fn seek(&mut self, position: usize) -> Result<Option<(u64, SegmentPosition, usize)>> {
-        let Some((mut at, mut here)) = self.newest.clone() else { return Ok(None) };
+        let Some((mut at, mut segment)) = self.newest.clone() else { return Ok(None) };
         let mut end = self.total;
-        let mut power = here.below.len();
-        while here.messages as usize > position {
+        let mut power = segment.below.len();
+        while segment.messages as usize > position {
             // The farthest segment that still starts after the position, otherwise the previous segment.
-            power = power.min(here.below.len());
+            power = power.min(segment.below.len());
             let mut found = None;
             while let Some(step) = power.checked_sub(1) {
-                let Some(below) = here.below.get(step).copied() else { break };
+                let Some(below) = segment.below.get(step).copied() else { break };
                 let other = self.position(below).await?.ok_or_else(|| deleted(self.header))?;
                 if other.messages as usize > position || step == 0 {
                     found = Some((below, other, step));
@@ -133,12 +133,12 @@ impl<'a> Reader<'a> {
             }
             let Some((below, other, step)) = found else { return Ok(None) };
             if step == 0 {
-                end = here.messages as usize;
+                end = segment.messages as usize;
                 power = 1;
             }
-            (at, here) = (below, other);
+            (at, segment) = (below, other);
         }
-        Ok(Some((at, here, end)))
+        Ok(Some((at, segment, end)))
     }
 
     /// Returns the start of the newest segment. None: there are no messages.
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
             return Ok(Some(position.clone()));
         }
         let entries = self.entries(at, 1).await?;
-        let position = entries.first().and_then(|(_, entry)| entry.place()).cloned();
+        let position = entries.first().and_then(|(_, entry)| entry.position()).cloned();
         self.positions.extend(position.clone().map(|position| (at, position)));
         Ok(position)
     }

@@ -1,5 +1,5 @@
-//! Permits for work in progress, with a bound in total and a bound for each key (an organization), so that one tenant cannot
-//! take the capacity that the others need.
+//! Permits for work in progress, with a bound in total and a bound for each key (an organization), so that one tenant
+//! cannot take the capacity that the others need.
 //!
 //! | call | when no permit is free | used for |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //!
 //! A permit is a value. Dropping it hands it to the next waiter, so cancellation cannot leak a permit.
 //!
-//! The crate knows no tenant, no clock and no error of the product: the caller maps [`Refused`] to its own error. A bound without
-//! keys needs no more than `tokio::sync::Semaphore`.
+//! The crate knows no tenant, no clock and no error of the product: the caller maps [`Refused`] to its own error. A
+//! bound without keys needs no more than `tokio::sync::Semaphore`.
 
 mod permits;
 mod scheduler;

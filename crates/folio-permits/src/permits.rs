@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::scheduler::{Bounds, Load, Refused, Requested, Scheduler, Ticket};
+use crate::scheduler::{Bounds, Load, Refused, RequestOutcome, Scheduler, Ticket};
 
 /// A set of permits. Clones share the set.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         Ok(self.permit(key, bytes))
     }
 
-    /// Takes a permit, or waits for one until `deadline`. Keys with waiters take turns; a key takes `weight` permits in a round.
-    /// A caller that is cancelled leaves the queue.
+    /// Takes a permit, or waits for one until `deadline`. Keys with waiters take turns; a key takes `weight` permits in
+    /// a round. A caller that is cancelled leaves the queue.
     ///
     /// # Errors
     /// `QueueFull` and `DeadlinePassed`.
@@ -54,10 +54,10 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         let (sender, receiver) = oneshot::channel();
         let requested = self.lock().request(key, weight, sender);
         let ticket = match requested {
-            Requested::Granted => return Ok(self.permit(key, 0)),
-            Requested::QueueFull => return Err(Refused::QueueFull),
+            RequestOutcome::Granted => return Ok(self.permit(key, 0)),
+            RequestOutcome::QueueFull => return Err(Refused::QueueFull),
             // An evicted waiter sees that its channel is closed.
-            Requested::Queued(ticket, _evicted) => ticket,
+            RequestOutcome::Queued(ticket, _evicted) => ticket,
         };
         let mut waiter = Waiter { permits: self, key, ticket, receiver };
         match timeout_at(deadline, &mut waiter.receiver).await {

@@ -1,11 +1,12 @@
-//! Which waiter gets the next permit: weighted deficit round robin over the keys. Pure; no time, no tasks.
+//! Selects the waiter that gets the next permit: weighted deficit round robin over the keys. Pure: no clock, no tasks.
 //!
-//! Keys with waiters form a ring. The key at the front takes as many permits as its weight, one by one as they become free, and
-//! then moves to the back. So a waiter waits for the waiters of its own key before it and for at most one round of each other key,
-//! however long the other queues are. No key saves up rounds: a key without waiters leaves the ring.
+//! Keys with waiters form a ring. The key at the front takes as many permits as its weight, one by one as they become
+//! free, and then moves to the back. So a waiter waits for the waiters of its own key before it and for at most one
+//! round of each other key, however long the other queues are. No key saves up rounds: a key without waiters leaves the
+//! ring.
 //!
-//! The number of waiters is bounded. A waiter beyond the bound is refused, unless its key has fewer waiters, relative to its
-//! weight, than the key with the most: then the newest waiter of that key is evicted.
+//! The number of waiters is bounded. A waiter beyond the bound is refused, unless its key has fewer waiters, relative
+//! to its weight, than the key with the most: then the newest waiter of that key is evicted.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -92,7 +93,7 @@ struct Queue<W> {
 
 /// The answer to [`Scheduler::request`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Requested<W> {
+pub(crate) enum RequestOutcome<W> {
     /// The permit is in use from now on.
     Granted,
     /// The caller waits under this ticket. The second value is the waiter that was evicted for it.
@@ -141,17 +142,17 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
     }
 
     /// Takes a permit, or queues the waiter.
-    pub(crate) fn request(&mut self, key: &K, weight: u32, waiter: W) -> Requested<W> {
+    pub(crate) fn request(&mut self, key: &K, weight: u32, waiter: W) -> RequestOutcome<W> {
         // A key waits only while it or the total is at its bound, so this overtakes nobody.
         if self.take(key, 0).is_ok() {
-            return Requested::Granted;
+            return RequestOutcome::Granted;
         }
         let weight = weight.max(1);
         let mut evicted = None;
         if self.waiting >= self.bounds.waiters {
             evicted = self.evict_for(key, weight);
             if evicted.is_none() {
-                return Requested::QueueFull;
+                return RequestOutcome::QueueFull;
             }
         }
         self.last_ticket += 1;
@@ -162,7 +163,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         queue.weight = weight;
         queue.waiters.push_back((self.last_ticket, waiter));
         self.waiting += 1;
-        Requested::Queued(self.last_ticket, evicted)
+        RequestOutcome::Queued(self.last_ticket, evicted)
     }
 
     /// Removes a waiter. Returns false if it was no longer queued.
@@ -214,8 +215,8 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         }
     }
 
-    /// Evicts the newest waiter of the key with the most waiters relative to its weight, if `key` would still have fewer with one
-    /// more.
+    /// Evicts the newest waiter of the key with the most waiters relative to its weight, if `key` would still have
+    /// fewer with one more.
     fn evict_for(&mut self, key: &K, weight: u32) -> Option<W> {
         let count = |queue: &Queue<W>| u64::try_from(queue.waiters.len()).unwrap_or(u64::MAX);
         let own = self.queues.get(key).map_or(0, count).saturating_add(1);

@@ -86,7 +86,7 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
     let defaults = T::default();
     let mut known = serde_json::to_value(&defaults).map_err(|error| Error::Value(error.to_string()))?;
     for (path, entry) in &sources.maps {
-        let map = path.split('.').try_fold(&mut known, |here, part| here.get_mut(part));
+        let map = path.split('.').try_fold(&mut known, |value, part| value.get_mut(part));
         if let Some(Value::Object(map)) = map {
             map.insert(ANY.to_owned(), entry.clone());
         }
@@ -156,10 +156,10 @@ fn member<'a>(known: &'a Value, name: &str) -> Option<&'a Value> {
 fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
     let (Value::Object(given), Value::Object(_)) = (given, known) else { return None };
     given.iter().find_map(|(name, value)| {
-        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let child_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match member(known, name) {
-            None => Some(here),
-            Some(below) => unknown_key(value, below, &here),
+            None => Some(child_path),
+            Some(below) => unknown_key(value, below, &child_path),
         }
     })
 }
@@ -168,9 +168,9 @@ fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
 fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
     if let Value::Object(members) = known {
         for (name, value) in members {
-            let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            known_paths(value, &here, into);
-            into.push(here);
+            let child_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            known_paths(value, &child_path, into);
+            into.push(child_path);
         }
     }
 }
@@ -369,9 +369,10 @@ mod tests {
     fn a_file_that_is_no_toml_or_is_missing_is_an_error() {
         let (_dir, sources) = sources("[gateway\n", &[], &[]);
         assert!(matches!(load::<Settings>(&sources), Err(Error::Syntax { .. })));
-        let gone = Sources { file: Some("/nonexistent/folio.toml".into()), file_required: true, ..Sources::default() };
-        assert!(matches!(load::<Settings>(&gone), Err(Error::Read { .. })));
-        let optional = Sources { file_required: false, ..gone };
+        let missing_file =
+            Sources { file: Some("/nonexistent/folio.toml".into()), file_required: true, ..Sources::default() };
+        assert!(matches!(load::<Settings>(&missing_file), Err(Error::Read { .. })));
+        let optional = Sources { file_required: false, ..missing_file };
         assert_eq!(load::<Settings>(&optional).unwrap().settings, Settings::default());
     }
 }

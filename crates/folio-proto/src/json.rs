@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_digits_is_an_error_of_its_field() {
+    fn a_number_that_would_lose_digits_is_an_error_of_its_field() {
         for refused in ["18446744073709551616", r#"{"a": [0.12345678901234567890]}"#] {
             let error = read(refused).unwrap_err();
             assert_eq!(error.reason, Reason::InvalidField, "{refused}");

@@ -1,10 +1,12 @@
-//! The public API in Rust: generated messages and services, and their conversions to and from the types of the other crates.
+//! The public API in Rust: generated messages and services, and their conversions to and from the types of the other
+//! crates.
 //!
 //! - [`v1`] is generated from `proto/folio/v1`; [`FILE_DESCRIPTOR_SET`] describes it for reflection.
 //! - [`cluster`] is generated from `proto/folio/cluster`: the service between the processes of a cluster.
 //! - [`status`] maps errors to gRPC status with rich details, and back.
 //! - [`json`] reads and writes the fields that hold JSON text, within bounds and without losing digits.
-//! - [`fields`] checks single fields of requests; [`chat`], [`approve`] and [`thread`] parse whole requests into commands.
+//! - [`fields`] checks single fields of requests; [`chat`], [`approve`] and [`thread`] parse whole requests into
+//!   commands.
 //! - A conversion is `From` if it cannot fail, otherwise `TryFrom`.
 
 pub mod approve;

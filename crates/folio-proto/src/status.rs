@@ -109,8 +109,8 @@ pub fn to_error(status: &Status) -> Error {
     error
 }
 
-/// Returns the error of a request that tonic could not decode: not protobuf, not UTF-8, or too large. Such a status is not a fault of
-/// Folio; it is recognized by its lack of details.
+/// Returns the error of a request that tonic could not decode: not protobuf, not UTF-8, or too large. Such a status is
+/// not a fault of Folio; it is recognized by its lack of details.
 pub fn of_transport(status: &Status) -> Error {
     if !status.details().is_empty() {
         return to_error(status);

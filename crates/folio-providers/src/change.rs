@@ -8,7 +8,7 @@ use folio_resources::{
     ModelSettings, ModelSettingsChange, Organization, OrganizationFilter, Provider, check_provider_name,
 };
 use folio_types::models::OutputLimitField;
-use folio_types::op::{Decided, Expected, OpState, Write};
+use folio_types::op::{Expected, OpState, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Error, Etag, OrgId, RequestId, Result, Secret, limits};
 use tokio_util::sync::CancellationToken;
@@ -24,8 +24,8 @@ const ATTEMPTS: u32 = 5;
 pub struct ProviderChange {
     /// Enables or disables the provider.
     pub enabled: Option<bool>,
-    /// Base URL. Empty: the URL of the platform's provider with this name. Another URL removes the stored key, so that
-    /// it is never sent to a URL that it was not given for, and the list of the endpoint's models.
+    /// Base URL. Empty: the URL of the platform's provider with this name. A new URL removes the stored key, which is
+    /// valid for the old URL only, and the list of the endpoint's models.
     pub base_url: Option<String>,
     /// API key. Empty: removes the key.
     pub api_key: Option<Secret>,
@@ -47,7 +47,8 @@ pub struct Renewed {
 }
 
 impl Providers {
-    /// Creates or updates a provider of the owner, which is the tenant of `write`. Returns the settings after the change.
+    /// Creates or updates a provider of the owner, which is the tenant of `write`. Returns the settings after the
+    /// change.
     ///
     /// # Errors
     /// `INVALID_FIELD`, `NAME_TAKEN`, `QUOTA_EXCEEDED`; `SECRETS_UNAVAILABLE` for a key without a master key;
@@ -100,12 +101,12 @@ impl Providers {
         self.change(write, etag, |_| Ok(change.clone())).await
     }
 
-    /// Queries an own endpoint for its models and stores the list, cut to the bounds of the settings. Returns the new
-    /// settings.
+    /// Requests the list of models from an endpoint of the owner and stores it, truncated to the bounds of the settings.
+    /// Returns the new settings.
     ///
     /// # Errors
     /// `NOT_FOUND` if the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, errors of the endpoint;
-    /// `VERSION_CONFLICT` if its URL changed during the query.
+    /// `VERSION_CONFLICT` if the URL changed during the request.
     pub async fn discover(&self, write: Write<()>, name: &str) -> Result<ModelSettings> {
         let (base_url, available) = self.available(&write.org, name).await?;
         let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
@@ -183,11 +184,11 @@ impl Providers {
         below: Option<&ProviderOptions>,
         change: &ProviderChange,
     ) -> Result<Provider> {
-        let reach = (*owner != OrgId::platform()).then(|| self.reach());
+        let policy = (*owner != OrgId::platform()).then(|| self.address_policy());
         let mut new = stored;
         if let Some(url) = &change.base_url {
             let url = url.trim();
-            check::base_url("base_url", url, reach)?;
+            check::base_url("base_url", url, policy)?;
             if new.base_url != url {
                 new.key = None;
                 (new.available, new.discovered_at) = (Vec::new(), None);
@@ -236,12 +237,12 @@ impl Providers {
             let Write { org, op, digest, by, at, .. } = write.clone();
             let write = Write { org, op, digest, by, at, expected, change: change(&stored)? };
             match store.decide(ModelSettings::fixed_id(), write).await? {
-                Decided::Row(row) if matches!(row.state, OpState::Done(_)) => {
+                WriteOutcome::Row(row) if matches!(row.state, OpState::Done(_)) => {
                     self.forget(&owner).await;
                     return self.settings(&owner).await;
                 }
-                Decided::Row(_) => return Err(ModelSettings::version_conflict()),
-                Decided::Moved => {}
+                WriteOutcome::Row(_) => return Err(ModelSettings::version_conflict()),
+                WriteOutcome::VersionMismatch => {}
             }
         }
         Err(ModelSettings::version_conflict())

@@ -1,15 +1,15 @@
-//! Validation of a provider against the platform's provider of the same name and the networks that it may reach.
+//! Validation of a provider against the platform's provider of the same name and the permitted addresses.
 
-use folio_llm::{ModelOptions, ProviderOptions, Reach, options};
+use folio_llm::{AddressPolicy, ModelOptions, ProviderOptions, options};
 use folio_resources::Provider;
 use folio_types::{Error, Result, Secret};
 
 const URL_BYTES: usize = 500;
 const KEY_BYTES: usize = 4_096;
 
-/// Validates the base URL of an endpoint. `reach`: networks that an organization's URL may lead to. None: the platform,
+/// Validates the base URL of an endpoint. `policy`: the addresses that an organization's URL may have. None: the platform,
 /// whose URLs are unrestricted.
-pub(crate) fn base_url(field: &str, text: &str, reach: Option<&Reach>) -> Result<()> {
+pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) -> Result<()> {
     if text.is_empty() {
         return Ok(());
     }
@@ -17,8 +17,8 @@ pub(crate) fn base_url(field: &str, text: &str, reach: Option<&Reach>) -> Result
         return Err(Error::invalid_field(field, format!("is longer than {URL_BYTES} bytes")));
     }
     let url = options::check_url(text).map_err(|what| Error::invalid_field(field, what))?;
-    if reach.is_some_and(|reach| !reach.allows_url(&url)) {
-        return Err(Error::invalid_field(field, "leads into a network that is not public"));
+    if policy.is_some_and(|policy| !policy.allows_url(&url)) {
+        return Err(Error::invalid_field(field, "resolves to a network that is not public"));
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{
-    Catalogue, EndpointStatus, Endpoints, ModelError, ModelReply, ModelRequest, ModelStream, Models, Network,
-    OpenAiModels, Owned, Reach,
+    AccountOwner, AddressPolicy, Catalogue, EndpointStatus, Endpoints, ModelError, ModelReply, ModelRequest,
+    ModelStream, Models, Network, OpenAiModels,
 };
 use folio_resources::{ModelSettings, SealedKey};
 use folio_storage::{ResourceStore, Stores};
@@ -70,7 +70,7 @@ struct Inner {
     settings: ResourceStore<ModelSettings>,
     environment: Arc<dyn Environment>,
     vault: Vault,
-    reach: Reach,
+    address_policy: AddressPolicy,
     table: folio_llm::Options,
     endpoints: Endpoints,
     /// Models of the table in the settings. Holding them keeps the state of their endpoints' breakers.
@@ -107,16 +107,16 @@ impl Providers {
         environment: Arc<dyn Environment>,
     ) -> Result<Self, InvalidSettings> {
         let table = table.resolve(|name| std::env::var(name).ok())?;
-        let reach = Reach::new(&options.allowed_networks).without(&options.denied_networks);
-        let endpoints = Endpoints::new(&table, reach.clone(), Arc::clone(&environment));
+        let address_policy = AddressPolicy::new(&options.allowed_networks).without(&options.denied_networks);
+        let endpoints = Endpoints::new(&table, address_policy.clone(), Arc::clone(&environment));
         // An invalid table fails the start.
-        let kept = OpenAiModels::built(table.clone(), &endpoints, |_| Owned::Platform)?;
+        let kept = OpenAiModels::built(table.clone(), &endpoints, |_| AccountOwner::Platform)?;
         let inner = Inner {
             settings: stores.of(),
             stores: stores.clone(),
             environment,
             vault,
-            reach,
+            address_policy,
             table,
             endpoints,
             _kept: kept,
@@ -174,15 +174,15 @@ impl Providers {
         }
         for (name, provider) in set.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
             // The URL may have been permitted when it was set. The other providers are not affected.
-            if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.reach)) {
+            if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.address_policy)) {
                 tracing::warn!(org = %owner, provider = name, %error, "ignored a model provider");
                 provider.enabled = false;
             }
         }
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
         let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &set });
-        let Resolved { options, owned } = resolve(&inner.table, &layers.0, &layers.1, open);
-        let models = OpenAiModels::built(options, &inner.endpoints, |name| owned.of(name));
+        let Resolved { options, owners } = resolve(&inner.table, &layers.0, &layers.1, open);
+        let models = OpenAiModels::built(options, &inner.endpoints, |name| owners.of(name));
         let models = models.map_err(|error| Error::internal(format!("stored model settings: {error}")))?;
         let known = Arc::new(CachedCatalogue { versions, models });
         inner.built.insert(shared.clone(), Arc::clone(&known)).await;
@@ -224,13 +224,13 @@ impl Providers {
         };
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
         let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &tenant });
-        let Resolved { options, owned } = resolve(&self.inner.table, &layers.0, &layers.1, open);
+        let Resolved { options, owners } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
-        if *owner != platform && owned.of(name) == Owned::Platform {
+        if *owner != platform && owners.of(name) == AccountOwner::Platform {
             // The platform's endpoint does not accept the provider's key.
             return Err(Error::not_found("own model provider", name));
         }
-        let found = self.inner.endpoints.available(name, provider, owned.of(name)).await;
+        let found = self.inner.endpoints.available(name, provider, owners.of(name)).await;
         Ok((base_url, found?))
     }
 
@@ -251,8 +251,8 @@ impl Providers {
         &self.inner.vault
     }
 
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.inner.reach
+    pub(crate) fn address_policy(&self) -> &AddressPolicy {
+        &self.inner.address_policy
     }
 
     pub(crate) fn stores(&self) -> &Stores {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_llm::{ModelOptions, Options, Owned, ProviderOptions};
+use folio_llm::{AccountOwner, ModelOptions, Options, ProviderOptions};
 use folio_resources::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
 
@@ -12,16 +12,16 @@ pub(crate) struct Resolved {
     /// Endpoints that may be called. Each model name occurs once.
     pub(crate) options: Options,
     /// Owners of the endpoints.
-    pub(crate) owned: Owners,
+    pub(crate) owners: Owners,
 }
 
 /// Owners of the providers. A provider that is not listed belongs to the platform.
 #[derive(Debug, Clone)]
-pub(crate) struct Owners(BTreeMap<String, Owned>);
+pub(crate) struct Owners(BTreeMap<String, AccountOwner>);
 
 impl Owners {
     /// Returns the owner of a provider.
-    pub(crate) fn of(&self, name: &str) -> Owned {
+    pub(crate) fn of(&self, name: &str) -> AccountOwner {
         self.0.get(name).copied().unwrap_or_default()
     }
 }
@@ -42,20 +42,21 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     let mut providers = table.providers.clone();
     // The platform may override all of its own providers.
     overlay(&mut providers, platform, |_| true, &open);
-    let owned = overlay(&mut providers, tenant, ProviderOptions::takes_own_keys, &open);
+    let owners = overlay(&mut providers, tenant, ProviderOptions::takes_own_keys, &open);
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
-    name_once(&mut providers, |name| owned.of(name) != Owned::Platform);
+    name_once(&mut providers, |name| owners.of(name) != AccountOwner::Platform);
 
-    let there: BTreeSet<&str> = providers
+    let available_names: BTreeSet<&str> = providers
         .values()
         .flat_map(|provider| provider.models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name.as_str()))
         .collect();
     let layers = [tenant.settings, platform.settings];
     let defaults = layers.iter().map(|settings| &settings.default_model).chain([&table.default_model]);
-    let default_model = defaults.into_iter().find(|name| there.contains(name.as_str())).cloned().unwrap_or_default();
+    let default_model =
+        defaults.into_iter().find(|name| available_names.contains(name.as_str())).cloned().unwrap_or_default();
     let fallbacks = layers.iter().map(|settings| &settings.fallbacks).find(|list| !list.is_empty());
     let fallbacks = fallbacks.unwrap_or(&table.fallbacks).clone();
-    Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owned }
+    Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owners }
 }
 
 /// Overlays the providers with one layer. Returns the owners of this layer's providers. `takes_keys`: true if a
@@ -69,28 +70,28 @@ fn overlay(
     let mut owners = BTreeMap::new();
     for (name, set) in &layer.settings.providers {
         let below = providers.get(name);
-        let whose = if !set.base_url.is_empty() {
-            Owned::ByUrl
+        let owner = if !set.base_url.is_empty() {
+            AccountOwner::ByUrl
         } else if set.key.is_some() && below.is_some_and(&takes_keys) {
-            Owned::ByKey
+            AccountOwner::ByKey
         } else {
-            Owned::Platform
+            AccountOwner::Platform
         };
-        let over = match whose {
-            Owned::Platform => narrowed(below, set),
-            Owned::ByKey | Owned::ByUrl => owned(below, name, set, layer.org, open),
+        let merged = match owner {
+            AccountOwner::Platform => narrowed(below, set),
+            AccountOwner::ByKey | AccountOwner::ByUrl => tenant_provider(below, name, set, layer.org, open),
         };
-        match over {
-            Some(over) => providers.insert(name.clone(), over),
+        match merged {
+            Some(provider) => providers.insert(name.clone(), provider),
             None => providers.remove(name),
         };
-        owners.insert(name.clone(), whose);
+        owners.insert(name.clone(), owner);
     }
     Owners(owners)
 }
 
 /// Returns the provider as an account of the layer. A key of another layer is never sent to its URL.
-fn owned(
+fn tenant_provider(
     below: Option<&ProviderOptions>,
     name: &str,
     set: &Provider,
@@ -102,9 +103,9 @@ fn owned(
         None => Secret::default(),
     };
     // Another URL means another endpoint.
-    let there = !set.base_url.is_empty() || below.is_some_and(|below| below.enabled);
+    let is_available = !set.base_url.is_empty() || below.is_some_and(|below| below.enabled);
     let base = ProviderOptions {
-        enabled: set.enabled && there,
+        enabled: set.enabled && is_available,
         api_key,
         api_key_env: String::new(),
         ..below.cloned().unwrap_or_default()
@@ -197,7 +198,7 @@ mod tests {
         let nothing = ModelSettings::default();
         let found = resolved(&nothing, &nothing);
         assert_eq!(found.options, table());
-        assert_eq!(found.owned.of("hub"), Owned::Platform);
+        assert_eq!(found.owners.of("hub"), AccountOwner::Platform);
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", url.clone())]));
         let hub = &found.options.providers["hub"];
         assert_eq!((hub.base_url.as_str(), hub.api_key.reveal()), ("https://tenant.example/v1", ""));
-        assert!(hub.models.is_empty() && found.owned.of("hub") == Owned::ByUrl);
+        assert!(hub.models.is_empty() && found.owners.of("hub") == AccountOwner::ByUrl);
         let stored = settings(&[("hub", Provider { key: sealed("sk-stored"), ..Provider::default() })]);
         let found = resolved(&stored, &settings(&[("hub", url)]));
         assert!(found.options.providers["hub"].api_key.is_empty());
@@ -253,7 +254,7 @@ mod tests {
         let hub = &found.options.providers["hub"];
         assert_eq!((hub.api_key.reveal(), hub.models.len()), ("sk-own:hub:true", 2));
         assert_eq!(hub.base_url, "https://platform.example/v1");
-        assert_eq!(found.owned.of("hub"), Owned::ByKey, "the URL is the platform's");
+        assert_eq!(found.owners.of("hub"), AccountOwner::ByKey, "the URL is the platform's");
         let models = [("dear".to_owned(), model(99))].into();
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", Provider { models, ..own })]));
         assert_eq!(found.options.providers["hub"].models.keys().collect::<Vec<_>>(), ["dear"]);
@@ -276,22 +277,22 @@ mod tests {
             resolve(&table, &platform, &Layer { org: &tenant, settings: &set }, open)
         };
         for (name, own_keys, owned) in [
-            ("hub", None, Owned::ByKey),
-            ("rack", None, Owned::Platform),
-            ("hub", Some(false), Owned::Platform),
-            ("rack", Some(true), Owned::ByKey),
+            ("hub", None, AccountOwner::ByKey),
+            ("rack", None, AccountOwner::Platform),
+            ("hub", Some(false), AccountOwner::Platform),
+            ("rack", Some(true), AccountOwner::ByKey),
         ] {
             let found = resolved(own_keys, name);
-            assert_eq!(found.owned.of(name), owned, "{name} {own_keys:?}");
-            let (there, before) = (&found.options.providers[name], &table().providers[name]);
-            if owned == Owned::Platform {
+            assert_eq!(found.owners.of(name), owned, "{name} {own_keys:?}");
+            let (available_names, before) = (&found.options.providers[name], &table().providers[name]);
+            if owned == AccountOwner::Platform {
                 assert_eq!(
-                    (&there.models, &there.api_key),
+                    (&available_names.models, &available_names.api_key),
                     (&before.models, &before.api_key),
                     "the platform's account"
                 );
             } else {
-                assert_eq!((there.models.len(), there.api_key.reveal()), (2, "x"));
+                assert_eq!((available_names.models.len(), available_names.api_key.reveal()), (2, "x"));
             }
         }
     }
@@ -311,7 +312,7 @@ mod tests {
         assert!(!found.options.providers["hub"].models.contains_key("small"));
         assert_eq!((found.options.default_model.as_str(), found.options.fallbacks.len()), ("local", 1));
         assert_eq!(resolved(&platform, &ModelSettings::default()).options.fallbacks, ["large"]);
-        let gone = ModelSettings { default_model: "gone".into(), ..ModelSettings::default() };
-        assert_eq!(resolved(&platform, &gone).options.default_model, "small");
+        let deleted_default = ModelSettings { default_model: "gone".into(), ..ModelSettings::default() };
+        assert_eq!(resolved(&platform, &deleted_default).options.default_model, "small");
     }
 }

@@ -72,8 +72,8 @@ impl Vault {
         problems.verdict().map(|()| Self { keys })
     }
 
-    /// Encrypts a secret of an organization with the newest master key. `name` identifies the secret: a provider, or the
-    /// id of a resource.
+    /// Encrypts a secret of an organization with the newest master key. `name` identifies the secret: a provider, or
+    /// the id of a resource.
     ///
     /// # Errors
     /// `SECRETS_UNAVAILABLE` if there is no master key.

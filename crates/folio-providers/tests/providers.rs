@@ -14,7 +14,7 @@ use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Message;
-use folio_types::op::{Decided, Expected, Write};
+use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::{Environment, Error, Etag, OrgId, Reason, RequestId, Result, Secret, System};
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
@@ -113,13 +113,13 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let hub = LlmSim::builder().script(Script::always("from the hub")).api_key("hub-key").start().await?;
-    let theirs = LlmSim::builder().script(Script::always("their own")).api_key(KEY).start().await?;
+    let endpoint_of_organization = LlmSim::builder().script(Script::always("their own")).api_key(KEY).start().await?;
     let one = process(&stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
     let two = process(&stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
     let (us, them) = (org("us"), org("them"));
     assert_eq!(names(&two, &them).await?, ["hub-model"]);
 
-    let settings = one.update(write(&them), "mine", None, own(&theirs.url(), &["scripted"])).await?;
+    let settings = one.update(write(&them), "mine", None, own(&endpoint_of_organization.url(), &["scripted"])).await?;
     assert_eq!(settings.version, 1);
     assert_eq!(names(&one, &them).await?, ["hub-model", "scripted"], "at once where it was changed");
     wait_for("the other process sees it", Duration::from_secs(10), async || {
@@ -173,8 +173,8 @@ async fn a_url_of_an_organization_cannot_lead_into_the_operators_network() -> an
         matches!(&refused, Err(ModelError::NotReached(what)) if what.contains("the host has no permitted address")),
         "{refused:?}"
     );
-    let told = refused.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default();
-    assert!(!told.contains("127.0.0.1") && !told.contains("::1"), "{told}");
+    let message = refused.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default();
+    assert!(!message.contains("127.0.0.1") && !message.contains("::1"), "{message}");
 
     let platform = OrgId::platform();
     providers.update(write(&platform), "rack", None, own(&sim.url(), &["rack-model"])).await?;
@@ -223,23 +223,23 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
     let platform: Vec<String> =
         process.models_of(&org("them")).await?.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     let [platform] = platform.as_slice() else { anyhow::bail!("one provider: {platform:?}") };
-    let said = RecordedFields::default();
+    let fields = RecordedFields::default();
     for name in ["us", "them"] {
         let model = format!("model-of-{name}");
         let key = Some(Secret::new(&format!("{KEY}-{name}")));
         let set = ProviderChange { base_url: None, api_key: key, ..own("", &[&model]) };
         process.update(write(&org(name)), platform, None, set).await?;
-        let asked = ask(&process, &org(name), &model).with_subscriber(said.clone()).await?;
+        let asked = ask(&process, &org(name), &model).with_subscriber(fields.clone()).await?;
         assert_eq!(asked.text, "from the hub", "the URL is the platform's");
     }
-    ask(&process, &org("others"), "hub-model").with_subscriber(said.clone()).await?;
-    let said = said.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let has = |field: &str, value: &str| said.iter().filter(|said| **said == format!("{field}={value:?}")).count();
+    ask(&process, &org("others"), "hub-model").with_subscriber(fields.clone()).await?;
+    let fields = fields.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let has = |field: &str, value: &str| fields.iter().filter(|entry| **entry == format!("{field}={value:?}")).count();
     for (provider, model, count) in [("(tenants)", "(tenants)", 2), (platform.as_str(), "hub-model", 1)] {
-        assert_eq!(has("gen_ai.provider.name", provider), count, "{said:?}");
-        assert_eq!(has("gen_ai.request.model", model), count, "{said:?}");
+        assert_eq!(has("gen_ai.provider.name", provider), count, "{fields:?}");
+        assert_eq!(has("gen_ai.request.model", model), count, "{fields:?}");
     }
-    assert!(!said.iter().any(|said| said.contains("model-of-")), "{said:?}");
+    assert!(!fields.iter().any(|entry| entry.contains("model-of-")), "{fields:?}");
     let mut names: Vec<_> = process.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     names.sort();
     assert_eq!(names, ["(tenants)", "(tenants)", platform.as_str()]);
@@ -262,8 +262,9 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
         ProviderChange { base_url: None, api_key: Some(Secret::new("x")), models, ..ProviderChange::default() };
     let refused = providers.update(write(&them), "openai", None, invented.clone()).await;
     let refused = refused.map(drop).map_err(|error| (error.reason, error.to_string()));
-    let told = matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("takes no keys of organizations"));
-    assert!(told, "{refused:?}");
+    let is_refused =
+        matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("takes no keys of organizations"));
+    assert!(is_refused, "{refused:?}");
 
     let allows = |mut table: folio_llm::Options| {
         table.providers.values_mut().for_each(|provider| provider.own_keys = Some(true));
@@ -315,7 +316,9 @@ async fn list(stores: &Stores, owner: &OrgId, name: &str, available: Vec<String>
     let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
     let (key, expected) = (RequestId::generate(&System), Expected::Version(settings.version));
     let write = Write::by_platform(owner.clone(), key, System.now(), expected, change);
-    anyhow::ensure!(stores.of::<ModelSettings>().decide(ModelSettings::fixed_id(), write).await? != Decided::Moved);
+    anyhow::ensure!(
+        stores.of::<ModelSettings>().decide(ModelSettings::fixed_id(), write).await? != WriteOutcome::VersionMismatch
+    );
     Ok(())
 }
 

@@ -1,16 +1,16 @@
 //! Deciding writes: turns the rows that a store read into a plan of writes.
 //!
-//! | order | check | verdict |
+//! | order | check | decision |
 //! |---|---|---|
-//! | 1 | an op row of this key exists | [`Verdict::Recorded`], or `REQUEST_ID_CONFLICT` if its digest differs |
+//! | 1 | an op row of this key exists | [`WriteDecision::Recorded`], or `REQUEST_ID_CONFLICT` if its digest differs |
 //! | 2 | the request of this key changed another target or had other content | `REQUEST_ID_CONFLICT` |
-//! | 3 | the version is not the expected one | [`Verdict::Moved`]; `NOT_FOUND` if the resource never existed |
+//! | 3 | the version is not the expected one | [`WriteDecision::VersionMismatch`]; `NOT_FOUND` if the resource never existed |
 //! | 4 | the resource is deleted | `NOT_FOUND` |
 //! | 5 | the change does not fit the resource | its error |
-//! | 6 | – | [`Verdict::Write`] |
+//! | 6 | – | [`WriteDecision::Write`] |
 //!
-//! The plan has three parts: writes before the deciding write, the deciding write with its op row, and writes after it. A
-//! change without effect succeeds: it adds no revision and keeps the version.
+//! The plan has three parts: writes before the deciding write, the deciding write with its op row, and writes after it.
+//! A change without effect succeeds: it adds no revision and keeps the version.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
 use folio_types::{Code, Digest, Error, OrgId, Reason, Result, Timestamp};
 
-use crate::kind::{Facts, Kind, read};
+use crate::kind::{IndexedFields, Kind, read};
 use crate::stored::{Record, encode_value};
 use crate::{ListRow, Resource, folded};
 
@@ -27,13 +27,13 @@ type Apply = Arc<dyn Fn(Option<&[u8]>) -> Result<Applied> + Send + Sync>;
 
 /// The effect of a change on a stored record.
 struct Applied {
-    before: Option<Facts>,
+    before: Option<IndexedFields>,
     after: Option<After>,
     result: OpResult,
 }
 
 struct After {
-    facts: Facts,
+    fields: IndexedFields,
     record: Vec<u8>,
     revision: Option<(u32, Vec<u8>)>,
 }
@@ -74,15 +74,15 @@ impl ResourceWrite {
         let target = id.clone();
         let apply = move |record: Option<&[u8]>| {
             let before = record.map(read::<R>).transpose()?.and_then(Record::live);
-            let facts = before.as_ref().map(Facts::of).transpose()?;
+            let fields = before.as_ref().map(IndexedFields::of).transpose()?;
             let plan = R::apply(&target, &write, before)?;
             let after = |resource: R| {
-                let facts = Facts::of(&resource)?;
+                let fields = IndexedFields::of(&resource)?;
                 let revision = resource.newest_revision()?;
                 let record = encode_value(R::KIND, R::FORMAT, &Record::Live(resource))?;
-                Ok(After { facts, record, revision })
+                Ok(After { fields, record, revision })
             };
-            Ok(Applied { before: facts, after: plan.after.map(after).transpose()?, result: plan.result })
+            Ok(Applied { before: fields, after: plan.after.map(after).transpose()?, result: plan.result })
         };
         Self {
             kind: Kind::get::<R>(),
@@ -105,7 +105,7 @@ impl ResourceWrite {
 
 /// The rows that a store read to evaluate a write.
 #[derive(Debug, Clone, Default)]
-pub struct Situation {
+pub struct StoredState {
     /// The stored record of the target; none: it never existed.
     pub record: Option<Vec<u8>>,
     /// The op row of the write's key.
@@ -118,29 +118,29 @@ pub struct Situation {
 
 /// The decision about a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum WriteDecision {
     /// The op row that is stored; nothing is written.
     Recorded(OpRow),
     /// The target does not have the expected version; nothing is written.
-    Moved,
+    VersionMismatch,
     /// The writes to execute.
     Write(Box<WritePlan>),
 }
 
 /// The list entry of a resource.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
-    /// Its row.
+pub struct ListEntry {
+    /// The list row of the resource.
     pub row: ListRow,
-    /// The time of its creation.
+    /// The time of the resource's creation.
     pub created_at: Timestamp,
-    /// Its version.
+    /// The version of the resource.
     pub version: u64,
 }
 
-impl From<&Facts> for Listed {
-    fn from(facts: &Facts) -> Self {
-        Self { row: facts.row.clone(), created_at: facts.created_at, version: facts.version }
+impl From<&IndexedFields> for ListEntry {
+    fn from(fields: &IndexedFields) -> Self {
+        Self { row: fields.row.clone(), created_at: fields.created_at, version: fields.version }
     }
 }
 
@@ -208,7 +208,7 @@ pub struct WritePlan {
     /// Before: the parent that gets a dependent entry; it must be live.
     pub add_to_parent: Option<String>,
     /// Before, and again after the deciding write: the list row.
-    pub list_after: Option<Listed>,
+    pub list_after: Option<ListEntry>,
 
     /// The deciding write.
     pub decide: DecidingWrite,
@@ -220,7 +220,7 @@ pub struct WritePlan {
     pub answer: OpRow,
 
     /// After: the list row that is replaced or removed.
-    pub list_before: Option<Listed>,
+    pub list_before: Option<ListEntry>,
     /// After: the name to free.
     pub free_name: Option<String>,
     /// After: the ids whose reference entry is removed.
@@ -241,40 +241,41 @@ impl WritePlan {
 ///
 /// # Errors
 /// `REQUEST_ID_CONFLICT`, `NOT_FOUND`, `STORED_FORMAT`, and those of the change.
-pub fn decide(write: &ResourceWrite, read: &Situation) -> Result<Verdict> {
+pub fn decide(write: &ResourceWrite, read: &StoredState) -> Result<WriteDecision> {
     if let Some(row) = &read.op_row {
         let is_answer = row.digest == write.digest || row.is_closed_by_another();
-        return if is_answer { Ok(Verdict::Recorded(row.clone())) } else { Err(other_request(&write.op)) };
+        return if is_answer { Ok(WriteDecision::Recorded(row.clone())) } else { Err(other_request(&write.op)) };
     }
     if read.is_request_taken && matches!(write.op, OpKey::Request { .. }) {
         return Err(other_request(&write.op));
     }
     let record = read.record.as_deref().map(|record| write.kind.read(record)).transpose()?;
     let version = record.as_ref().map(|record| match record {
-        Record::Live(facts) => facts.version,
+        Record::Live(fields) => fields.version,
         Record::Tombstone { version, .. } => *version,
     });
     match (write.expected, version) {
         (Expected::Absent, None) => {}
         (Expected::Version(expected), Some(version)) if expected == version => {}
         (Expected::Version(_), None) => return Err(write.kind.not_found(&write.id)),
-        _ => return Ok(Verdict::Moved),
+        _ => return Ok(WriteDecision::VersionMismatch),
     }
     if let Some(Record::Tombstone { .. }) = record {
         return Err(write.kind.not_found(&write.id));
     }
     let applied = (write.apply)(read.record.as_deref())?;
-    plan(write, &read.revisions, applied).map(|plan| Verdict::Write(Box::new(plan)))
+    plan(write, &read.revisions, applied).map(|plan| WriteDecision::Write(Box::new(plan)))
 }
 
 fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Result<WritePlan> {
     let Applied { before, after, result } = applied;
-    let facts_after = after.as_ref().map(|after| &after.facts);
-    let name = |facts: Option<&Facts>| facts.and_then(|facts| facts.unique_name.clone());
-    let (old_name, new_name) = (name(before.as_ref()), name(facts_after));
+    let fields_after = after.as_ref().map(|after| &after.fields);
+    let name = |fields: Option<&IndexedFields>| fields.and_then(|fields| fields.unique_name.clone());
+    let (old_name, new_name) = (name(before.as_ref()), name(fields_after));
     let renamed = old_name.as_deref().map(folded) != new_name.as_deref().map(folded);
-    let references = |facts: Option<&Facts>| facts.map(|facts| facts.references.clone()).unwrap_or_default();
-    let (old, new) = (references(before.as_ref()), references(facts_after));
+    let references =
+        |fields: Option<&IndexedFields>| fields.map(|fields| fields.references.clone()).unwrap_or_default();
+    let (old, new) = (references(before.as_ref()), references(fields_after));
     let mut dropped: BTreeSet<String> = old.difference(&new).cloned().collect();
     if write.kind.keeps_revisions {
         // A revision that is kept keeps its references.
@@ -286,7 +287,7 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
             }
         }
     }
-    let required = |facts: Option<&Facts>| facts.and_then(|facts| facts.required_revision.clone());
+    let required = |fields: Option<&IndexedFields>| fields.and_then(|fields| fields.required_revision.clone());
     let answer =
         OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
     let request = || IdempotencyRecord { target: write.target(), digest: write.digest.clone(), at: write.at };
@@ -299,24 +300,24 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
         request: matches!(write.op, OpKey::Request { .. }).then(request),
         claim_name: new_name.filter(|_| renamed),
         add_references: new.difference(&old).cloned().collect(),
-        require_revision: required(facts_after).filter(|new| required(before.as_ref()).as_ref() != Some(new)),
-        add_to_parent: facts_after.filter(|_| before.is_none()).and_then(|facts| facts.parent.clone()),
-        list_after: facts_after.map(Listed::from),
+        require_revision: required(fields_after).filter(|new| required(before.as_ref()).as_ref() != Some(new)),
+        add_to_parent: fields_after.filter(|_| before.is_none()).and_then(|fields| fields.parent.clone()),
+        list_after: fields_after.map(ListEntry::from),
         decide: DecidingWrite::Create { record: Vec::new() },
         rows: vec![RowWrite::InsertOp(answer.clone())],
         remove_revisions: false,
         answer,
-        list_before: before.as_ref().map(Listed::from),
+        list_before: before.as_ref().map(ListEntry::from),
         free_name: old_name.filter(|_| renamed),
         remove_references: dropped,
     };
     plan.decide = match (&before, after) {
-        (before, Some(After { facts, record, revision })) => {
+        (before, Some(After { fields, record, revision })) => {
             let newest = before.as_ref().and_then(|before| before.revision);
             let added = revision.filter(|(number, _)| newest.is_none_or(|newest| newest < *number));
             plan.rows.extend(added.map(|(number, revision)| RowWrite::PutRevision(number, revision)));
             match before {
-                Some(before) => DecidingWrite::Update { from: before.version, to: facts.version, record },
+                Some(before) => DecidingWrite::Update { from: before.version, to: fields.version, record },
                 None => DecidingWrite::Create { record },
             }
         }

@@ -12,9 +12,9 @@ use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
 /// A document without its bytes and its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// Its id.
+    /// The id of the document.
     pub id: DocumentId,
-    /// Its organization.
+    /// The organization of the document.
     pub org: OrgId,
     /// The file name that people see.
     pub name: String,
@@ -120,9 +120,9 @@ pub struct NewDocument {
     pub size: u64,
     /// SHA-256 of the bytes in hexadecimal.
     pub sha256: String,
-    /// Its tags.
+    /// The tags of the document.
     pub tags: Vec<TagId>,
-    /// Its metadata.
+    /// The metadata of the document.
     pub metadata: BTreeMap<String, String>,
 }
 

@@ -11,9 +11,9 @@ use crate::{Cleanup, Condition, ListRow, Plan, Resource, term};
 /// An extraction. The original, the edited data and the verified flag are all kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extraction {
-    /// Its id.
+    /// The id of the extraction.
     pub id: ExtractionId,
-    /// Its organization.
+    /// The organization of the extraction.
     pub org: OrgId,
     /// The document that was read.
     pub document: DocumentId,

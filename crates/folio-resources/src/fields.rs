@@ -5,11 +5,11 @@ use folio_types::fields::{check_metadata, check_name, check_tags};
 
 use crate::DocumentPatch;
 
-/// Validates a change of a document. `prefix` (`document.`, or empty) precedes the names of its fields. Returns the patch with
-/// its tags without duplicates.
+/// Validates a change of a document. `prefix` (`document.`, or empty) precedes the names of its fields. Returns the
+/// patch with its tags without duplicates.
 ///
 /// # Errors
-/// Those of [`check_name`], [`check_tags`] and [`check_metadata`].
+/// The errors of [`check_name`], [`check_tags`] and [`check_metadata`].
 pub fn check_document_patch(prefix: &str, mut patch: DocumentPatch) -> Result<DocumentPatch> {
     if let Some(name) = &patch.name {
         check_name(&format!("{prefix}name"), name)?;

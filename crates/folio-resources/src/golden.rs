@@ -160,7 +160,7 @@ fn policy() -> Policy {
         profiles: vec!["document".into()],
         ruling,
     };
-    let approver = Approver { roles: vec![Role::Member, Role::Admin], not_by_asker: true };
+    let approver = Approver { roles: vec![Role::Member, Role::Admin], not_by_requester: true };
     let denies = Rule { arguments: tests.map(test).into(), ..rule(Ruling::Deny) };
     Policy {
         rules: vec![denies, rule(Ruling::Ask(approver)), rule(Ruling::Ask(Approver::default())), rule(Ruling::Allow)],

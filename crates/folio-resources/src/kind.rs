@@ -8,30 +8,30 @@ use folio_types::{Error, Result, Timestamp};
 use crate::stored::{Record, decode_value, encode_value};
 use crate::{Cleanup, KINDS, ListRow, Resource};
 
-/// The facts about a live resource that the writes around a deciding write follow from.
+/// The fields of a live resource from which the plan of a write derives names, references and list rows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
-    /// Its version.
+pub struct IndexedFields {
+    /// The version of the resource.
     pub version: u64,
-    /// The time of its creation.
+    /// The time of the resource's creation.
     pub created_at: Timestamp,
-    /// The name that people see in errors.
+    /// The display name of the resource, for error messages.
     pub label: String,
-    /// Its unique name, as it was given.
+    /// The unique name of the resource, in its original spelling.
     pub unique_name: Option<String>,
-    /// The ids that its newest revision refers to.
+    /// The ids that the newest revision of the resource refers to.
     pub references: BTreeSet<String>,
-    /// The revision of another resource that it refers to.
+    /// The revision of another resource that the resource refers to: the id of that resource and the revision number.
     pub required_revision: Option<(String, u32)>,
-    /// The id of its parent.
+    /// The id of the resource's parent.
     pub parent: Option<String>,
-    /// The number of its newest revision.
+    /// The number of the resource's newest revision.
     pub revision: Option<u32>,
-    /// Its list row.
+    /// The list row of the resource.
     pub row: ListRow,
 }
 
-impl Facts {
+impl IndexedFields {
     pub(crate) fn of<R: Resource>(resource: &R) -> Result<Self> {
         Ok(Self {
             version: resource.version(),
@@ -63,7 +63,7 @@ pub struct Kind {
     pub has_text: bool,
     /// The work that remains after a deletion.
     pub cleanup: Cleanup,
-    read: fn(&[u8]) -> Result<Record<Facts>>,
+    read: fn(&[u8]) -> Result<Record<IndexedFields>>,
     revision_references: fn(&[u8]) -> Result<BTreeSet<String>>,
     tombstone: fn(u64, Timestamp) -> Result<Vec<u8>>,
 }
@@ -80,7 +80,7 @@ impl Kind {
             has_text: R::HAS_TEXT,
             cleanup: R::CLEANUP,
             read: |bytes| match read::<R>(bytes)? {
-                Record::Live(resource) => Ok(Record::Live(Facts::of(&resource)?)),
+                Record::Live(resource) => Ok(Record::Live(IndexedFields::of(&resource)?)),
                 Record::Tombstone { version, at } => Ok(Record::Tombstone { version, at }),
             },
             revision_references: R::revision_references,
@@ -112,7 +112,7 @@ impl Kind {
     ///
     /// # Errors
     /// `STORED_FORMAT`.
-    pub fn read(&self, record: &[u8]) -> Result<Record<Facts>> {
+    pub fn read(&self, record: &[u8]) -> Result<Record<IndexedFields>> {
         (self.read)(record)
     }
 

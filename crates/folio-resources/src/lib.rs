@@ -1,8 +1,8 @@
 //! The rules of resources, as pure functions: one file per kind, and one module that turns a write into a plan.
 //!
 //! A file such as `tag.rs` holds the type of a kind, its changes, what a change makes of it, its unique name, its
-//! references, its list row and its filters. [`KINDS`] registers it. [`decide`] evaluates a write against what a store read
-//! and returns a [`WritePlan`]; a storage adapter executes the plan and names no kind.
+//! references, its list row and its filters. [`KINDS`] registers it. [`decide`] evaluates a write against what a store
+//! read and returns a [`WritePlan`]; a storage adapter executes the plan and names no kind.
 //!
 //! This crate knows no store, no network and no clock.
 
@@ -27,14 +27,14 @@ mod tag_set;
 mod token;
 
 pub use decide::{
-    DecidingWrite, Listed, ResourceWrite, RowWrite, Situation, Verdict, WritePlan, decide, other_request,
+    DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide, other_request,
 };
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, TextRecord, TextState, text_record_of,
 };
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
-pub use kind::{Facts, Kind};
+pub use kind::{IndexedFields, Kind};
 pub use limits::OwnQuotas;
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
 pub use member::{Member, MemberChange, MemberWrite};

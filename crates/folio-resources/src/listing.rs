@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Kind;
 
-/// Returns a name in the form in which names are compared and searched: without regard to case, nor to the two forms of the
-/// small sigma.
+/// Returns a name in the form in which names are compared and searched: without regard to case, nor to the two forms of
+/// the small sigma.
 pub fn folded(name: &str) -> String {
     name.to_lowercase().replace('ς', "σ")
 }
@@ -23,13 +23,13 @@ pub fn term(field: &str, value: impl Display) -> String {
 pub struct ListRow {
     /// The id of the resource.
     pub id: String,
-    /// Its name or title; empty if its kind has none.
+    /// The name or title of the resource; empty if its kind has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its exact search terms, as [`term`] makes them.
+    /// The exact search terms of the resource, as [`term`] makes them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub terms: BTreeSet<String>,
-    /// Its metadata, searched by substrings of the values.
+    /// The metadata of the resource, searched by substrings of the values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// The id of its parent. A resource with a parent is only in lists of that parent.
@@ -57,8 +57,8 @@ impl ListRow {
 pub enum Condition {
     /// The row has at least one of these terms.
     AnyTerm(Vec<String>),
-    /// The row shares a term of a field with the row of another resource. A store resolves it to [`Self::AnyTerm`] before it
-    /// lists; unresolved it matches nothing.
+    /// The row shares a term of a field with the row of another resource. A store resolves it to [`Self::AnyTerm`]
+    /// before it lists; unresolved it matches nothing.
     SharedTerm {
         /// The id of the other resource.
         with: String,

@@ -1,7 +1,7 @@
 //! Members of an organization: the users that its tokens authenticate.
 //!
-//! A member is no [`crate::Resource`]: the rule that one admin always remains makes a write depend on a second member. The functions of
-//! this file yield a [`MemberWrite`], which a store executes as one conditional write of two rows.
+//! A member is no [`crate::Resource`]: the rule that one admin always remains makes a write depend on a second member.
+//! The functions of this file yield a [`MemberWrite`], which a store executes as one conditional write of two rows.
 
 use folio_types::fields::check_name;
 use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
@@ -26,8 +26,8 @@ pub struct Member {
 /// A change of one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberChange {
-    /// Adds a user, also one that was removed. Without effect on a member with this name and role; refused with `NAME_TAKEN` for
-    /// another one.
+    /// Adds a user, also one that was removed. Without effect on a member with this name and role; refused with
+    /// `NAME_TAKEN` for another one.
     Add {
         /// The display name: 1 to 200 characters without surrounding blanks.
         name: String,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_what_it_does_not_name() {
+    fn an_update_keeps_the_fields_outside_its_mask() {
         let ann = member("ann", Role::Member);
         let update = |name: Option<&str>, role| MemberChange::Update { name: name.map(str::to_owned), role };
         let renamed = after(&update(Some("anna"), None), Some(&ann)).unwrap();

@@ -1,5 +1,5 @@
-//! Model settings: the model providers of one owner (an organization, or the platform for all organizations), with its default
-//! model and its fallback models. An owner has one value; it is created by the first change.
+//! Model settings: the model providers of one owner (an organization, or the platform for all organizations), with its
+//! default model and its fallback models. An owner has one value; it is created by the first change.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -134,8 +134,8 @@ pub enum ModelSettingsChange {
         /// The fallback models, best first. Empty: the platform's.
         fallbacks: Option<Vec<String>>,
     },
-    /// Stores the model list of an endpoint, shortened to what the bounds of the owner leave. Refused with `VERSION_CONFLICT` if
-    /// the provider has another URL now.
+    /// Stores the model list of an endpoint, shortened to what the bounds of the owner leave. Refused with
+    /// `VERSION_CONFLICT` if the provider has another URL now.
     SetAvailable {
         /// The name of the provider.
         name: String,

@@ -13,13 +13,13 @@ use crate::{Cleanup, Condition, ListRow, OwnQuotas, Plan, Resource};
 /// An organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Organization {
-    /// Its id.
+    /// The id of the organization.
     pub id: OrgId,
-    /// Its display name.
+    /// The display name of the organization.
     pub name: String,
-    /// The time of its creation.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// Grows with every change; a write expects it.
+    /// The version, which increases with every change. A write states the version that it expects.
     pub version: u64,
     /// The approval policy.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
@@ -43,7 +43,7 @@ pub enum OrganizationChange {
         /// The display name: 1 to 200 characters without surrounding blanks.
         name: String,
     },
-    /// Changes the fields that are given; an inner none removes the value.
+    /// Changes the fields that are `Some`. An inner `None` removes the value.
     Update {
         /// The new display name.
         name: Option<String>,
@@ -59,8 +59,8 @@ pub enum OrganizationChange {
     },
     /// Replaces the limits.
     SetLimits(OwnQuotas),
-    /// Deletes the organization. Refused with `IN_USE` for the first organization of the installation. The clean-up erases all
-    /// data of the organization.
+    /// Deletes the organization. Refused with `IN_USE` for the first organization of the installation. The clean-up
+    /// erases all data of the organization.
     Delete,
 }
 
@@ -96,7 +96,7 @@ impl OrganizationChange {
 /// The filter of a list of organizations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrganizationFilter {
-    /// A part of the name, without regard to case.
+    /// A substring of the name, compared without regard to case.
     pub name_search: Option<String>,
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_does_not_name_and_raises_the_version_once() {
+    fn a_change_keeps_the_other_fields_and_increments_the_version_once() {
         let id = OrgId::derive(&["acme"]);
         let new = created(&id);
         assert_eq!((new.version, new.name.as_str(), new.created_at), (1, "Äcme", at()));

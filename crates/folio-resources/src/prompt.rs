@@ -1,6 +1,7 @@
 //! Prompts: instructions for an extraction, with revisions.
 //!
-//! A prompt refers to the tags and the schema of every revision that is kept, so that an older revision can still be read and run.
+//! A prompt refers to the tags and the schema of every revision that is kept, so that an older revision can still be
+//! read and run.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ const REVISION: &str = "prompt_revision";
 pub struct PromptRevision {
     /// The prompt's id and the number of the revision.
     pub revid: PromptRevId,
-    /// Its organization.
+    /// The organization of the prompt.
     pub org: OrgId,
     /// The prompt's name, the same for all revisions.
     pub name: String,
@@ -47,7 +48,7 @@ impl PromptRevision {
 /// A prompt with its newest revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// Its id.
+    /// The id of the prompt.
     pub id: PromptId,
     /// Grows with every change, also with renames; a write expects it. Not the number of revisions.
     pub version: u64,
@@ -70,10 +71,11 @@ pub enum PromptChange {
         schema: Option<SchemaRevId>,
         /// The model that runs it.
         model: Option<String>,
-        /// Its tags.
+        /// The tags of the prompt.
         tags: Vec<TagId>,
     },
-    /// Adds a revision if anything but the name differs from the newest one; renames the prompt if only the name differs.
+    /// Adds a revision if anything but the name differs from the newest one; renames the prompt if only the name
+    /// differs.
     Update {
         /// The new name; none: unchanged.
         name: Option<String>,

@@ -23,30 +23,30 @@ pub struct Plan<R> {
 /// The work that remains after a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleanup {
-    /// Nothing: the tombstone is all that is left.
+    /// Nothing: only the tombstone remains.
     Nothing,
-    /// The op rows hold content. An index lists the deletion until the op rows are reduced to ids and times.
+    /// The op rows contain content. An index lists the deletion until the op rows are reduced to ids and times.
     OpRows,
-    /// Dependents, text and bytes belong to the resource. An index lists the deletion until all of them are removed; then the
-    /// op rows of the resource and of its dependents are reduced to ids and times.
+    /// Dependents, text and bytes belong to the resource. An index lists the deletion until all of them are removed;
+    /// then the op rows of the resource and of its dependents are reduced to ids and times.
     Dependents,
 }
 
-/// A kind of resource that deciding writes change, each under its own id.
+/// A kind of resource. Each change of a resource is one deciding write under the id of the resource.
 ///
-/// The writes around a deciding write (name, references, dependents, list rows) follow from what these functions return for the
-/// resource before and after it.
+/// The writes around a deciding write (name, references, dependents, list rows) are derived from the results of these
+/// functions for the resource before and after the write.
 pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Its ids.
+    /// The ids of the resource.
     type Id: Clone + Debug + PartialEq + Display + FromStr<Err = Error> + Send + Sync + 'static;
-    /// Its changes.
+    /// The changes of the resource.
     type Change: Clone + Debug + PartialEq + Send + Sync + 'static;
-    /// The filter of its lists.
+    /// The filter of lists of the resource.
     type Filter: Clone + Debug + Send + Sync + 'static;
 
     /// The kind in one lowercase word: in errors, stored keys and targets.
     const KIND: &'static str;
-    /// The prefix of its ids, before the underscore.
+    /// The prefix of the ids, before the underscore.
     const ID_PREFIX: &'static str;
     /// The version of the stored format that is written.
     const FORMAT: u8 = 1;
@@ -54,7 +54,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     const DELETE: Self::Change;
     /// Whether other resources refer to this kind. A deletion is refused with `IN_USE` while one does.
     const IS_REFERENCED: bool = false;
-    /// Whether each revision is kept with what it refers to.
+    /// Whether each revision is kept with its references.
     const KEEPS_REVISIONS: bool = false;
     /// Whether each resource belongs to a parent, and is deleted with it.
     const HAS_PARENT: bool = false;
@@ -66,33 +66,33 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     /// Returns the id that follows from `parts`.
     fn derive_id(parts: &[&str]) -> Self::Id;
 
-    /// Returns its id.
+    /// Returns the id of the resource.
     fn id(&self) -> &Self::Id;
 
-    /// Returns its version, which grows with every change.
+    /// Returns the version of the resource, which increases with every change.
     fn version(&self) -> u64;
 
-    /// Returns the time of its creation.
+    /// Returns the time of the resource's creation.
     fn created_at(&self) -> Timestamp;
 
-    /// Returns the name that people see in errors; empty if the kind has none.
+    /// Returns the display name of the resource in error messages; empty if the kind has no names.
     fn label(&self) -> &str;
 
-    /// Returns the effect of a change; `before` is the resource, or none if it never existed.
+    /// Returns the effect of a change. `before`: the stored resource; none: it never existed.
     ///
-    /// A change without effect returns the resource with the version that it had.
+    /// A change without effect returns the resource with an unchanged version.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the change does not fit, such as an update of what does not exist.
+    /// `NOT_FOUND` if the change requires a resource that does not exist, such as an update.
     fn apply(id: &Self::Id, write: &Write<Self::Change>, before: Option<Self>) -> Result<Plan<Self>>;
 
-    /// Returns its list row.
+    /// Returns the list row of the resource.
     fn list_row(&self) -> ListRow;
 
     /// Returns the conditions of a filter.
     fn conditions(filter: &Self::Filter) -> Vec<Condition>;
 
-    /// Returns the parent whose resources a filter means; none for kinds without parents.
+    /// Returns the parent that a filter restricts the list to; none for kinds without parents.
     fn parent_in(_filter: &Self::Filter) -> Option<String> {
         None
     }
@@ -102,25 +102,27 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
         None
     }
 
-    /// Returns the ids that its newest revision refers to. Each must be live when it is added.
+    /// Returns the ids that the newest revision refers to. Each referenced resource must be live when the reference is
+    /// added.
     fn references(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
 
-    /// Returns the revision of another resource that it refers to: its id and number. It must exist when it is set.
+    /// Returns the revision of another resource that the resource refers to: the id and the revision number. The
+    /// revision must exist when the reference is set.
     fn required_revision(&self) -> Option<(String, u32)> {
         None
     }
 
-    /// Returns the id of its parent, which must be live when the resource is created.
+    /// Returns the id of the parent, which must be live when the resource is created.
     fn parent(&self) -> Option<String> {
         None
     }
 
-    /// Returns its newest revision as it is stored, with the number.
+    /// Returns the newest revision in its stored form, with its number.
     ///
     /// # Errors
-    /// `INTERNAL` if it has no JSON form.
+    /// `INTERNAL` if the revision has no JSON form.
     fn newest_revision(&self) -> Result<Option<(u32, Vec<u8>)>> {
         Ok(None)
     }
@@ -142,7 +144,7 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     /// Decodes the payload of a stored format up to [`Self::FORMAT`].
     ///
     /// # Errors
-    /// Those of `serde_json`.
+    /// The errors of `serde_json`.
     fn read_format(_format: u8, payload: &[u8]) -> serde_json::Result<crate::Record<Self>> {
         serde_json::from_slice(payload)
     }

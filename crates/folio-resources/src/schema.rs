@@ -15,7 +15,7 @@ const REVISION: &str = "schema_revision";
 pub struct SchemaRevision {
     /// The schema's id and the number of the revision.
     pub revid: SchemaRevId,
-    /// Its organization.
+    /// The organization of the schema.
     pub org: OrgId,
     /// The schema's name, the same for all revisions.
     pub name: String,
@@ -39,7 +39,7 @@ impl SchemaRevision {
 /// A schema with its newest revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
-    /// Its id.
+    /// The id of the schema.
     pub id: SchemaId,
     /// Grows with every change, also with renames; a write expects it. Not the number of revisions.
     pub version: u64,

@@ -9,11 +9,11 @@ use crate::{Condition, ListRow, Named, Plan, Resource};
 /// A tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {
-    /// Its id.
+    /// The id of the tag.
     pub id: TagId,
-    /// Its organization.
+    /// The organization of the tag.
     pub org: OrgId,
-    /// Its name, unique in the organization without regard to case.
+    /// The name of the tag, unique in the organization without regard to case.
     pub name: String,
     /// `#rrggbb`.
     pub color: Option<String>,

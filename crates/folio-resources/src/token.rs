@@ -14,7 +14,7 @@ pub const TOKENS_MAX: u64 = 1_000;
 /// A token that is not revoked. A revoked one leaves a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// Its id.
+    /// The id of the token.
     pub id: TokenId,
     /// Organization that the token gives access to.
     pub org: OrgId,

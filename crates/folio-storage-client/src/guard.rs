@@ -54,11 +54,12 @@ impl Guard {
         }
     }
 
-    /// Makes a call. `kind` is an index into the kinds, and `table` the table that the call accesses, if any. `classify` maps an
-    /// error to the health of the server. The call waits for a permit for at most `limit`, its own time limit.
+    /// Makes a call. `kind` is an index into the kinds, and `table` the table that the call accesses, if any.
+    /// `classify` maps an error to the health of the server. The call waits for a permit for at most `limit`, its own
+    /// time limit.
     ///
-    /// Errors: `STORE_UNAVAILABLE` if the call was not sent. The reason is the same as for an unknown outcome, because an earlier
-    /// attempt of the same write may have been sent.
+    /// Errors: `STORE_UNAVAILABLE` if the call was not sent. The reason is the same as for an unknown outcome, because
+    /// an earlier attempt of the same write may have been sent.
     pub async fn call<T, E>(
         &self,
         kind: usize,

@@ -8,7 +8,7 @@ use folio_resources::{
 };
 use folio_storage::ConditionalRow;
 use folio_types::access::Role;
-use folio_types::op::{Decided, Expected, Write};
+use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
 use folio_types::{OrgId, System, TokenId, UserId};
@@ -23,7 +23,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     tokens(context).await
 }
 
-/// Organizations are resources of the platform: a tenant sees no other one, and the deletion index leads to each deleted one.
+/// Organizations are resources of the platform: a tenant sees no other one, and the deletion index leads to each
+/// deleted one.
 async fn organizations(context: &Context) -> Outcome {
     let (store, platform) = (context.stores.of::<Organization>(), OrgId::platform());
     let write = |org: &OrgId, expected, change| {
@@ -36,7 +37,11 @@ async fn organizations(context: &Context) -> Outcome {
     done(store.decide(&context.org, created.clone()).await?)?;
     done(store.decide(&context.org, created).await?)?;
     let again = write(&context.org, Expected::Absent, create("another"))?;
-    same!(store.decide(&context.org, again).await?, Decided::Moved, "an organization that exists was created");
+    same!(
+        store.decide(&context.org, again).await?,
+        WriteOutcome::VersionMismatch,
+        "an organization that exists was created"
+    );
     let found = store.get(&platform, &context.org).await?.ok_or_else(|| Failure("it does not exist".to_owned()))?;
     same!((found.name.as_str(), found.version), (name.as_str(), 1), "a new organization");
     same!(store.get(&context.org, &context.org).await?, None, "an organization as its own tenant");

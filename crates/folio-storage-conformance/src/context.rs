@@ -7,7 +7,7 @@ use folio_history::thread::NewThread;
 use folio_resources::{
     Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, Resource, Schema, Tag,
 };
-use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Write};
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::{
     Digest, DocumentId, ExtractionId, OrgId, PromptRevId, SchemaRevId, TagId, ThreadId, Timestamp, UserId,
 };
@@ -41,12 +41,12 @@ impl Context {
         }
     }
 
-    /// The same with another time to begin at.
+    /// Sets the time at which the clock starts.
     pub(crate) fn since(self, seconds: i64) -> Self {
         Self { seconds: AtomicI64::new(seconds), ..self }
     }
 
-    /// The same for a suite of one kind of resources.
+    /// Returns a context for a suite of one kind of resources.
     pub(crate) fn of_kind(&self, word: &str) -> Self {
         Self::new(self.stores.clone(), &format!("resources/{word}"), &self.nonce)
     }
@@ -191,15 +191,15 @@ pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, dat
 }
 
 /// The op row of a write that came to one.
-pub(crate) fn row(decided: Decided) -> Result<OpRow, Failure> {
+pub(crate) fn row(decided: WriteOutcome) -> Result<OpRow, Failure> {
     match decided {
-        Decided::Row(row) => Ok(row),
-        Decided::Moved => Err(Failure("the target was as expected, and yet: moved".to_owned())),
+        WriteOutcome::Row(row) => Ok(row),
+        WriteOutcome::VersionMismatch => Err(Failure("unexpected version mismatch".to_owned())),
     }
 }
 
 /// The result of a write that happened.
-pub(crate) fn done(decided: Decided) -> Result<OpResult, Failure> {
+pub(crate) fn done(decided: WriteOutcome) -> Result<OpResult, Failure> {
     match row(decided)?.state {
         OpState::Done(result) => Ok(result),
         other => Err(Failure(format!("the write did not happen: {other:?}"))),

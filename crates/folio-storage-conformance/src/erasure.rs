@@ -62,7 +62,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let settings = context.stores.of::<ModelSettings>().get(org, ModelSettings::fixed_id()).await?;
     let tokens = context.stores.of::<TokenRecord>().list(org, &TokenFilter::default(), &page).await?;
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
-    let mut held = vec![
+    let mut counts = vec![
         found.len(),
         context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
         usize::from(blobs.open(org, &id).await?.is_some()),
@@ -74,8 +74,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         audit.list(org, &low, &high, false, 10).await?.len(),
         usize::from(settings.is_some()),
     ];
-    held.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
-    Ok(held)
+    counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
+    Ok(counts)
 }
 
 async fn filled_token(context: &Context, id: &str, name: &str) -> Result<TokenId, Failure> {

@@ -12,7 +12,7 @@ use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, Req
 use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
 use folio_types::audit::{AuditEntry, AuditPosition};
-use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, Target};
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{
     BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
@@ -34,8 +34,8 @@ impl<L, S: ?Sized> Layered<L, S> {
     }
 }
 
-/// Declares the layer of a store: a trait with the same methods, which forward to the store `below`. [`CrashPoints`] is such a
-/// layer, with a crash point before and after each call.
+/// Declares the layer of a store: a trait with the same methods, which forward to the store `below`. [`CrashPoints`] is
+/// such a layer, with a crash point before and after each call.
 macro_rules! layers {
     ($($layer:ident of $store:ident { $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
         #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
@@ -110,7 +110,7 @@ layers! {
         forget_requests(before: Timestamp, limit: usize) -> usize;
     }
     ResourceLayer of ResourceExecutor {
-        decide(write: ResourceWrite) -> Decided;
+        decide(write: ResourceWrite) -> WriteOutcome;
         get(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<StoredResource>>;
         id_by_name(org: &OrgId, kind: &'static Kind, name: &str) -> Option<String>;
         list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
@@ -173,7 +173,7 @@ layers! {
     SharedTurnLayer of SharedTurnStore {
         publish(turn: &SharedTurn) -> bool;
         get(org: &OrgId, turn: &TurnId) -> Option<SharedTurn>;
-        waiting(org: &OrgId, asker: Option<&UserId>, after: Option<&TurnCursor>, limit: usize) -> Vec<SharedTurn>;
+        waiting(org: &OrgId, requester: Option<&UserId>, after: Option<&TurnCursor>, limit: usize) -> Vec<SharedTurn>;
         erase(org: &OrgId) -> ();
     }
 }

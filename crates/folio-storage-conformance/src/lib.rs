@@ -1,7 +1,8 @@
 //! Conformance suites: one for each storage trait. Every adapter runs all of them.
 //!
-//! A suite uses the traits only, and works in an organization of its own. It can therefore run on a store that holds other
-//! data, and again with another `nonce`. It returns the first violation. [`faults`] proves that the suites find violations.
+//! A suite uses the traits only, and works in an organization of its own. It can therefore run on a store that holds
+//! other data, and again with another `nonce`. It returns the first violation. [`faults`] proves that the suites find
+//! violations.
 
 mod access;
 mod audit;
@@ -9,9 +10,9 @@ mod blobs;
 mod context;
 mod crash;
 mod credit;
+mod deleted_document;
 mod erasure;
 pub mod faults;
-mod forgetting;
 mod health;
 pub mod layer;
 mod memory;
@@ -33,8 +34,8 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 pub use crash::{crash_points_passed, with_crash_points};
+pub use deleted_document::{FilledDocument, fill_document};
 pub use erasure::fill;
-pub use forgetting::{FilledDocument, fill_document};
 pub use random::random_operations;
 pub use scenario::{STEPS, step};
 

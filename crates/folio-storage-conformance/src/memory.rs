@@ -1,13 +1,13 @@
-//! The resources of one organization in memory: the pure rules of `folio-resources`, applied to a map of records. The suites
-//! compare every store with it.
+//! The resources of one organization in memory: the pure rules of `folio-resources`, applied to a map of records. The
+//! suites compare every store with it.
 
 use std::collections::BTreeMap;
 
 use folio_resources::{
-    Cleanup, Condition, DecidingWrite, Facts, Kind, Record, Resource, ResourceWrite, RowWrite, Situation, Verdict,
-    WritePlan, decide, decode_value, folded,
+    Cleanup, Condition, DecidingWrite, IndexedFields, Kind, Record, Resource, ResourceWrite, RowWrite, StoredState,
+    WriteDecision, WritePlan, decide, decode_value, folded,
 };
-use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target, WriteOutcome};
 use folio_types::page::Order;
 use folio_types::{Digest, Error, Reason, Result, Timestamp};
 
@@ -21,21 +21,21 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Evaluates a write and executes its plan.
-    pub(crate) fn decide(&mut self, write: &ResourceWrite) -> Result<Decided> {
+    pub(crate) fn decide(&mut self, write: &ResourceWrite) -> Result<WriteOutcome> {
         let target = write.target();
         let is_taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
-        let situation = Situation {
+        let state = StoredState {
             record: self.records.get(&write.id).cloned(),
             is_request_taken: self.requests.get(&write.op).is_some_and(is_taken),
             op_row: self.ops.get(&(target, write.op.clone())).cloned(),
             revisions: self.revisions_of(&write.id).cloned().collect(),
         };
-        match decide(write, &situation)? {
-            Verdict::Recorded(row) => Ok(Decided::Row(row)),
-            Verdict::Moved => Ok(Decided::Moved),
-            Verdict::Write(plan) => {
+        match decide(write, &state)? {
+            WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(row)),
+            WriteDecision::VersionMismatch => Ok(WriteOutcome::VersionMismatch),
+            WriteDecision::Write(plan) => {
                 self.check(&plan)?;
-                self.execute(*plan).map(Decided::Row)
+                self.execute(*plan).map(WriteOutcome::Row)
             }
         }
     }
@@ -64,15 +64,15 @@ impl Memory {
         }
     }
 
-    /// Returns the facts about a live resource.
-    pub(crate) fn facts(&self, id: &str) -> Result<Option<Facts>> {
+    /// Returns the indexed fields of a live resource.
+    pub(crate) fn fields(&self, id: &str) -> Result<Option<IndexedFields>> {
         Ok(self.record(id)?.and_then(Record::live))
     }
 
     /// Returns the version of a resource, also of a deleted one; 0 if it never existed.
     pub(crate) fn version(&self, id: &str) -> Result<u64> {
         Ok(self.record(id)?.map_or(0, |record| match record {
-            Record::Live(facts) => facts.version,
+            Record::Live(fields) => fields.version,
             Record::Tombstone { version, .. } => version,
         }))
     }
@@ -84,20 +84,20 @@ impl Memory {
         Ok(record.and_then(Record::live))
     }
 
-    /// Returns the facts about all live resources, by id.
-    pub(crate) fn live(&self) -> Result<BTreeMap<&str, Facts>> {
+    /// Returns the indexed fields of all live resources, by id.
+    pub(crate) fn live(&self) -> Result<BTreeMap<&str, IndexedFields>> {
         let mut live = BTreeMap::new();
         for id in self.records.keys() {
-            live.extend(self.facts(id)?.map(|facts| (id.as_str(), facts)));
+            live.extend(self.fields(id)?.map(|fields| (id.as_str(), fields)));
         }
         Ok(live)
     }
 
     /// Returns the id of the live resource that has a unique name.
     pub(crate) fn named(&self, kind: &Kind, name: &str) -> Result<Option<String>> {
-        let is_name = |facts: &Facts| facts.unique_name.as_deref().map(folded) == Some(folded(name));
+        let is_name = |fields: &IndexedFields| fields.unique_name.as_deref().map(folded) == Some(folded(name));
         let live = self.live()?.into_iter().filter(|(id, _)| Kind::of_id(id).is_ok_and(|of| of == kind));
-        Ok(live.into_iter().find(|(_, facts)| is_name(facts)).map(|(id, _)| id.to_owned()))
+        Ok(live.into_iter().find(|(_, fields)| is_name(fields)).map(|(id, _)| id.to_owned()))
     }
 
     /// Returns the resources that a filter matches, in this order.
@@ -109,7 +109,7 @@ impl Memory {
         }
         let resolve = |condition| match condition {
             Condition::SharedTerm { with, field } => {
-                let terms = live.get(with.as_str()).map(|facts| facts.row.terms.clone());
+                let terms = live.get(with.as_str()).map(|fields| fields.row.terms.clone());
                 Condition::shared(field, &terms.unwrap_or_default())
             }
             other => other,
@@ -117,13 +117,13 @@ impl Memory {
         let conditions: Vec<_> = R::conditions(filter).into_iter().map(resolve).collect();
         let by_name = matches!(order, Order::Name | Order::NameDescending);
         let mut found = BTreeMap::new();
-        for (id, facts) in &live {
-            if facts.row.parent == parent
-                && facts.row.matches(&conditions)
+        for (id, fields) in &live {
+            if fields.row.parent == parent
+                && fields.row.matches(&conditions)
                 && let Some(resource) = self.get::<R>(id)?
             {
-                let name = if by_name { folded(&facts.row.name) } else { String::new() };
-                found.insert((name, facts.created_at, (*id).to_owned()), resource);
+                let name = if by_name { folded(&fields.row.name) } else { String::new() };
+                found.insert((name, fields.created_at, (*id).to_owned()), resource);
             }
         }
         let mut found: Vec<R> = found.into_values().collect();
@@ -133,7 +133,7 @@ impl Memory {
         Ok(found)
     }
 
-    fn record(&self, id: &str) -> Result<Option<Record<Facts>>> {
+    fn record(&self, id: &str) -> Result<Option<Record<IndexedFields>>> {
         let kind = Kind::of_id(id)?;
         self.records.get(id).map(|bytes| kind.read(bytes)).transpose()
     }
@@ -155,13 +155,13 @@ impl Memory {
             return refused(Reason::NotFound);
         }
         if let Some((of, number)) = &plan.require_revision
-            && (live.get(of.as_str()).is_none_or(|facts| facts.revision < Some(*number)) || *number == 0)
+            && (live.get(of.as_str()).is_none_or(|fields| fields.revision < Some(*number)) || *number == 0)
         {
             return refused(Reason::NotFound);
         }
         if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide {
-            for (id, facts) in &live {
-                let mut references = facts.references.clone();
+            for (id, fields) in &live {
+                let mut references = fields.references.clone();
                 for stored in self.revisions_of(id) {
                     references.append(&mut Kind::of_id(id)?.revision_references(stored)?);
                 }
@@ -203,9 +203,9 @@ impl Memory {
 
     fn delete_children(&mut self, parent: &str, at: Timestamp) -> Result<()> {
         let mut tombstones = Vec::new();
-        for (id, facts) in self.live()? {
-            if facts.parent.as_deref() == Some(parent) {
-                tombstones.push((id.to_owned(), Kind::of_id(id)?.tombstone(facts.version + 1, at)?));
+        for (id, fields) in self.live()? {
+            if fields.parent.as_deref() == Some(parent) {
+                tombstones.push((id.to_owned(), Kind::of_id(id)?.tombstone(fields.version + 1, at)?));
             }
         }
         self.records.extend(tombstones);

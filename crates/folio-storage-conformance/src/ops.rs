@@ -1,7 +1,7 @@
 //! [`folio_storage::OpStore`], shown on tags. Each write of each kind is repeated by [`super::resources`].
 
 use folio_resources::{Resource as _, Tag, TagChange};
-use folio_types::op::{ClosedAs, Decided, Expected, IdempotencyRecord, OpState, Target};
+use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpState, Target, WriteOutcome};
 use folio_types::{Digest, TagId};
 
 use super::context::{Context, done, row};
@@ -72,7 +72,7 @@ async fn one_target(context: &Context) -> Outcome {
     same!(ops.request(&context.org, &write.op).await?, None, "a request before its write");
     let mut moved = write.clone();
     moved.expected = Expected::Version(7);
-    same!(tags.decide(&one, moved).await?, Decided::Moved, "a write expecting another version");
+    same!(tags.decide(&one, moved).await?, WriteOutcome::VersionMismatch, "a write expecting another version");
     same!(ops.request(&context.org, &write.op).await?, None, "a request whose write was not executed");
     let first = row(tags.decide(&one, write.clone()).await?)?;
     let recorded = IdempotencyRecord { target: Tag::target(&one), digest: write.digest.clone(), at: write.at };
@@ -83,7 +83,7 @@ async fn one_target(context: &Context) -> Outcome {
     other.digest = Digest::of(b"something else");
     refused!(tags.decide(&two, other).await, RequestIdConflict, "another request on a second target");
     same!(version(context, &two).await?, 1, "the second target after that");
-    same!(tags.decide(&one, write.clone()).await?, Decided::Row(first), "the request repeated");
+    same!(tags.decide(&one, write.clone()).await?, WriteOutcome::Row(first), "the request repeated");
     same!(ops.request(&context.org, &write.op).await?, Some(recorded), "the row of the request after that");
     Ok(())
 }
@@ -136,6 +136,6 @@ async fn forgotten(context: &Context) -> Outcome {
     while ops.forget_requests(late.at, 7).await? == 7 {}
     same!(ops.request(&context.org, &early.op).await?, None, "the row of a removed request");
     check!(ops.request(&context.org, &late.op).await?.is_some(), "the row of a later request was removed");
-    same!(tags.decide(&id, early).await?, Decided::Row(first), "a removed request repeated on its target");
+    same!(tags.decide(&id, early).await?, WriteOutcome::Row(first), "a removed request repeated on its target");
     Ok(())
 }

@@ -33,7 +33,8 @@ where
     walk(expected, list).await
 }
 
-/// Walks a list in every order and page size, and hands it bad and foreign tokens. `expected` returns its items in an order.
+/// Walks a list in every order and page size, and hands it bad and foreign tokens. `expected` returns its items in an
+/// order.
 pub(crate) async fn walk<T, F, L>(expected: impl Fn(Order) -> Result<Vec<T>>, list: L) -> Outcome
 where
     T: Debug + PartialEq,

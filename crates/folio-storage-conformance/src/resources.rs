@@ -1,11 +1,11 @@
-//! [`folio_storage::ResourceExecutor`] and [`folio_storage::ResourceStore`], for every kind: each write is executed on the store and
-//! in memory, and all answers and reads are compared.
+//! [`folio_storage::ResourceExecutor`] and [`folio_storage::ResourceStore`], for every kind: each write is executed on
+//! the store and in memory, and all answers and reads are compared.
 
 use std::collections::BTreeSet;
 
 use folio_resources::{Cleanup, KINDS, Kind, Record, Resource as _, ResourceWrite, Schema, folded};
 use folio_storage::Holdings;
-use folio_types::op::{Decided, Expected, OpResult, OpRow, Target};
+use folio_types::op::{Expected, OpResult, OpRow, Target, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Digest, Reason, SchemaRevId};
 
@@ -18,7 +18,7 @@ use super::{Failure, Outcome, check, paging, refused, same};
 const ALL: usize = 100_000;
 
 /// The answer of a store to a write.
-type Answer = folio_types::Result<Decided>;
+type Answer = folio_types::Result<WriteOutcome>;
 
 /// A store and the memory that it is compared with.
 pub(crate) struct Run {
@@ -106,7 +106,7 @@ impl Run {
         let expected = self.memory.decide(&write).map_err(|error| error.reason);
         let answer = self.context.stores.resources.decide(write.clone()).await;
         same!(answer.clone().map_err(|error| error.reason), expected, "the answer to {what}");
-        if let Ok(Decided::Row(row)) = &answer {
+        if let Ok(WriteOutcome::Row(row)) = &answer {
             self.done.push((write, row.clone()));
         }
         Ok(answer)
@@ -118,7 +118,7 @@ impl Run {
             let sampled = of_id(id)?;
             (sampled.read)(self, id).await?;
             if sampled.kind.keeps_revisions {
-                let newest = self.memory.facts(id)?.and_then(|facts| facts.revision).unwrap_or(0);
+                let newest = self.memory.fields(id)?.and_then(|fields| fields.revision).unwrap_or(0);
                 let numbers: Vec<u32> = (0..=newest + 1).collect();
                 let found = self.context.stores.resources.revisions(&self.context.org, id, &numbers).await?;
                 let stored = |number: &u32| self.memory.revisions.get(&(id.clone(), *number)).cloned();
@@ -150,7 +150,7 @@ impl Run {
         if let Some(id) = &found {
             let stored = resources.get(org, kind, std::slice::from_ref(id)).await?.pop().flatten();
             let record = stored.map(|stored| kind.read(&stored.record)).transpose()?;
-            let unique_name = record.and_then(Record::live).and_then(|facts| facts.unique_name);
+            let unique_name = record.and_then(Record::live).and_then(|fields| fields.unique_name);
             found = found.filter(|_| unique_name.as_deref().map(folded) == Some(folded(name)));
         }
         same!(found, self.memory.named(kind, name)?, "the {kind:?} named {name:?}");
@@ -178,7 +178,11 @@ impl Run {
         refused!(self.step(&id, Expected::Version(1), update.clone()).await?, NotFound, "an update of nothing");
         done(self.create(&id, seed("Life")).await??)?;
         for expected in [Expected::Absent, Expected::Version(0), Expected::Version(2)] {
-            same!(self.step(&id, expected, update.clone()).await??, Decided::Moved, "an update expecting {expected:?}");
+            same!(
+                self.step(&id, expected, update.clone()).await??,
+                WriteOutcome::VersionMismatch,
+                "an update expecting {expected:?}"
+            );
         }
         for name in ["Life", "Life", "Renamed"] {
             match self.update(&id, seed(name).with(2)).await? {
@@ -193,7 +197,7 @@ impl Run {
             same!(done(self.delete(&id).await??)?, OpResult::Deleted, "the result of a deletion");
             for expected in [Expected::Absent, Expected::Version(1), Expected::Version(version)] {
                 let late = self.step(&id, expected, update.clone()).await?;
-                same!(late?, Decided::Moved, "an update of a deleted resource");
+                same!(late?, WriteOutcome::VersionMismatch, "an update of a deleted resource");
             }
             refused!(
                 self.step(&id, Expected::Version(version + 1), update).await?,
@@ -242,8 +246,10 @@ impl Run {
         let links = self.links(sampled, false).await?;
         let seed = |links: &[String]| Seed::named("refers").linked(links);
         let id = self.created(sampled, seed(&links)).await?;
-        let Some(facts) = self.memory.facts(&id)? else { return Err(Failure("no facts in memory".to_owned())) };
-        for needed in facts.references.iter().chain(&facts.parent) {
+        let Some(fields) = self.memory.fields(&id)? else {
+            return Err(Failure("the resource is missing in memory".to_owned()));
+        };
+        for needed in fields.references.iter().chain(&fields.parent) {
             let deleted = self.target(of_id(needed)?).await?;
             done(self.delete(&deleted).await??)?;
             for dead in [deleted, self.id(of_id(needed)?)] {
@@ -252,16 +258,16 @@ impl Run {
                 let new = Seed { name: "new".to_owned(), ..seed(&links) };
                 refused!(self.create(&self.id(sampled), new).await?, NotFound, "a creation that needs {dead}");
                 same!(self.named(sampled.kind, "new").await?, None, "the name of a refused creation");
-                if Some(needed) != facts.parent.as_ref() {
+                if Some(needed) != fields.parent.as_ref() {
                     refused!(self.update(&id, seed(&links)).await?, NotFound, "an update that needs {dead}");
                 }
             }
         }
-        if facts.required_revision.is_some() {
+        if fields.required_revision.is_some() {
             let new = Seed { name: "new".to_owned(), revision: 7, ..seed(&links) };
             refused!(self.create(&self.id(sampled), new).await?, NotFound, "a creation that needs a missing revision");
         }
-        for used in &facts.references {
+        for used in &fields.references {
             let refused = self.delete(used).await?;
             let names_user = refused.is_err_and(|error| error.reason == Reason::InUse && error.message.contains(&id));
             check!(names_user, "the deletion of {used} is not refused with the name of {id}");
@@ -270,19 +276,19 @@ impl Run {
             done(self.update(&id, seed(&[]).with(2)).await??)?;
         }
         if sampled.kind.keeps_revisions {
-            for used in &facts.references {
+            for used in &fields.references {
                 refused!(self.delete(used).await?, InUse, "a deletion of {used}, to which an older revision refers");
             }
             done(self.delete(&id).await??)?;
         }
-        for used in facts.references.iter().chain(&facts.parent) {
+        for used in fields.references.iter().chain(&fields.parent) {
             done(self.delete(used).await??)?;
         }
-        if facts.parent.is_some() {
-            same!(self.memory.facts(&id)?, None, "the child of a deleted parent");
+        if fields.parent.is_some() {
+            same!(self.memory.fields(&id)?, None, "the child of a deleted parent");
             (sampled.read)(self, &id).await?;
-            let late = self.step(&id, Expected::Version(facts.version + 1), Step::Update(seed(&[]))).await?;
-            same!(late?, Decided::Moved, "an update of the child of a deleted parent");
+            let late = self.step(&id, Expected::Version(fields.version + 1), Step::Update(seed(&[]))).await?;
+            same!(late?, WriteOutcome::VersionMismatch, "an update of the child of a deleted parent");
             (sampled.lists)(self, &[seed(&links)]).await?;
         }
         Ok(())
@@ -314,7 +320,7 @@ impl Run {
         (sampled.lists)(self, &seeds).await?;
         if !kind.has_parent {
             let live = self.memory.live()?.into_iter().filter(|(id, _)| Kind::of_id(id).is_ok_and(|of| of == kind));
-            let holdings = live.map(|(_, facts)| Holdings { count: 1, bytes: facts.row.size_bytes });
+            let holdings = live.map(|(_, fields)| Holdings { count: 1, bytes: fields.row.size_bytes });
             let expected = holdings.fold(Holdings::default(), Holdings::and);
             same!(self.context.stores.resources.holdings(&self.context.org, kind).await?, expected, "the holdings");
         }
@@ -352,8 +358,8 @@ impl Run {
         let answers = futures::future::join_all(answers).await;
         let mut happened = 0;
         for (write, answer) in writes.iter().zip(answers) {
-            if let Ok(Decided::Row(row)) = answer {
-                same!(self.memory.decide(write)?, Decided::Row(row), "the row of a concurrent write");
+            if let Ok(WriteOutcome::Row(row)) = answer {
+                same!(self.memory.decide(write)?, WriteOutcome::Row(row), "the row of a concurrent write");
                 happened += 1;
             }
         }
@@ -447,7 +453,7 @@ impl Run {
     }
 
     fn is_named(&self, id: &str) -> Result<bool, Failure> {
-        Ok(self.memory.facts(id)?.is_some_and(|facts| facts.unique_name.is_some()))
+        Ok(self.memory.fields(id)?.is_some_and(|fields| fields.unique_name.is_some()))
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Seed {
     pub(crate) name: String,
     /// The value of all other fields.
     pub(crate) content: u64,
-    /// Ids of resources of any kind. A sample refers to those that its kind can refer to, and belongs to the first that can be its
-    /// parent.
+    /// Ids of resources of any kind. A sample refers to those that its kind can refer to, and belongs to the first that
+    /// can be its parent.
     pub(crate) links: Vec<String>,
     /// The number of the revisions that it refers to.
     pub(crate) revision: u32,

@@ -1,7 +1,7 @@
 //! A fixed sequence of writes, which a crash test interrupts.
 //!
-//! A process executes the steps and is killed at any point. Afterwards the store must have the rows that it has after the
-//! acknowledged steps, or after these and the next one.
+//! A process executes the steps and is killed at any point. Afterwards the store must have the rows that it has after
+//! the acknowledged steps, or after these and the next one.
 
 use bytes::Bytes;
 use folio_history::thread::{Append, Fence, NewThread, OpenTurnRow, RequestRow};
@@ -94,7 +94,7 @@ fn append(step: usize, epoch: u64, version: u64) -> Result<Append> {
 /// Executes one step: one atomic write.
 ///
 /// # Errors
-/// Those of the store.
+/// The errors of the store.
 pub async fn step(stores: &Stores, step: usize) -> Result<()> {
     let kinds = SAMPLES.len();
     let links: Vec<_> = SAMPLES.iter().map(|sampled| (sampled.id)(&["scenario"])).collect();

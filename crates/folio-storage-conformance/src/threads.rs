@@ -37,7 +37,7 @@ async fn creation(context: &Context) -> Outcome {
         WorkingState { schema_revid: Some(SchemaRevId::new(context.id::<Schema>(), 2)), ..Default::default() };
     let import = |text: &str, working: &WorkingState| {
         let messages = vec![Message::User { text: text.to_owned() }];
-        Entry::Imported(Imported { messages, working: working.clone(), place: None })
+        Entry::Imported(Imported { messages, working: working.clone(), position: None })
     };
     let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
     let new = NewThread {
@@ -96,7 +96,7 @@ async fn beginning(context: &Context) -> Outcome {
     let before = Imported {
         messages: vec![Message::User { text: "before".into() }],
         working: WorkingState::default(),
-        place: None,
+        position: None,
     };
     let new = NewThread {
         imported: vec![Entry::Imported(before.clone())],

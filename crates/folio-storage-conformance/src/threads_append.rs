@@ -98,8 +98,8 @@ async fn one_append(context: &Context) -> Outcome {
     same!(store.entries(&context.org, &made.id, 1, 1).await?, vec![(1, ended(1, "two"))], "one entry");
     same!(store.entries(&context.org, &made.id, 3, 10).await?, vec![], "entries behind the end");
     same!(store.entries(&context.other(), &made.id, 0, 10).await?, vec![], "entries for another organization");
-    let theirs = batch(context, at(&header), vec![]);
-    refused!(store.append(&context.other(), &made.id, theirs).await, NotFound, "an append by another organization");
+    let concurrent = batch(context, at(&header), vec![]);
+    refused!(store.append(&context.other(), &made.id, concurrent).await, NotFound, "an append by another organization");
     Ok(())
 }
 
@@ -111,34 +111,34 @@ async fn fence(context: &Context) -> Outcome {
     let mine = appended(store.append(&context.org, &made.id, take).await?)?;
     let mut take = batch(context, at(&mine), vec![]);
     take.take = Some((2, Incarnation::derive(&["other"])));
-    let theirs = appended(store.append(&context.org, &made.id, take).await?)?;
+    let concurrent = appended(store.append(&context.org, &made.id, take).await?)?;
     let wrong = [
         at(&mine),
-        Fence { epoch: mine.epoch, version: theirs.version },
-        Fence { epoch: theirs.epoch, version: mine.version },
-        Fence { epoch: theirs.epoch + 1, version: theirs.version },
-        Fence { epoch: theirs.epoch, version: theirs.version + 1 },
+        Fence { epoch: mine.epoch, version: concurrent.version },
+        Fence { epoch: concurrent.epoch, version: mine.version },
+        Fence { epoch: concurrent.epoch + 1, version: concurrent.version },
+        Fence { epoch: concurrent.epoch, version: concurrent.version + 1 },
     ];
     for fence in wrong {
         let mut late = batch(context, fence, vec![ended(1, "late")]);
         late.request = Some(request(context, 1)?);
         late.change.title = Some("late".into());
         let answer = store.append(&context.org, &made.id, late.clone()).await?;
-        let expected = Appended::Refused { header: Box::new(theirs.clone()), request: None };
+        let expected = Appended::Refused { header: Box::new(concurrent.clone()), request: None };
         same!(answer, expected, "an append under {fence:?}");
-        same!(store.header(&context.org, &made.id).await?, Some(theirs.clone()), "the header after it was refused");
+        same!(store.header(&context.org, &made.id).await?, Some(concurrent.clone()), "the header after it was refused");
         same!(store.entries(&context.org, &made.id, 0, 10).await?, vec![], "the journal after it was refused");
         check!(!store.has_batch(&context.org, &made.id, late.batch).await?, "a refused batch is committed");
         if let Some(row) = late.request {
             same!(store.request(&context.org, &made.id, &row.request).await?, None, "the request row of a refused one");
         }
     }
-    for epoch in [0, theirs.epoch] {
-        let mut back = batch(context, at(&theirs), vec![]);
+    for epoch in [0, concurrent.epoch] {
+        let mut back = batch(context, at(&concurrent), vec![]);
         back.take = Some((epoch, Incarnation::derive(&["back"])));
         check!(store.append(&context.org, &made.id, back).await.is_err(), "an epoch that does not grow was taken");
     }
-    same!(store.header(&context.org, &made.id).await?, Some(theirs), "the header after an epoch was refused");
+    same!(store.header(&context.org, &made.id).await?, Some(concurrent), "the header after an epoch was refused");
     Ok(())
 }
 

@@ -34,9 +34,9 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     same!(from, vec![second.clone(), third], "records from the second on");
     same!(store.list(&context.org, start, 1).await?, vec![first.clone()], "one record");
     same!(store.list(&context.other(), start, 10).await?, Vec::new(), "records of another organization");
-    let theirs = UsageRecord { org: context.other(), ..first.clone() };
-    store.record(theirs.clone()).await?;
-    same!(store.list(&context.other(), start, 10).await?, vec![theirs], "the same key in another organization");
+    let of_other = UsageRecord { org: context.other(), ..first.clone() };
+    store.record(of_other.clone()).await?;
+    same!(store.list(&context.other(), start, 10).await?, vec![of_other], "the same key in another organization");
     refused!(store.record(UsageRecord { key: String::new(), ..first }).await, TooLarge, "a record without a key");
     Ok(())
 }

@@ -11,13 +11,13 @@
 //! | old list rows | their own | derived |
 
 use folio_history::thread::{Appended, RequestRow, ThreadHeader, ThreadRecord};
-use folio_history::thread_write::{Situation, ThreadPlan, ThreadWrite, Verdict};
+use folio_history::thread_write::{StoredState, ThreadPlan, ThreadWrite, WriteDecision};
 use folio_types::op::Target;
 use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
-use super::catalogue::{self, Listed};
+use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
-use super::session::{Sent, Statements, Strength};
+use super::session::{ConditionalResult, ReadConsistency, Statements};
 use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::enter_expiry;
 use super::{crash_points, dependents, open_turns, retry};
@@ -54,8 +54,13 @@ pub(crate) fn nanoseconds(at: Timestamp) -> Result<i64> {
 }
 
 /// Reads a thread's header.
-pub(crate) async fn read(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, strength: Strength) -> Result<Read> {
-    let row = keyspace.tables.threads.header(&keyspace.cql, org, id, strength).await?;
+pub(crate) async fn read(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    id: &ThreadId,
+    consistency: ReadConsistency,
+) -> Result<Read> {
+    let row = keyspace.tables.threads.header(&keyspace.cql, org, id, consistency).await?;
     let mut record: Option<ThreadRecord> = match row.live {
         Some(_) => Some(decode(&row.header)?),
         None => None,
@@ -72,10 +77,10 @@ pub(crate) async fn request(
     org: &OrgId,
     id: &ThreadId,
     request: &RequestId,
-    strength: Strength,
+    consistency: ReadConsistency,
 ) -> Result<Option<RequestRow>> {
     let key = (ThreadPart::Request, request.as_str());
-    let found = keyspace.tables.threads.row(&keyspace.cql, org, id, key, strength).await?;
+    let found = keyspace.tables.threads.row(&keyspace.cql, org, id, key, consistency).await?;
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
@@ -83,7 +88,7 @@ pub(crate) async fn request(
 pub(crate) async fn has_batch(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
     let key = batch_key(batch);
     let row = (ThreadPart::Batch, key.as_str());
-    Ok(keyspace.tables.threads.row(&keyspace.cql, org, id, row, Strength::Serial).await?.is_some())
+    Ok(keyspace.tables.threads.row(&keyspace.cql, org, id, row, ReadConsistency::Serial).await?.is_some())
 }
 
 fn batch_key(batch: u128) -> String {
@@ -91,11 +96,11 @@ fn batch_key(batch: u128) -> String {
 }
 
 /// Returns the rows that a write is evaluated against. Only SERIAL reads include the rows of the batch and of the request.
-async fn situation(keyspace: &Keyspace, write: &ThreadWrite, strength: Strength) -> Result<Situation> {
+async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: ReadConsistency) -> Result<StoredState> {
     let (org, id) = write.thread();
-    let record = read(keyspace, org, id, strength).await?.record;
-    if strength == Strength::Quorum || !matches!(record, Some(ThreadRecord::Live(_))) {
-        return Ok(Situation { record, ..Situation::default() });
+    let record = read(keyspace, org, id, consistency).await?.record;
+    if consistency == ReadConsistency::Quorum || !matches!(record, Some(ThreadRecord::Live(_))) {
+        return Ok(StoredState { record, ..StoredState::default() });
     }
     // After the header: a batch row that is missing now was missing when the header was read.
     let is_committed = match write.append() {
@@ -103,38 +108,40 @@ async fn situation(keyspace: &Keyspace, write: &ThreadWrite, strength: Strength)
         None => false,
     };
     if is_committed {
-        let record = read(keyspace, org, id, Strength::Serial).await?.record;
-        return Ok(Situation { record, is_committed, request: None });
+        let record = read(keyspace, org, id, ReadConsistency::Serial).await?.record;
+        return Ok(StoredState { record, is_committed, request: None });
     }
     let request = match write.request() {
-        Some(row) => request(keyspace, org, id, &row.request, Strength::Serial).await?,
+        Some(row) => request(keyspace, org, id, &row.request, ReadConsistency::Serial).await?,
         None => None,
     };
-    Ok(Situation { record, is_committed, request })
+    Ok(StoredState { record, is_committed, request })
 }
 
-/// Evaluates a write and executes its plan. Every verdict except the plan of a write is confirmed by SERIAL reads.
+/// Evaluates a write and executes its plan. Every decision except the plan of a write is confirmed by SERIAL reads.
 pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Result<Appended> {
     let (org, id) = write.write.thread();
-    let (mut cached, mut strength) = match &write.write {
-        ThreadWrite::Append(_, _, append) => (keyspace.headers.at(org, id, append.fence).await, Strength::Quorum),
-        ThreadWrite::Create(_) | ThreadWrite::Begin(..) => (None, Strength::Serial),
+    let (mut cached, mut consistency) = match &write.write {
+        ThreadWrite::Append(_, _, append) => {
+            (keyspace.headers.at(org, id, append.fence).await, ReadConsistency::Quorum)
+        }
+        ThreadWrite::Create(_) | ThreadWrite::Begin(..) => (None, ReadConsistency::Serial),
     };
     let (mut unknown, mut is_prepared, creation) = (0, false, format!("{:032x}", keyspace.random()));
     for attempt in 0..retry::ATTEMPTS {
         let read = match cached.take() {
             Some(header) => {
                 let record = Some(ThreadRecord::Live(Box::new(header)));
-                Situation { record, ..Situation::default() }
+                StoredState { record, ..StoredState::default() }
             }
-            None => situation(keyspace, &write.write, strength).await?,
+            None => stored_state(keyspace, &write.write, consistency).await?,
         };
-        let verdict = write.decide(read);
-        let confirmed = std::mem::replace(&mut strength, Strength::Serial);
-        let plan = match verdict {
-            Ok(Verdict::Write(plan)) => *plan,
-            _ if confirmed == Strength::Quorum => continue,
-            Ok(Verdict::Answer(answer)) => return Ok(answer),
+        let decision = write.decide(read);
+        let confirmed = std::mem::replace(&mut consistency, ReadConsistency::Serial);
+        let plan = match decision {
+            Ok(WriteDecision::Write(plan)) => *plan,
+            _ if confirmed == ReadConsistency::Quorum => continue,
+            Ok(WriteDecision::Answer(answer)) => return Ok(answer),
             Err(error) => return Err(error),
         };
         if !is_prepared {
@@ -142,7 +149,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
             is_prepared = true;
         }
         if let Some(after) = &plan.list_after {
-            let (before, after) = (plan.list_before.as_ref().map(Listed::from), Listed::from(after));
+            let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));
             catalogue::enter(keyspace, org, Target::THREAD, before.as_ref(), &after).await?;
         }
         let stored = encode(&ThreadRecord::Live(Box::new(plan.after.clone())))?;
@@ -152,15 +159,15 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
             crash_points::stop_at("append");
         }
         match keyspace.commit(statements).await? {
-            Sent::Applied => {
+            ConditionalResult::Applied => {
                 if let Some(before) = &plan.list_before {
                     settle(keyspace, &plan.after, before, plan.list_after.as_ref()).await;
                 }
                 keyspace.headers.wrote(&plan.after, bytes).await;
                 return Ok(Appended::Done(Box::new(plan.after)));
             }
-            Sent::Refused => {}
-            Sent::Unknown(error) => {
+            ConditionalResult::Refused => {}
+            ConditionalResult::Unknown(error) => {
                 unknown += 1;
                 if unknown >= UNKNOWN {
                     return Err(error);
@@ -229,10 +236,11 @@ fn statements<'a>(
 async fn settle(
     keyspace: &Keyspace,
     header: &ThreadHeader,
-    before: &folio_resources::Listed,
-    after: Option<&folio_resources::Listed>,
+    before: &folio_resources::ListEntry,
+    after: Option<&folio_resources::ListEntry>,
 ) {
-    let (before, after, version) = (Listed::from(before), after.map(Listed::from), header.version.saturating_add(1));
+    let (before, after, version) =
+        (ListEntry::from(before), after.map(ListEntry::from), header.version.saturating_add(1));
     let settled = catalogue::settle(keyspace, &header.org, Target::THREAD, &before, after.as_ref(), version).await;
     if let Err(error) = settled {
         tracing::warn!(%error, thread = %header.id, "list rows stay until a reader repairs them");

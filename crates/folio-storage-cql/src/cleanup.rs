@@ -1,25 +1,25 @@
 //! The clean-up of a deleted resource: its partition lists its dependents.
 //!
-//! Every step is idempotent. The process that deletes a resource runs the steps at once; the clean-up job repeats them until it
-//! forgets the deletion.
+//! Every step is idempotent. The process that deletes a resource runs the steps at once; the clean-up job repeats them
+//! until it forgets the deletion.
 
-use folio_resources::{Facts, Kind, ListRow, Record};
+use folio_resources::{IndexedFields, Kind, ListRow, Record};
 use folio_types::op::{OpRow, Target};
 use folio_types::{OrgId, Result, Timestamp};
 
-use super::catalogue::{self, Listed};
+use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::{deleted_index, key};
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use super::values::micros;
 use super::{dependents, retry, texts};
 use folio_storage::Waits;
 use folio_storage::value::{decode, encode};
 
-/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to them are refused, and
-/// removes its texts.
+/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to them are
+/// refused, and removes its texts.
 pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
         delete_dependent(keyspace, org, &dependent, at).await?;
@@ -35,9 +35,9 @@ pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timest
 
 /// Deletes a resource whose parent was deleted although the clean-up has not reached it yet.
 pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
-    let Some(facts) = load(keyspace, org, id, Strength::Quorum).await?.live() else { return Ok(()) };
-    let Some(parent) = facts.parent else { return Ok(()) };
-    match load(keyspace, org, &parent, Strength::Quorum).await?.record {
+    let Some(fields) = load(keyspace, org, id, ReadConsistency::Quorum).await?.live() else { return Ok(()) };
+    let Some(parent) = fields.parent else { return Ok(()) };
+    match load(keyspace, org, &parent, ReadConsistency::Quorum).await?.record {
         Some(Record::Tombstone { at, .. }) => delete_dependent(keyspace, org, id, at).await,
         Some(Record::Live(_)) | None => Ok(()),
     }
@@ -46,12 +46,12 @@ pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) ->
 /// Ends the clean-up of a deleted resource: reduces its op rows to ids and times.
 pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let loaded = load(keyspace, org, id, Strength::Serial).await?;
+    let loaded = load(keyspace, org, id, ReadConsistency::Serial).await?;
     let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
     empty(keyspace, org, id, at).await?;
     // The deletion may have ended before it removed the list row.
     let row = ListRow { id: id.to_owned(), ..ListRow::default() };
-    catalogue::repair_row(keyspace, org, &Listed { row, at: loaded.header.created_at, version: 0 }).await?;
+    catalogue::repair_row(keyspace, org, &ListEntry { row, at: loaded.header.created_at, version: 0 }).await?;
     for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
         remove_content(keyspace, org, &Target::new(Kind::of_id(&dependent)?.word, &dependent)).await?;
         dependents::remove(keyspace, org, id, (Part::Dependent, &dependent)).await?;
@@ -71,7 +71,7 @@ pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Ta
         let mut row: OpRow = decode(&stored)?;
         if row.remove_content() {
             let replaced = tables.aggregates.replace(org, id, (Part::Op, &key), encode(&row)?);
-            if let Sent::Unknown(error) = keyspace.commit(vec![replaced]).await? {
+            if let ConditionalResult::Unknown(error) = keyspace.commit(vec![replaced]).await? {
                 return Err(error);
             }
         }
@@ -81,19 +81,19 @@ pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Ta
 
 /// Writes the tombstone of a dependent, which has no op of its own, and removes its list rows.
 async fn delete_dependent(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-    let Some(facts) = write_tombstone(keyspace, org, id, at).await? else { return Ok(()) };
-    let before = Listed { at: micros(facts.created_at), version: facts.version, row: facts.row };
-    catalogue::settle(keyspace, org, Kind::of_id(id)?.word, &before, None, facts.version + 1).await
+    let Some(fields) = write_tombstone(keyspace, org, id, at).await? else { return Ok(()) };
+    let before = ListEntry { at: micros(fields.created_at), version: fields.version, row: fields.row };
+    catalogue::settle(keyspace, org, Kind::of_id(id)?.word, &before, None, fields.version + 1).await
 }
 
-async fn write_tombstone(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<Option<Facts>> {
+async fn write_tombstone(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<Option<IndexedFields>> {
     for attempt in 0..retry::ATTEMPTS {
-        let Some(facts) = load(keyspace, org, id, Strength::Serial).await?.live() else { return Ok(None) };
-        let version = facts.version + 1;
+        let Some(fields) = load(keyspace, org, id, ReadConsistency::Serial).await?.live() else { return Ok(None) };
+        let version = fields.version + 1;
         let record = Kind::of_id(id)?.tombstone(version, at)?;
-        let change = keyspace.tables.aggregates.change(org, id, (facts.version, version), (false, record), false);
-        if let Sent::Applied = keyspace.commit(vec![change]).await? {
-            return Ok(Some(facts));
+        let change = keyspace.tables.aggregates.change(org, id, (fields.version, version), (false, record), false);
+        if let ConditionalResult::Applied = keyspace.commit(vec![change]).await? {
+            return Ok(Some(fields));
         }
         retry::pause(attempt, keyspace.random()).await;
     }

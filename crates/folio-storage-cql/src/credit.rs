@@ -9,7 +9,7 @@ use folio_types::{BlockId, OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::retry;
-use super::session::Sent;
+use super::session::ConditionalResult;
 use super::table::ENDED;
 use folio_storage::CreditStore;
 use folio_storage::value::{decode, encode};
@@ -48,7 +48,7 @@ impl CreditStore for Credits {
                 tables.credit.change(org, *expected, account.version, value.clone()),
                 tables.credit.enter(org, &key, entry.clone(), ttl_seconds),
             ];
-            if matches!(self.0.commit(batch).await?, Sent::Applied) {
+            if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(AccountChanged::Done);
             }
             // Reads the version first: if it has changed, no batch that was sent under the old version is applied any
@@ -88,7 +88,7 @@ impl CreditStore for Credits {
                 tables.credit.unsealed(org, block),
                 tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())),
             ];
-            if matches!(self.0.commit(batch).await?, Sent::Applied) {
+            if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(Reserved::Done);
             }
             // Reads the seal first: in a sealed block, a row that is missing now is never inserted.
@@ -120,7 +120,7 @@ impl CreditStore for Credits {
                     (self.0.commit(vec![insert]).await?, end)
                 }
             };
-            if matches!(sent, Sent::Applied) {
+            if matches!(sent, ConditionalResult::Applied) {
                 return Ok(answer);
             }
             self.pause(attempt).await;
@@ -132,7 +132,7 @@ impl CreditStore for Credits {
         let Keyspace { cql, tables, .. } = &*self.0;
         for attempt in 0..retry::ATTEMPTS {
             let sent = tables.credit.seal(cql, org, block).await?;
-            if matches!(sent, Sent::Applied) || tables.credit.is_sealed(cql, org, block).await? {
+            if matches!(sent, ConditionalResult::Applied) || tables.credit.is_sealed(cql, org, block).await? {
                 return Ok(());
             }
             self.pause(attempt).await;

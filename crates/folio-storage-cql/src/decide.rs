@@ -11,20 +11,20 @@
 //! | **the change with its op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
 //! | old rows of the catalogue, old name, old references | as above | only dead rows are removed |
 //!
-//! After a refused or unknown deciding write, SERIAL reads are evaluated again. Every verdict except the plan of a write is
-//! confirmed by SERIAL reads before it is returned. A write that is lost leaves rows that are dead, or open until its op is
-//! closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
+//! After a refused or unknown deciding write, SERIAL reads are evaluated again. Every decision except the plan of a
+//! write is confirmed by SERIAL reads before it is returned. A write that is lost leaves rows that are dead, or open
+//! until its op is closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
 
 use folio_resources::{
-    DecidingWrite, Kind, ResourceWrite, RowWrite, Situation, Verdict, WritePlan, decide as evaluate,
+    DecidingWrite, Kind, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
 };
-use folio_types::op::{Decided, OpRow};
+use folio_types::op::{OpRow, WriteOutcome};
 use folio_types::{Error, Reason, Result};
 
-use super::catalogue::{self, Listed};
+use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::{Sent, Statements, Strength};
+use super::session::{ConditionalResult, ReadConsistency, Statements};
 use super::table::Part;
 use super::values::micros;
 use super::{crash_points, dependents, idempotency, names, ops, references, retry};
@@ -35,16 +35,16 @@ const UNKNOWN: u32 = 3;
 
 /// The outcome of one attempt.
 enum Step {
-    Written(OpRow),
-    Moved,
-    Again(Option<Error>),
+    Done(OpRow),
+    VersionMismatch,
+    Retry(Option<Error>),
 }
 
 /// A stored revision: its key and its value.
 type Revision = (String, Vec<u8>);
 
 /// Executes one deciding write.
-pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<Decided> {
+pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {
     let mut attempt = Attempt { keyspace, write, entered: None };
     let decided = attempt.run().await;
     if let Some(entered) = &attempt.entered {
@@ -61,21 +61,21 @@ struct Attempt<'a> {
     keyspace: &'a Keyspace,
     write: &'a ResourceWrite,
     /// The catalogue rows that were entered for a write that is not applied yet.
-    entered: Option<Listed>,
+    entered: Option<ListEntry>,
 }
 
 impl Attempt<'_> {
-    async fn run(&mut self) -> Result<Decided> {
-        let (mut strength, mut unknown, mut attempts) = (Strength::Quorum, 0, 0);
+    async fn run(&mut self) -> Result<WriteOutcome> {
+        let (mut consistency, mut unknown, mut attempts) = (ReadConsistency::Quorum, 0, 0);
         loop {
-            let step = self.step(strength).await;
-            match (step, strength) {
-                (Ok(Step::Written(row)), _) => return Ok(Decided::Row(row)),
-                (Ok(Step::Moved), Strength::Serial) => return Ok(Decided::Moved),
-                (Err(error), Strength::Serial) => return Err(error),
+            let step = self.step(consistency).await;
+            match (step, consistency) {
+                (Ok(Step::Done(row)), _) => return Ok(WriteOutcome::Row(row)),
+                (Ok(Step::VersionMismatch), ReadConsistency::Serial) => return Ok(WriteOutcome::VersionMismatch),
+                (Err(error), ReadConsistency::Serial) => return Err(error),
                 (Err(error), _) if error.reason == Reason::StoreUnavailable => return Err(error),
-                (Ok(Step::Moved) | Err(_), Strength::Quorum) => {}
-                (Ok(Step::Again(error)), _) => {
+                (Ok(Step::VersionMismatch) | Err(_), ReadConsistency::Quorum) => {}
+                (Ok(Step::Retry(error)), _) => {
                     attempts += 1;
                     if let Some(error) = error {
                         unknown += 1;
@@ -89,19 +89,21 @@ impl Attempt<'_> {
                     retry::pause(attempts, self.keyspace.random()).await;
                 }
             }
-            strength = Strength::Serial;
+            consistency = ReadConsistency::Serial;
         }
     }
 
-    async fn step(&mut self, strength: Strength) -> Result<Step> {
+    async fn step(&mut self, consistency: ReadConsistency) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
-        let loaded = load(keyspace, &write.org, &write.id, strength).await?;
+        let loaded = load(keyspace, &write.org, &write.id, consistency).await?;
         // After the version: an op row that is missing now was missing when the version was read. The first attempt does
         // not read it, because few ops are repeated: the deciding write inserts it on condition that it is missing, and
-        // every other verdict is confirmed by SERIAL reads.
-        let op_row = match strength {
-            Strength::Quorum => None,
-            Strength::Serial => ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), strength).await?,
+        // every other decision is confirmed by SERIAL reads.
+        let op_row = match consistency {
+            ReadConsistency::Quorum => None,
+            ReadConsistency::Serial => {
+                ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?
+            }
         };
         let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
         let revisions = match write.deletes && write.kind.keeps_revisions {
@@ -110,26 +112,26 @@ impl Attempt<'_> {
         };
         let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
         let stored = revisions.iter().map(|(_, stored)| stored.clone()).collect();
-        let situation = Situation { record, op_row, is_request_taken, revisions: stored };
-        let plan = match evaluate(write, &situation)? {
-            Verdict::Recorded(row) => return Ok(Step::Written(row)),
-            Verdict::Moved => return Ok(Step::Moved),
-            Verdict::Write(plan) => *plan,
+        let state = StoredState { record, op_row, is_request_taken, revisions: stored };
+        let plan = match evaluate(write, &state)? {
+            WriteDecision::Recorded(row) => return Ok(Step::Done(row)),
+            WriteDecision::VersionMismatch => return Ok(Step::VersionMismatch),
+            WriteDecision::Write(plan) => *plan,
         };
         self.check(&plan, uses).await?;
         self.reserve(&plan).await?;
         let statements = statements(keyspace, &plan, &revisions)?;
         crash_points::stop_at("decision");
         match keyspace.commit(statements).await? {
-            Sent::Applied => {
+            ConditionalResult::Applied => {
                 self.entered = None;
                 if let Err(error) = self.settle(&plan).await {
                     tracing::warn!(%error, id = plan.id, "old rows of a write stay until a reader repairs them");
                 }
-                Ok(Step::Written(plan.answer))
+                Ok(Step::Done(plan.answer))
             }
-            Sent::Refused => Ok(Step::Again(None)),
-            Sent::Unknown(error) => Ok(Step::Again(Some(error))),
+            ConditionalResult::Refused => Ok(Step::Retry(None)),
+            ConditionalResult::Unknown(error) => Ok(Step::Retry(Some(error))),
         }
     }
 
@@ -149,7 +151,8 @@ impl Attempt<'_> {
             references::check(keyspace, org, referenced).await?;
         }
         if let Some((of, number)) = &plan.require_revision {
-            let newest = load(keyspace, org, of, Strength::Quorum).await?.live().and_then(|facts| facts.revision);
+            let newest =
+                load(keyspace, org, of, ReadConsistency::Quorum).await?.live().and_then(|fields| fields.revision);
             if !newest.is_some_and(|newest| (1..=newest).contains(number)) {
                 let kind = Kind::of_id(of)?;
                 return Err(Error::not_found(&format!("{} revision", kind.word), format!("{of}.{number}")));
@@ -182,7 +185,7 @@ impl Attempt<'_> {
             dependents::enter(keyspace, org, parent, (Part::Dependent, &plan.id)).await?;
         }
         if let Some(after) = &plan.list_after {
-            let (before, after) = (plan.list_before.as_ref().map(Listed::from), Listed::from(after));
+            let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));
             self.entered = Some(after.clone());
             catalogue::enter(keyspace, org, plan.kind.word, before.as_ref(), &after).await?;
         }
@@ -193,7 +196,7 @@ impl Attempt<'_> {
     async fn settle(&self, plan: &WritePlan) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
         if let Some(before) = &plan.list_before {
-            let (before, after) = (Listed::from(before), plan.list_after.as_ref().map(Listed::from));
+            let (before, after) = (ListEntry::from(before), plan.list_after.as_ref().map(ListEntry::from));
             catalogue::settle(keyspace, org, plan.kind.word, &before, after.as_ref(), plan.version()).await?;
         }
         if let Some(name) = &plan.free_name {

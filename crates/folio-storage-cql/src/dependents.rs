@@ -1,19 +1,19 @@
-//! Dependents of a resource: each is entered in the parent's partition before it is written, and only while the parent is live,
-//! so that the clean-up finds every dependent.
+//! Dependents of a resource: each is entered in the parent's partition before it is written, and only while the parent
+//! is live, so that the clean-up finds every dependent.
 
 use folio_resources::Kind;
 use folio_types::{OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::retry;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use folio_storage::value::{Mark, encode};
 
 /// Refuses with `NOT_FOUND` unless the parent is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, parent: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    match tables.aggregates.header(cql, org, parent, Strength::Quorum).await?.live {
+    match tables.aggregates.header(cql, org, parent, ReadConsistency::Quorum).await?.live {
         Some(true) => Ok(()),
         Some(false) | None => Err(Kind::of_id(parent)?.not_found(parent)),
     }
@@ -26,13 +26,13 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (
     for attempt in 0..retry::ATTEMPTS {
         let is_live = tables.aggregates.live(org, parent);
         let entry = tables.aggregates.insert_once(org, parent, row, value.clone());
-        if let Sent::Applied = keyspace.commit(vec![is_live, entry]).await? {
+        if let ConditionalResult::Applied = keyspace.commit(vec![is_live, entry]).await? {
             return Ok(());
         }
-        if tables.aggregates.header(cql, org, parent, Strength::Serial).await?.live != Some(true) {
+        if tables.aggregates.header(cql, org, parent, ReadConsistency::Serial).await?.live != Some(true) {
             return Err(Kind::of_id(parent)?.not_found(parent));
         }
-        if tables.aggregates.row(cql, org, parent, row, Strength::Serial).await?.is_some() {
+        if tables.aggregates.row(cql, org, parent, row, ReadConsistency::Serial).await?.is_some() {
             return Ok(());
         }
         retry::pause(attempt, keyspace.random()).await;
@@ -51,7 +51,7 @@ pub(crate) async fn entries(keyspace: &Keyspace, org: &OrgId, parent: &str, part
 pub(crate) async fn remove(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let statement = keyspace.tables.aggregates.remove_there(org, parent, row);
     match keyspace.commit(vec![statement]).await? {
-        Sent::Applied | Sent::Refused => Ok(()),
-        Sent::Unknown(error) => Err(error),
+        ConditionalResult::Applied | ConditionalResult::Refused => Ok(()),
+        ConditionalResult::Unknown(error) => Err(error),
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn unavailable(what: &str, error: &dyn std::fmt::Display) -> Error {
 /// Returns the error of a read or of a repeatable write.
 pub(crate) fn failed(error: &ExecutionError) -> Error {
     if is_ours(error) {
-        tracing::error!(%error, "a CQL statement is wrong");
+        tracing::error!(%error, "a CQL statement is invalid");
         return Error::internal(format!("a CQL statement was refused: {error}"));
     }
     unavailable("statement", error)

@@ -1,7 +1,8 @@
-//! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding write.
+//! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding
+//! write.
 //!
-//! The record is valid while the op row of its target exists, and while the write may still be executed. Once
-//! that op is closed, the record is dead and may be replaced. A record whose write has not happened for [`STALE`] is closed by
+//! The record is valid while the op row of its target exists, and while the write may still be executed. Once that op
+//! is closed, the record is dead and may be replaced. A record whose write has not happened for [`STALE`] is closed by
 //! the process that needs to know: no process recovers a request.
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState};
 use folio_types::{OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::SystemRow;
 use super::values::micros;
 use super::{ops, retry};
@@ -38,7 +39,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyR
         // The record itself decides: the effects are in a thread's journal, or in the record of an outcome.
         return Ok(RowStatus::Done);
     }
-    let found = ops::row(keyspace, org, row.target.id(), &op.to_string(), Strength::Serial).await?;
+    let found = ops::row(keyspace, org, row.target.id(), &op.to_string(), ReadConsistency::Serial).await?;
     Ok(match found.map(|row| row.state) {
         Some(OpState::Done(_)) => RowStatus::Done,
         Some(OpState::Conflict | OpState::Aborted) => RowStatus::Dead,
@@ -49,7 +50,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyR
 /// Returns the record of a request whose write was executed.
 pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let Some((value, _)) = tables.idempotency.get(cql, org, &op.to_string(), Strength::Serial).await? else {
+    let Some((value, _)) = tables.idempotency.get(cql, org, &op.to_string(), ReadConsistency::Serial).await? else {
         return Ok(None);
     };
     let row: IdempotencyRecord = decode(&value)?;
@@ -59,13 +60,13 @@ pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result
     })
 }
 
-/// Returns whether the request of a write has another target or other content. Changes nothing unless the other write has not
-/// happened for long; then it closes that op.
+/// Returns whether the request of a write has another target or other content. Changes nothing unless the other write
+/// has not happened for long; then it closes that op.
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let Keyspace { cql, tables, .. } = keyspace;
     let op = write.op.to_string();
-    let found = tables.idempotency.get(cql, &write.org, &op, Strength::Quorum).await?;
+    let found = tables.idempotency.get(cql, &write.org, &op, ReadConsistency::Quorum).await?;
     let Some((value, at)) = found else { return Ok(false) };
     let row: IdempotencyRecord = decode(&value)?;
     if row.target == write.target() && row.digest == write.digest {
@@ -105,16 +106,18 @@ pub(crate) async fn record_request(
     tables.system_rows.put(cql, INDEX, system_row).await?;
     for attempt in 0..retry::ATTEMPTS {
         let now = keyspace.now_micros();
-        if let Sent::Applied = tables.idempotency.insert(cql, org, &name, value.clone(), now).await? {
+        if let ConditionalResult::Applied = tables.idempotency.insert(cql, org, &name, value.clone(), now).await? {
             return Ok(row);
         }
-        if let Some((stored, _)) = tables.idempotency.get(cql, org, &name, Strength::Serial).await? {
+        if let Some((stored, _)) = tables.idempotency.get(cql, org, &name, ReadConsistency::Serial).await? {
             let found: IdempotencyRecord = decode(&stored)?;
             let same = found.target == row.target && found.digest == row.digest;
             if same || !matches!(status(keyspace, org, op, &found).await?, RowStatus::Dead) {
                 return Ok(found);
             }
-            if let Sent::Applied = tables.idempotency.replace(cql, org, &name, (stored, value.clone()), now).await? {
+            if let ConditionalResult::Applied =
+                tables.idempotency.replace(cql, org, &name, (stored, value.clone()), now).await?
+            {
                 return Ok(row);
             }
         }
@@ -132,12 +135,12 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
         let mark: RequestMark = decode(&row.value)?;
         let op = mark.op.to_string();
         // The request may have been repeated since, with a newer record.
-        let found = tables.idempotency.get(cql, &mark.org, &op, Strength::Quorum).await?;
+        let found = tables.idempotency.get(cql, &mark.org, &op, ReadConsistency::Quorum).await?;
         let old = match found {
             Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
             None => false,
         };
-        if old && let Sent::Unknown(error) = tables.idempotency.remove(cql, &mark.org, &op).await? {
+        if old && let ConditionalResult::Unknown(error) = tables.idempotency.remove(cql, &mark.org, &op).await? {
             return Err(error);
         }
         tables.system_rows.remove(cql, INDEX, row.at, &row.key).await?;

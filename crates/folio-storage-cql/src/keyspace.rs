@@ -8,7 +8,7 @@ use super::catalogue::Counts;
 use super::headers::Headers;
 use super::migrate::{self, Migrated};
 use super::options::Options;
-use super::session::{Cql, Sent, Statements};
+use super::session::{ConditionalResult, Cql, Statements};
 use super::table::Tables;
 use super::values::micros;
 
@@ -34,7 +34,7 @@ impl Keyspace {
     }
 
     /// Sends one conditional batch to one partition.
-    pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<Sent> {
+    pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         self.cql.conditional_batch(statements).await
     }
 

@@ -43,8 +43,8 @@
 //!
 //! # Lists
 //!
-//! See `catalogue/mod.rs` for the rows and `catalogue/query.rs` for what a page costs. A document of *n* characters in its name
-//! and its metadata's values has about *n* + 3 rows of some 250 bytes, and so has a thread of its title.
+//! See `catalogue/mod.rs` for the rows and `catalogue/query.rs` for what a page costs. A document of *n* characters in
+//! its name and its metadata's values has about *n* + 3 rows of some 250 bytes, and so has a thread of its title.
 
 mod append;
 mod audit;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use folio_types::{Code, Error, Reason, Result};
 
-use super::session::{Cql, Select, Sent, Strength, Use};
+use super::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use super::values::values;
 
 /// The migrations; the first has number 1.
@@ -59,18 +59,19 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     }
     let select = cql.select(VERSION).await?;
     // Processes without a migration to run do not wait for each other.
-    let found = checked_version(cql.row(&select, Strength::Quorum, values![]).await?)?;
+    let found = checked_version(cql.row(&select, ReadConsistency::Quorum, values![]).await?)?;
     if found == newest() {
         return Ok(Migrated { from: found, to: found });
     }
     let holder = format!("{:032x}", cql.options().environment.random());
     lock(cql, &holder).await?;
-    let done = run(cql, &select).await;
-    let release = cql.prepare("DELETE FROM migrations WHERE name = 'lock' IF holder = ?", Use::Conditional).await?;
-    if let Ok(Sent::Unknown(error)) | Err(error) = cql.conditional(&release, values![holder]).await {
+    let result = run(cql, &select).await;
+    let release =
+        cql.prepare("DELETE FROM migrations WHERE name = 'lock' IF holder = ?", StatementKind::Conditional).await?;
+    if let Ok(ConditionalResult::Unknown(error)) | Err(error) = cql.conditional(&release, values![holder]).await {
         tracing::warn!(%error, "the lock of the migrations could not be released; it expires");
     }
-    done
+    result
 }
 
 /// Creates the keyspace and the table of its version if they do not exist, and selects the keyspace.
@@ -96,7 +97,7 @@ pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
         return Ok(None);
     }
     cql.use_keyspace().await?;
-    let row: Row = cql.row(&cql.select(VERSION).await?, Strength::Serial, values![]).await?;
+    let row: Row = cql.row(&cql.select(VERSION).await?, ReadConsistency::Serial, values![]).await?;
     Ok(row.and_then(|(version,)| version))
 }
 
@@ -104,7 +105,7 @@ pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
 type Row = Option<(Option<i32>,)>;
 
 async fn version(cql: &Cql, select: &Select) -> Result<i32> {
-    checked_version(cql.row(select, Strength::Serial, values![]).await?)
+    checked_version(cql.row(select, ReadConsistency::Serial, values![]).await?)
 }
 
 /// Returns the version in a row, 0 for no row; fails for a version that this build does not know.
@@ -125,15 +126,15 @@ fn checked_version(row: Row) -> Result<i32> {
 
 async fn lock(cql: &Cql, holder: &str) -> Result<()> {
     let text = "INSERT INTO migrations (name, holder) VALUES ('lock', ?) IF NOT EXISTS USING TTL ?";
-    let lock = cql.prepare(text, Use::Conditional).await?;
+    let lock = cql.prepare(text, StatementKind::Conditional).await?;
     let mine = cql.select("SELECT holder FROM migrations WHERE name = 'lock'").await?;
     let since = Instant::now();
     loop {
         match cql.conditional(&lock, values![holder, LOCK_SECONDS]).await? {
-            Sent::Applied => return Ok(()),
-            Sent::Refused | Sent::Unknown(_) => {
+            ConditionalResult::Applied => return Ok(()),
+            ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
                 // If this fails too, the next attempt decides.
-                let row = cql.row::<(Option<String>,)>(&mine, Strength::Serial, values![]).await;
+                let row = cql.row::<(Option<String>,)>(&mine, ReadConsistency::Serial, values![]).await;
                 if row.is_ok_and(|row| row.and_then(|(holder,)| holder).as_deref() == Some(holder)) {
                     return Ok(());
                 }
@@ -151,9 +152,9 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
     // Another process may have migrated the keyspace while this one waited for the lock.
     let from = version(cql, select).await?;
     let first = "INSERT INTO migrations (name, version) VALUES ('keyspace', ?) IF NOT EXISTS";
-    let first = cql.prepare(first, Use::Conditional).await?;
+    let first = cql.prepare(first, StatementKind::Conditional).await?;
     let next = "UPDATE migrations SET version = ? WHERE name = 'keyspace' IF version = ?";
-    let next = cql.prepare(next, Use::Conditional).await?;
+    let next = cql.prepare(next, StatementKind::Conditional).await?;
     for (number, file) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > from) {
         for statement in statements(file) {
             cql.define(&statement).await?;
@@ -188,8 +189,8 @@ async fn make_keyspace(cql: &Cql) -> Result<()> {
             "invalid name of a keyspace: expected lower-case letters, digits and underscores, a letter first",
         ));
     }
-    let there = format!("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{name}'");
-    if cql.first_text(&there).await?.is_some() {
+    let query = format!("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{name}'");
+    if cql.first_text(&query).await?.is_some() {
         return Ok(());
     }
     let datacenter = match &cql.options().datacenter {

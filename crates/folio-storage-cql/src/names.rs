@@ -1,8 +1,8 @@
 //! Unique names of the live resources of a kind, without regard to case.
 //!
-//! A name's row holds the id and the op key that reserved it. It is *live* if that resource is live under that name; else
-//! *open* while that resource's partition has no op row of that key; else *dead*. Any process may replace or free a dead
-//! row. An open row is answered as a conflict; an open row that a request left for long is closed.
+//! A name's row holds the id and the op key that reserved it. It is *live* if that resource is live under that name;
+//! else *open* while that resource's partition has no op row of that key; else *dead*. Any process may replace or free
+//! a dead row. An open row is answered as a conflict; an open row that a request left for long is closed.
 
 use folio_resources::folded;
 use folio_types::op::OpKey;
@@ -10,7 +10,7 @@ use folio_types::{Code, Error, OrgId, Reason, Result};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::NameRow;
 use super::{idempotency, ops, retry};
 
@@ -26,8 +26,8 @@ type Name<'a> = (&'a str, &'a str);
 
 async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &NameRow) -> Result<RowStatus> {
     // The op row first: one that exists was written before the resource is read.
-    let has_op_row = ops::row(keyspace, org, &row.id, &row.op, Strength::Serial).await?.is_some();
-    let live = load(keyspace, org, &row.id, Strength::Serial).await?.live();
+    let has_op_row = ops::row(keyspace, org, &row.id, &row.op, ReadConsistency::Serial).await?.is_some();
+    let live = load(keyspace, org, &row.id, ReadConsistency::Serial).await?.live();
     let lives_under = live.and_then(|facts| facts.unique_name).map(|name| folded(&name));
     Ok(match (lives_under, has_op_row) {
         (Some(found), _) if found == folded(name) => RowStatus::Live,
@@ -39,7 +39,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &Nam
 /// Refuses if the name cannot be claimed. Changes nothing.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let Some(row) = tables.names.get(cql, org, (name.0, &folded(name.1)), Strength::Quorum).await? else {
+    let Some(row) = tables.names.get(cql, org, (name.0, &folded(name.1)), ReadConsistency::Quorum).await? else {
         return Ok(());
     };
     if row.id == id && row.op == op.to_string() {
@@ -59,10 +59,10 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
     let key = (name.0, folded_name.as_str());
     let mine = NameRow { id: id.to_owned(), op: op.to_string(), at: keyspace.now_micros() };
     for attempt in 0..retry::ATTEMPTS {
-        if let Sent::Applied = tables.names.reserve(cql, org, key, &mine).await? {
+        if let ConditionalResult::Applied = tables.names.reserve(cql, org, key, &mine).await? {
             return Ok(());
         }
-        if let Some(row) = tables.names.get(cql, org, key, Strength::Serial).await? {
+        if let Some(row) = tables.names.get(cql, org, key, ReadConsistency::Serial).await? {
             if row.id == mine.id && row.op == mine.op {
                 return Ok(());
             }
@@ -71,7 +71,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
                 RowStatus::Live => return Err(taken(name, &row)),
                 RowStatus::Open => close(keyspace, org, name, &row).await?,
                 RowStatus::Dead => {
-                    if let Sent::Applied = tables.names.replace(cql, org, key, (&row, &mine)).await? {
+                    if let ConditionalResult::Applied = tables.names.replace(cql, org, key, (&row, &mine)).await? {
                         return Ok(());
                     }
                 }
@@ -87,7 +87,7 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
     let Keyspace { cql, tables, .. } = keyspace;
     let folded_name = folded(name.1);
     let key = (name.0, folded_name.as_str());
-    let Some(row) = tables.names.get(cql, org, key, Strength::Serial).await? else { return Ok(()) };
+    let Some(row) = tables.names.get(cql, org, key, ReadConsistency::Serial).await? else { return Ok(()) };
     if row.id == id && matches!(status(keyspace, org, name, &row).await?, RowStatus::Dead) {
         tables.names.free(cql, org, key, &row).await?;
     }
@@ -97,7 +97,7 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
 /// Returns the id behind a name. The resource may have been renamed or deleted since.
 pub(crate) async fn holder(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    Ok(tables.names.get(cql, org, (kind, &folded(name)), Strength::Quorum).await?.map(|row| row.id))
+    Ok(tables.names.get(cql, org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
 }
 
 /// Closes the op of a request that reserved a name and was not executed for long; refuses for any other op.

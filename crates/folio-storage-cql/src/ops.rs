@@ -7,7 +7,7 @@ use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use super::{idempotency, retry};
 use folio_storage::OpStore;
@@ -19,10 +19,10 @@ pub(crate) async fn row(
     org: &OrgId,
     target: &str,
     op: &str,
-    strength: Strength,
+    consistency: ReadConsistency,
 ) -> Result<Option<OpRow>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let found = tables.aggregates.row(cql, org, target, (Part::Op, op), strength).await?;
+    let found = tables.aggregates.row(cql, org, target, (Part::Op, op), consistency).await?;
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
@@ -34,9 +34,9 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
     for attempt in 0..retry::ATTEMPTS {
         let insert = aggregates.insert_once(org, target, (Part::Op, &op), value.clone());
         match keyspace.commit(vec![insert]).await? {
-            Sent::Applied => return Ok(row),
-            Sent::Refused | Sent::Unknown(_) => {
-                if let Some(stored) = self::row(keyspace, org, target, &op, Strength::Serial).await? {
+            ConditionalResult::Applied => return Ok(row),
+            ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
+                if let Some(stored) = self::row(keyspace, org, target, &op, ReadConsistency::Serial).await? {
                     return Ok(stored);
                 }
             }
@@ -57,7 +57,7 @@ pub(crate) struct Ops(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl OpStore for Ops {
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
-        row(&self.0, org, &target.to_string(), &op.to_string(), Strength::Serial).await
+        row(&self.0, org, &target.to_string(), &op.to_string(), ReadConsistency::Serial).await
     }
 
     async fn close(

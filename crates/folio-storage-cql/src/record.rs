@@ -1,22 +1,22 @@
 //! The stored record of a resource, read from its partition.
 
-use folio_resources::{Facts, Kind, Record};
+use folio_resources::{IndexedFields, Kind, Record};
 use folio_types::{OrgId, Result};
 
 use super::keyspace::Keyspace;
-use super::session::Strength;
+use super::session::ReadConsistency;
 use super::table::Header;
 use folio_storage::StoredResource;
 
 /// A resource that was read.
 pub(crate) struct Loaded {
     pub(crate) header: Header,
-    pub(crate) record: Option<Record<Facts>>,
+    pub(crate) record: Option<Record<IndexedFields>>,
 }
 
 impl Loaded {
-    /// Returns the facts of the resource if it is live.
-    pub(crate) fn live(self) -> Option<Facts> {
+    /// Returns the fields of the resource if it is live.
+    pub(crate) fn live(self) -> Option<IndexedFields> {
         self.record.and_then(Record::live)
     }
 
@@ -31,8 +31,8 @@ impl Loaded {
 }
 
 /// Reads the resource with this id.
-pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, strength: Strength) -> Result<Loaded> {
-    let header = keyspace.tables.aggregates.header(&keyspace.cql, org, id, strength).await?;
+pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, consistency: ReadConsistency) -> Result<Loaded> {
+    let header = keyspace.tables.aggregates.header(&keyspace.cql, org, id, consistency).await?;
     let record = match (&header.version, &header.record) {
         (Some(_), Some(bytes)) => Some(Kind::of_id(id)?.read(bytes)?),
         _ => None,

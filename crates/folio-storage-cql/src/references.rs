@@ -1,8 +1,8 @@
-//! References between resources. The partition of the referenced resource has an entry for each op that added a reference; the
-//! count of entries is a static column that changes with them, and a condition of the deletion.
+//! References between resources. The partition of the referenced resource has an entry for each op that added a
+//! reference; the count of entries is a static column that changes with them, and a condition of the deletion.
 //!
-//! An entry is *live* while its user is live and refers to the resource; else *open* while the user's partition has no op row of
-//! its key; else *dead*, and any process may remove it.
+//! An entry is *live* while its user is live and refers to the resource; else *open* while the user's partition has no
+//! op row of its key; else *dead*, and any process may remove it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use super::values::micros;
 use super::{idempotency, ops, retry};
@@ -35,7 +35,7 @@ enum RowStatus {
 /// Refuses with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    match tables.aggregates.header(cql, org, used, Strength::Quorum).await?.live {
+    match tables.aggregates.header(cql, org, used, ReadConsistency::Quorum).await?.live {
         Some(true) => Ok(()),
         Some(false) | None => Err(Kind::of_id(used)?.not_found(used)),
     }
@@ -47,10 +47,10 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str
     let key = format!("{user}/{op}");
     let value = encode(&Reference { at: keyspace.now() })?;
     for attempt in 0..retry::ATTEMPTS {
-        let strength = if attempt == 0 { Strength::Quorum } else { Strength::Serial };
-        let header = tables.aggregates.header(cql, org, used, strength).await?;
+        let consistency = if attempt == 0 { ReadConsistency::Quorum } else { ReadConsistency::Serial };
+        let header = tables.aggregates.header(cql, org, used, consistency).await?;
         if attempt > 0
-            && tables.aggregates.row(cql, org, used, (Part::Reference, &key), Strength::Serial).await?.is_some()
+            && tables.aggregates.row(cql, org, used, (Part::Reference, &key), ReadConsistency::Serial).await?.is_some()
         {
             return Ok(());
         }
@@ -59,7 +59,7 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str
         }
         let count = tables.aggregates.uses(org, used, (header.uses, header.uses + 1), true);
         let entry = tables.aggregates.insert_once(org, used, (Part::Reference, &key), value.clone());
-        if let Sent::Applied = keyspace.commit(vec![count, entry]).await? {
+        if let ConditionalResult::Applied = keyspace.commit(vec![count, entry]).await? {
             return Ok(());
         }
         retry::pause(attempt, keyspace.random()).await;
@@ -82,13 +82,13 @@ pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, used: &str, us
 async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(cql, org, used, Strength::Serial).await?;
-        if tables.aggregates.row(cql, org, used, (Part::Reference, key), Strength::Serial).await?.is_none() {
+        let header = tables.aggregates.header(cql, org, used, ReadConsistency::Serial).await?;
+        if tables.aggregates.row(cql, org, used, (Part::Reference, key), ReadConsistency::Serial).await?.is_none() {
             return Ok(());
         }
         let count = tables.aggregates.uses(org, used, (header.uses, header.uses.saturating_sub(1)), false);
         let entry = tables.aggregates.remove_there(org, used, (Part::Reference, key));
-        if let Sent::Applied = keyspace.commit(vec![count, entry]).await? {
+        if let ConditionalResult::Applied = keyspace.commit(vec![count, entry]).await? {
             return Ok(());
         }
         retry::pause(attempt, keyspace.random()).await;
@@ -149,7 +149,7 @@ pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str,
 async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<RowStatus> {
     let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
     // The op row first: one that exists was written before the user is read.
-    let has_op_row = ops::row(keyspace, org, user, op, Strength::Serial).await?.is_some();
+    let has_op_row = ops::row(keyspace, org, user, op, ReadConsistency::Serial).await?.is_some();
     let live = describe_user(keyspace, org, used, user).await?;
     Ok(match (live, has_op_row) {
         (Some(description), _) => RowStatus::Live(description),
@@ -161,7 +161,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
 /// Returns a description of the user if it is live and refers to `used`, in its newest or any kept revision.
 async fn describe_user(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
     let kind = Kind::of_id(user)?;
-    let Some(facts) = load(keyspace, org, user, Strength::Serial).await?.live() else { return Ok(None) };
+    let Some(facts) = load(keyspace, org, user, ReadConsistency::Serial).await?.live() else { return Ok(None) };
     let mut refers = facts.references.contains(used);
     if !refers && kind.keeps_revisions {
         let Keyspace { cql, tables, .. } = keyspace;

@@ -1,21 +1,21 @@
 //! Resources of every kind.
 //!
-//! The partition of a resource with text holds what people change under its version, and the state of the text under a version of
-//! its own: the two never write the same columns. The text itself: [`super::texts`].
+//! The partition of a resource with text holds what people change under its version, and the state of the text under a
+//! version of its own: the two never write the same columns. The text itself: [`super::texts`].
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{Cleanup, Kind, ListQuery, Record, ResourceWrite};
-use folio_types::op::{Decided, Expected, OpState, Target};
+use folio_types::op::{Expected, OpState, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use super::catalogue::{self, Found, Listed, Query};
+use super::catalogue::{self, Found, ListEntry, Query};
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::Strength;
+use super::session::ReadConsistency;
 use super::table::{Part, SystemRow};
 use super::values::micros;
 use super::{cleanup, decide, idempotency, names, texts};
@@ -29,7 +29,7 @@ pub(crate) struct Resources(pub(crate) Arc<Keyspace>);
 
 #[async_trait]
 impl ResourceExecutor for Resources {
-    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
         let (keyspace, kind, org, id) = (&self.0, write.kind, &write.org, write.id.as_str());
         if kind.has_parent {
             cleanup::follow_parent(keyspace, org, id).await?;
@@ -44,7 +44,7 @@ impl ResourceExecutor for Resources {
             enter_deleted(keyspace, kind, org, id, write.at).await?;
         }
         let decided = decide::decide(keyspace, &write).await?;
-        if let Decided::Row(row) = &decided
+        if let WriteOutcome::Row(row) = &decided
             && is_indexed
             && matches!(row.state, OpState::Done(_))
         {
@@ -59,7 +59,7 @@ impl ResourceExecutor for Resources {
     }
 
     async fn get(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
-        let read = |id: String| async move { Ok(load(&self.0, org, &id, Strength::Quorum).await?.stored()) };
+        let read = |id: String| async move { Ok(load(&self.0, org, &id, ReadConsistency::Quorum).await?.stored()) };
         futures::stream::iter(ids.to_vec()).map(read).buffered(READS).try_collect().await
     }
 
@@ -79,7 +79,7 @@ impl ResourceExecutor for Resources {
         let Keyspace { cql, tables, .. } = &*self.0;
         let read = |number: u32| async move {
             let key = decide::revision_key(number);
-            tables.aggregates.row(cql, org, id, (Part::Revision, &key), Strength::Quorum).await
+            tables.aggregates.row(cql, org, id, (Part::Revision, &key), ReadConsistency::Quorum).await
         };
         futures::stream::iter(numbers.to_vec()).map(read).buffered(READS).try_collect().await
     }
@@ -98,7 +98,7 @@ impl ResourceExecutor for Resources {
         let mut found = Vec::new();
         for row in tables.system_rows.first(cql, &index, None, limit).await? {
             let DeletedMark { org, id, at: marked } = decode(&row.value)?;
-            match load(&self.0, &org, &id, Strength::Serial).await?.record {
+            match load(&self.0, &org, &id, ReadConsistency::Serial).await?.record {
                 Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
                 // Another write deleted the resource and has its own row.
                 Some(Record::Tombstone { .. }) => tables.system_rows.remove(cql, &index, row.at, &row.key).await?,
@@ -121,7 +121,7 @@ impl ResourceExecutor for Resources {
         let mut scrubbed = 0;
         for row in tables.system_rows.first(cql, &index, Some(before), limit).await? {
             let DeletedMark { org, id, .. } = decode(&row.value)?;
-            let loaded = load(&self.0, &org, &id, Strength::Serial).await?;
+            let loaded = load(&self.0, &org, &id, ReadConsistency::Serial).await?;
             if let Some(Record::Tombstone { .. }) = loaded.record {
                 cleanup::remove_content(&self.0, &org, &Target::new(kind.word, &id)).await?;
             }
@@ -139,17 +139,17 @@ async fn item(
     query: &Query<'_>,
     Found { position, row }: Found,
 ) -> Result<Option<(StoredResource, usize)>> {
-    let loaded = load(keyspace, org, &position.id, Strength::Quorum).await?;
+    let loaded = load(keyspace, org, &position.id, ReadConsistency::Quorum).await?;
     if loaded.header.created_at == position.at
-        && let Some(Record::Live(facts)) = &loaded.record
-        && facts.row.matches(query.conditions)
+        && let Some(Record::Live(fields)) = &loaded.record
+        && fields.row.matches(query.conditions)
     {
         return Ok(loaded.stored().map(|stored| {
             let bytes = stored.record.len();
             (stored, bytes)
         }));
     }
-    catalogue::repair_row(keyspace, org, &Listed { row, at: position.at, version: 0 }).await?;
+    catalogue::repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
     Ok(None)
 }
 

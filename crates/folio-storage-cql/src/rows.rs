@@ -7,7 +7,7 @@ use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use folio_storage::{ConditionalRow, RowStore};
 
 /// Number of rows that are read concurrently.
@@ -19,7 +19,7 @@ pub(crate) struct Rows(pub(crate) Arc<Keyspace>);
 impl RowStore for Rows {
     async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let read = |key: String| async move { tables.rows.get(cql, (org, group), &key, Strength::Quorum).await };
+        let read = |key: String| async move { tables.rows.get(cql, (org, group), &key, ReadConsistency::Quorum).await };
         futures::stream::iter(keys.to_vec()).map(read).buffered(READ_AT_ONCE).try_collect().await
     }
 
@@ -39,9 +39,11 @@ impl RowStore for Rows {
         // Replacing a value by an equal one only checks that the row is unchanged.
         batch.extend(guard.map(|(key, value)| rows.replace((org, group), &key, value.clone(), value)));
         match self.0.commit(batch).await? {
-            Sent::Applied => Ok(true),
-            Sent::Refused => Ok(false),
-            Sent::Unknown(_) => Ok(rows.get(cql, (org, group), &key, Strength::Serial).await? == Some(after)),
+            ConditionalResult::Applied => Ok(true),
+            ConditionalResult::Refused => Ok(false),
+            ConditionalResult::Unknown(_) => {
+                Ok(rows.get(cql, (org, group), &key, ReadConsistency::Serial).await? == Some(after))
+            }
         }
     }
 

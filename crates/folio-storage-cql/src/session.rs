@@ -38,7 +38,7 @@ use folio_storage_client::Guard;
 
 /// The purpose of a statement, which defines its consistency, time limit and retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum StatementKind {
     Read,
     Write,
     Conditional,
@@ -53,16 +53,16 @@ pub(crate) struct Select {
 
 /// The consistency of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Strength {
+pub(crate) enum ReadConsistency {
     /// Sees every acknowledged write.
     Quorum,
-    /// Also completes every conditional write in flight.
+    /// Sees every acknowledged write, and completes every conditional write in flight.
     Serial,
 }
 
 /// The result of a conditional write.
 #[derive(Debug)]
-pub(crate) enum Sent {
+pub(crate) enum ConditionalResult {
     /// The write is committed.
     Applied,
     /// The condition did not hold.
@@ -161,7 +161,7 @@ impl Cql {
     }
 
     /// Prepares a statement for a use.
-    pub(crate) async fn prepare(&self, text: &str, purpose: Use) -> Result<PreparedStatement> {
+    pub(crate) async fn prepare(&self, text: &str, purpose: StatementKind) -> Result<PreparedStatement> {
         let prepared = self.session.prepare(text).await;
         let mut statement = prepared.map_err(|error| {
             tracing::error!(%error, text, "a CQL statement cannot be prepared");
@@ -169,9 +169,9 @@ impl Cql {
         })?;
         statement.set_consistency(Consistency::LocalQuorum);
         statement.set_serial_consistency(Some(SerialConsistency::LocalSerial));
-        statement.set_is_idempotent(purpose != Use::Conditional);
+        statement.set_is_idempotent(purpose != StatementKind::Conditional);
         statement.set_request_timeout(Some(self.timeout(purpose)));
-        if purpose == Use::Conditional {
+        if purpose == StatementKind::Conditional {
             statement.set_retry_policy(Some(Arc::clone(&self.once)));
         }
         Ok(statement)
@@ -179,7 +179,7 @@ impl Cql {
 
     /// Prepares a read.
     pub(crate) async fn select(&self, text: &str) -> Result<Select> {
-        let mut quorum = self.prepare(text, Use::Read).await?;
+        let mut quorum = self.prepare(text, StatementKind::Read).await?;
         quorum.set_page_size(PAGE_ROWS);
         let mut serial = quorum.clone();
         serial.set_consistency(Consistency::LocalSerial);
@@ -187,21 +187,21 @@ impl Cql {
         Ok(Select { quorum, serial })
     }
 
-    fn timeout(&self, purpose: Use) -> Duration {
+    fn timeout(&self, purpose: StatementKind) -> Duration {
         match purpose {
-            Use::Read => self.options.read_timeout,
-            Use::Write | Use::Conditional => self.options.write_timeout,
+            StatementKind::Read => self.options.read_timeout,
+            StatementKind::Write | StatementKind::Conditional => self.options.write_timeout,
         }
     }
 
     /// Returns all rows of a read, page by page.
-    pub(crate) async fn rows<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Vec<R>>
+    pub(crate) async fn rows<R>(&self, select: &Select, consistency: ReadConsistency, values: Values) -> Result<Vec<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {
         let (mut found, mut next) = (Vec::new(), Some(PagingState::start()));
         while let Some(from) = next {
-            let page = self.page(select, strength, &values, from).await?;
+            let page = self.page(select, consistency, &values, from).await?;
             found.extend(page.0);
             next = page.1;
         }
@@ -212,16 +212,16 @@ impl Cql {
     pub(crate) async fn page<R>(
         &self,
         select: &Select,
-        strength: Strength,
+        consistency: ReadConsistency,
         values: &Values,
         from: PagingState,
     ) -> Result<(Vec<R>, Option<PagingState>)>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {
-        let (statement, kind) = match strength {
-            Strength::Quorum => (&select.quorum, READ),
-            Strength::Serial => (&select.serial, SERIAL_READ),
+        let (statement, kind) = match consistency {
+            ReadConsistency::Quorum => (&select.quorum, READ),
+            ReadConsistency::Serial => (&select.serial, SERIAL_READ),
         };
         let page = self.session.execute_single_page(statement, values, from);
         let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, health).await?;
@@ -234,11 +234,16 @@ impl Cql {
     }
 
     /// Returns the first row of a read.
-    pub(crate) async fn row<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Option<R>>
+    pub(crate) async fn row<R>(
+        &self,
+        select: &Select,
+        consistency: ReadConsistency,
+        values: Values,
+    ) -> Result<Option<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {
-        Ok(self.rows(select, strength, values).await?.into_iter().next())
+        Ok(self.rows(select, consistency, values).await?.into_iter().next())
     }
 
     /// Executes an unconditional, idempotent write.
@@ -258,14 +263,14 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Executes one conditional write. Never repeated: see [`Sent::Unknown`].
-    pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<Sent> {
+    /// Executes one conditional write. Never repeated: see [`ConditionalResult::Unknown`].
+    pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<ConditionalResult> {
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }
 
-    /// Executes one atomic conditional batch in one partition. Never repeated: see [`Sent::Unknown`].
-    pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<Sent> {
+    /// Executes one atomic conditional batch in one partition. Never repeated: see [`ConditionalResult::Unknown`].
+    pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(false);
@@ -304,12 +309,16 @@ where
 
 /// Reads `[applied]`, the first column on every server. ScyllaDB returns one row for each statement of a batch, all
 /// with the same value.
-fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<Sent> {
+fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<ConditionalResult> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => {
             let mapped = failed(&error);
-            return if mapped.reason == Reason::StoreUnavailable { Ok(Sent::Unknown(mapped)) } else { Err(mapped) };
+            return if mapped.reason == Reason::StoreUnavailable {
+                Ok(ConditionalResult::Unknown(mapped))
+            } else {
+                Err(mapped)
+            };
         }
     };
     let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
@@ -317,8 +326,8 @@ fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<Sent> {
     let row = row.ok_or_else(|| unreadable(&"a conditional write was answered without a row"))?;
     let row = row.map_err(|error| unreadable(&error))?;
     match row.columns.first() {
-        Some(Some(scylla::value::CqlValue::Boolean(true))) => Ok(Sent::Applied),
-        Some(Some(scylla::value::CqlValue::Boolean(false))) => Ok(Sent::Refused),
+        Some(Some(scylla::value::CqlValue::Boolean(true))) => Ok(ConditionalResult::Applied),
+        Some(Some(scylla::value::CqlValue::Boolean(false))) => Ok(ConditionalResult::Refused),
         _ => Err(unreadable(&"a conditional write was answered without [applied]")),
     }
 }

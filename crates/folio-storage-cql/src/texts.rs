@@ -14,7 +14,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::key;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::{Header, Part, SystemRow};
 use super::{dependents, retry};
 use folio_storage::value::{PageText, PendingMark, decode, encode};
@@ -55,7 +55,7 @@ async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<
         after = Some((last.at, last.key.clone()));
         for row in rows {
             let PendingMark { org, id, .. } = decode(&row.value)?;
-            let header = tables.aggregates.header(cql, &org, &id, Strength::Quorum).await?;
+            let header = tables.aggregates.header(cql, &org, &id, ReadConsistency::Quorum).await?;
             let text = text_of(&header)?;
             match (header.live, Waits::of(text.as_ref())) {
                 (Some(true), found_waits) if found_waits == Some(waits) => {
@@ -74,7 +74,7 @@ async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<
 async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let IngestUpdate { state, pages, lacks_program, at } = update;
-    let header = tables.aggregates.header(cql, org, id, Strength::Quorum).await?;
+    let header = tables.aggregates.header(cql, org, id, ReadConsistency::Quorum).await?;
     if header.live != Some(true) {
         return Ok(());
     }
@@ -102,7 +102,7 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
 async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) -> Result<bool> {
     let Keyspace { cql, tables, .. } = keyspace;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(cql, org, id, Strength::Serial).await?;
+        let header = tables.aggregates.header(cql, org, id, ReadConsistency::Serial).await?;
         let before = text_of(&header)?;
         if header.live != Some(true) {
             if let Some(generation) = &text.generation {
@@ -120,19 +120,19 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) 
         }
         let change = tables.aggregates.text(org, id, header.text_version, encode(&record)?);
         match keyspace.commit(vec![change]).await? {
-            Sent::Applied => {
+            ConditionalResult::Applied => {
                 if let Some(old) = before.and_then(|before| before.generation) {
                     tables.text_pages.remove(cql, (org, id), &old).await?;
                     dependents::remove(keyspace, org, id, (Part::Text, &old)).await?;
                 }
                 return Ok(true);
             }
-            Sent::Refused => {}
-            Sent::Unknown(error) if begins == 1 => {
+            ConditionalResult::Refused => {}
+            ConditionalResult::Unknown(error) if begins == 1 => {
                 // An attempt that is counted twice would abandon a file early: the caller retries.
                 return Err(error);
             }
-            Sent::Unknown(_) => {}
+            ConditionalResult::Unknown(_) => {}
         }
         retry::pause(attempt, keyspace.random()).await;
     }
@@ -161,7 +161,7 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
 /// Returns the pages of a live resource.
 async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let loaded = load(keyspace, org, id, Strength::Quorum).await?;
+    let loaded = load(keyspace, org, id, ReadConsistency::Quorum).await?;
     let text = text_of(&loaded.header)?;
     let lives = loaded.live().is_some();
     let Some(generation) = text.and_then(|text| text.generation).filter(|_| lives) else { return Ok(Vec::new()) };

@@ -23,11 +23,11 @@ use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, Read, nanoseconds};
-use super::catalogue::{self, Found, Listed, Query};
+use super::catalogue::{self, Found, ListEntry, Query};
 use super::dependents;
 use super::keyspace::Keyspace;
 use super::retry;
-use super::session::{Sent, Strength};
+use super::session::{ConditionalResult, ReadConsistency};
 use super::table::{Part, SystemRow, ThreadPart};
 use super::values::micros;
 use folio_storage::value::{ThreadMark, decode, encode};
@@ -37,8 +37,8 @@ use folio_storage::{EncodedThreadWrite, ThreadStore};
 const EXPIRY: &str = "thread_expiry";
 
 /// Returns the catalogue entry of a thread; none for an ephemeral thread.
-pub(crate) fn listed(header: &ThreadHeader) -> Option<Listed> {
-    header.listed().as_ref().map(Listed::from)
+pub(crate) fn listed(header: &ThreadHeader) -> Option<ListEntry> {
+    header.listed().as_ref().map(ListEntry::from)
 }
 
 /// Adds a thread to the index of expiring threads.
@@ -65,7 +65,7 @@ impl ThreadStore for Threads {
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
-        Ok(append::read(&self.0, org, id, Strength::Quorum).await?.live())
+        Ok(append::read(&self.0, org, id, ReadConsistency::Quorum).await?.live())
     }
 
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
@@ -78,7 +78,7 @@ impl ThreadStore for Threads {
 
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let header = tables.threads.header(cql, org, id, Strength::Quorum).await?;
+        let header = tables.threads.header(cql, org, id, ReadConsistency::Quorum).await?;
         let (imported, making) = header.imported.unwrap_or_default();
         let mut found = Vec::new();
         while found.len() < limit {
@@ -103,7 +103,7 @@ impl ThreadStore for Threads {
     }
 
     async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
-        append::request(&self.0, org, id, request, Strength::Quorum).await
+        append::request(&self.0, org, id, request, ReadConsistency::Quorum).await
     }
 
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
@@ -117,7 +117,7 @@ impl ThreadStore for Threads {
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         for attempt in 0..retry::ATTEMPTS {
-            let read = append::read(&self.0, org, id, Strength::Serial).await?;
+            let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
             let imported = read.imported.clone();
             let header = match read.record {
                 Some(ThreadRecord::Live(header)) => header,
@@ -126,7 +126,9 @@ impl ThreadStore for Threads {
             };
             let tombstone = header.tombstone(by.cloned());
             let fence = (header.epoch, header.version);
-            if let Sent::Applied = tables.threads.write_tombstone(cql, (org, id), fence, encode(&tombstone)?).await? {
+            if let ConditionalResult::Applied =
+                tables.threads.write_tombstone(cql, (org, id), fence, encode(&tombstone)?).await?
+            {
                 return self.settle_removal(&header, imported).await;
             }
             retry::pause(attempt, self.0.random()).await;
@@ -135,7 +137,7 @@ impl ThreadStore for Threads {
     }
 
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
-        match append::read(&self.0, org, id, Strength::Serial).await?.record {
+        match append::read(&self.0, org, id, ReadConsistency::Serial).await?.record {
             Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
             Some(ThreadRecord::Live(_)) | None => Ok(None),
         }
@@ -146,7 +148,7 @@ impl ThreadStore for Threads {
         let mut found = Vec::new();
         for row in tables.system_rows.first(cql, EXPIRY, Some(now), limit).await? {
             let ThreadMark { org, thread, at } = decode(&row.value)?;
-            let read = append::read(&self.0, &org, &thread, Strength::Quorum).await?;
+            let read = append::read(&self.0, &org, &thread, ReadConsistency::Quorum).await?;
             let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
                 Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
@@ -169,14 +171,14 @@ impl ThreadStore for Threads {
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let to = nanoseconds(at)?;
-        let read = append::read(&self.0, org, id, Strength::Serial).await?;
+        let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
         let before = read.expires_at;
         if !read.live().is_some_and(|header| header.is_unused_at(fence) && header.is_kept_at(at)) {
             return Ok(false);
         }
         // If the thread is used meanwhile, this row is left dangling, and its next reader removes it.
         enter_expiry(&self.0, org, id, at).await?;
-        let Sent::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
+        let ConditionalResult::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
             return Ok(false);
         };
         if let Some(before) = before {
@@ -197,7 +199,7 @@ async fn item(
     found: Found,
 ) -> Result<Option<(ThreadHeader, usize)>> {
     let id: ThreadId = found.position.id.parse()?;
-    let Read { record, .. } = append::read(keyspace, org, &id, Strength::Quorum).await?;
+    let Read { record, .. } = append::read(keyspace, org, &id, ReadConsistency::Quorum).await?;
     let version = match &record {
         Some(ThreadRecord::Live(header)) => header.version.saturating_add(1),
         Some(ThreadRecord::Tombstone { version, .. }) => version.saturating_add(2),
@@ -208,11 +210,11 @@ async fn item(
             let bytes = header.size_bytes();
             return Ok(Some((*header, bytes)));
         }
-        let seen = Listed { row: found.row, at: found.position.at, version };
+        let seen = ListEntry { row: found.row, at: found.position.at, version };
         catalogue::settle(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
         return Ok(None);
     }
-    let seen = Listed { row: found.row, at: found.position.at, version };
+    let seen = ListEntry { row: found.row, at: found.position.at, version };
     catalogue::settle(keyspace, org, Target::THREAD, &seen, None, version).await?;
     Ok(None)
 }
@@ -255,7 +257,7 @@ impl Threads {
         let Keyspace { cql, tables, .. } = &*self.0;
         let to = nanoseconds(at)?;
         for attempt in 0..retry::ATTEMPTS {
-            let read = append::read(&self.0, org, id, Strength::Serial).await?;
+            let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
             let before = read.expires_at;
             if !read.live().is_some_and(|header| header.is_kept_at(at)) {
                 return Ok(());
@@ -263,7 +265,7 @@ impl Threads {
             // Adds the new row first and removes the old one last, so that an expiring thread is never missing in the
             // index.
             enter_expiry(&self.0, org, id, at).await?;
-            if let Sent::Applied = tables.threads.expire(cql, (org, id), before, to).await? {
+            if let ConditionalResult::Applied = tables.threads.expire(cql, (org, id), before, to).await? {
                 if let Some(before) = before {
                     remove_expiry(&self.0, org, id, append::instant(before)?).await?;
                 }

@@ -1,7 +1,7 @@
 //! Creation of threads and fenced appends to their journals: executes the plan of a write in one transaction.
 
 use folio_history::thread::Appended;
-use folio_history::thread_write::{Situation, ThreadPlan, Verdict};
+use folio_history::thread_write::{StoredState, ThreadPlan, WriteDecision};
 use folio_resources::Kind;
 use folio_types::Result;
 
@@ -15,7 +15,7 @@ use folio_storage::EncodedThreadWrite;
 /// Evaluates a write and executes its plan.
 pub(crate) fn write(transaction: &mut Transaction<'_>, write: EncodedThreadWrite) -> Result<Appended> {
     let (org, id) = write.write.thread();
-    let read = Situation {
+    let read = StoredState {
         record: transaction.read(Space::Threads, &keys::thread(org, id))?,
         is_committed: match write.write.append() {
             Some(append) => transaction.contains(Space::Threads, &keys::batch(org, id, append.batch))?,
@@ -27,8 +27,8 @@ pub(crate) fn write(transaction: &mut Transaction<'_>, write: EncodedThreadWrite
         },
     };
     match write.decide(read)? {
-        Verdict::Answer(answer) => Ok(answer),
-        Verdict::Write(plan) => execute(transaction, *plan, write),
+        WriteDecision::Answer(answer) => Ok(answer),
+        WriteDecision::Write(plan) => execute(transaction, *plan, write),
     }
 }
 

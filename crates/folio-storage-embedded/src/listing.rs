@@ -2,8 +2,8 @@
 //!
 //! Cost of a page: a list without a filter, ordered by creation, reads `skip + size` rows from the token's position and
 //! takes its total from a counter. Any other list reads all rows of the kind in the organization (small ones, without
-//! schemas, texts or histories), filters and sorts them, and then reads the items of the page only. A page also ends when its
-//! items exceed [`PAGE_BYTES`], so that it may have fewer items than requested.
+//! schemas, texts or histories), filters and sorts them, and then reads the items of the page only. A page also ends
+//! when its items exceed [`PAGE_BYTES`], so that it may have fewer items than requested.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! References: a row below the referenced resource for each resource that refers to it. A referenced resource is not deleted.
+//! References: a row below the referenced resource for each resource that refers to it. A referenced resource is not
+//! deleted.
 
 use std::ops::ControlFlow;
 

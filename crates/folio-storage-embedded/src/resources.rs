@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Cleanup, DecidingWrite, Facts, Kind, ListQuery, ListRow, Record, ResourceWrite, RowWrite, Situation, Verdict,
-    WritePlan, decide,
+    Cleanup, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, Record, ResourceWrite, RowWrite, StoredState,
+    WriteDecision, WritePlan, decide,
 };
-use folio_types::op::{Decided, IdempotencyRecord, OpKey, OpRow, Target};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Result, Timestamp};
 
@@ -23,7 +23,7 @@ use super::{names, references, texts};
 use folio_storage::{Holdings, ResourceExecutor, StoredResource};
 
 /// Returns the record of the resource with this id.
-pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<Facts>>> {
+pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<IndexedFields>>> {
     let kind = Kind::of_id(id)?;
     let bytes = reads.bytes(Space::Records, &keys::record(org, kind.word, id))?;
     bytes.map(|bytes| kind.read(&bytes)).transpose()
@@ -38,7 +38,7 @@ pub(crate) struct Resources(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl ResourceExecutor for Resources {
-    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
         self.0.write(move |transaction| change(transaction, write)).await
     }
 
@@ -131,7 +131,7 @@ fn stored(reads: &impl Reads, org: &OrgId, kind: &Kind, id: &str) -> Result<Opti
     Ok(Some(StoredResource { record: record.to_vec(), text }))
 }
 
-fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Decided> {
+fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<WriteOutcome> {
     let (kind, org) = (write.kind, write.org.clone());
     let record = transaction.bytes(Space::Records, &keys::record(&org, kind.word, &write.id))?;
     let request: Option<IdempotencyRecord> = match &write.op {
@@ -140,7 +140,7 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Dec
     };
     let target = write.target();
     let taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
-    let situation = Situation {
+    let state = StoredState {
         record: record.map(|bytes| bytes.to_vec()),
         op_row: transaction.read(Space::Records, &keys::op(&org, &target, &write.op))?,
         is_request_taken: request.as_ref().is_some_and(taken),
@@ -149,10 +149,10 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Dec
             false => Vec::new(),
         },
     };
-    match decide(&write, &situation)? {
-        Verdict::Recorded(row) => Ok(Decided::Row(row)),
-        Verdict::Moved => Ok(Decided::Moved),
-        Verdict::Write(plan) => execute(transaction, *plan).map(Decided::Row),
+    match decide(&write, &state)? {
+        WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(row)),
+        WriteDecision::VersionMismatch => Ok(WriteOutcome::VersionMismatch),
+        WriteDecision::Write(plan) => execute(transaction, *plan).map(WriteOutcome::Row),
     }
 }
 
@@ -180,7 +180,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
         references::add(transaction, org, referenced, id)?;
     }
     if let Some((of, number)) = &plan.require_revision {
-        let newest = record(transaction, org, of)?.and_then(Record::live).and_then(|facts| facts.revision);
+        let newest = record(transaction, org, of)?.and_then(Record::live).and_then(|fields| fields.revision);
         if !newest.is_some_and(|newest| (1..=newest).contains(number)) {
             let kind = Kind::of_id(of)?;
             return Err(Error::not_found(&format!("{} revision", kind.word), format!("{of}.{number}")));
@@ -243,10 +243,10 @@ fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Res
     }
     if kind.cleanup == Cleanup::Dependents {
         for dependent in dependents(transaction, org, id)? {
-            if let Some(Record::Live(facts)) = record(transaction, org, &dependent)? {
+            if let Some(Record::Live(fields)) = record(transaction, org, &dependent)? {
                 let kind = Kind::of_id(&dependent)?;
-                listing::remove_row(transaction, org, kind.word, facts.created_at, &facts.row)?;
-                let tombstone = kind.tombstone(facts.version + 1, *at)?;
+                listing::remove_row(transaction, org, kind.word, fields.created_at, &fields.row)?;
+                let tombstone = kind.tombstone(fields.version + 1, *at)?;
                 transaction.put_bytes(Space::Records, keys::record(org, kind.word, &dependent), tombstone)?;
             }
         }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader, ThreadRecord};
 use folio_history::thread_write::ThreadWrite;
-use folio_resources::Listed;
+use folio_resources::ListEntry;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
@@ -220,6 +220,6 @@ pub(crate) fn enter_reference(
 }
 
 /// Writes the list row of a thread.
-pub(crate) fn put_row(transaction: &mut Transaction<'_>, org: &OrgId, listed: &Listed) -> Result<()> {
+pub(crate) fn put_row(transaction: &mut Transaction<'_>, org: &OrgId, listed: &ListEntry) -> Result<()> {
     listing::put_row(transaction, org, Target::THREAD, listed.created_at, &listed.row)
 }

@@ -176,7 +176,7 @@ mod tests {
 
     /// One step of a transaction.
     #[derive(Debug, Clone)]
-    enum Act {
+    enum Step {
         Put(u8, u64),
         Remove(u8),
         RemoveAll,
@@ -185,14 +185,14 @@ mod tests {
         Commit,
     }
 
-    fn acts() -> impl Strategy<Value = Vec<Act>> {
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
         let act = prop_oneof![
-            6 => (0..12_u8, any::<u64>()).prop_map(|(key, value)| Act::Put(key, value)),
-            3 => (0..12_u8).prop_map(Act::Remove),
-            1 => Just(Act::RemoveAll),
-            2 => Just(Act::Keep),
-            2 => Just(Act::Undo),
-            1 => Just(Act::Commit),
+            6 => (0..12_u8, any::<u64>()).prop_map(|(key, value)| Step::Put(key, value)),
+            3 => (0..12_u8).prop_map(Step::Remove),
+            1 => Just(Step::RemoveAll),
+            2 => Just(Step::Keep),
+            2 => Just(Step::Undo),
+            1 => Just(Step::Commit),
         ];
         prop::collection::vec(act, 1..60)
     }
@@ -223,34 +223,34 @@ mod tests {
         seen
     }
 
-    fn behaves(opened: &Opened, case: u32, acts: &[Act]) {
+    fn behaves(opened: &Opened, case: u32, acts: &[Step]) {
         let mut transaction = Transaction::new(opened);
         transaction.put(Space::Text, keys::after(&prefix(case)), &Count(1)).unwrap();
         transaction.keep();
         let (mut kept, mut now) = (BTreeMap::new(), BTreeMap::new());
         for act in acts {
             match act {
-                Act::Put(number, value) => {
+                Step::Put(number, value) => {
                     transaction.put(Space::Text, key(case, *number), &Count(*value)).unwrap();
                     now.insert(key(case, *number), *value);
                 }
-                Act::Remove(number) => {
+                Step::Remove(number) => {
                     transaction.remove(Space::Text, key(case, *number));
                     now.remove(&key(case, *number));
                 }
-                Act::RemoveAll => {
+                Step::RemoveAll => {
                     transaction.remove_all(Space::Text, prefix(case)).unwrap();
                     now.clear();
                 }
-                Act::Keep => {
+                Step::Keep => {
                     transaction.keep();
                     kept.clone_from(&now);
                 }
-                Act::Undo => {
+                Step::Undo => {
                     transaction.undo();
                     now.clone_from(&kept);
                 }
-                Act::Commit => {
+                Step::Commit => {
                     transaction.undo();
                     now.clone_from(&kept);
                     if let Some(batch) = transaction.into_batch(PersistMode::Buffer) {
@@ -270,7 +270,7 @@ mod tests {
         let case = std::cell::Cell::new(0);
         let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
         proptest::test_runner::TestRunner::new(config)
-            .run(&acts(), |acts| {
+            .run(&steps(), |acts| {
                 case.set(case.get() + 1);
                 behaves(&opened, case.get(), &acts);
                 Ok(())

@@ -164,7 +164,7 @@ impl Writer {
         }
         // Senders of later messages see the closed channel.
         if let Some(Err(error)) = self.opened().map(|opened| opened.db.persist(PersistMode::SyncAll)) {
-            tracing::error!(%error, "syncing the store at its end failed");
+            tracing::error!(%error, "cannot sync the store at shutdown");
         }
     }
 

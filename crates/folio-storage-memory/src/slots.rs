@@ -15,12 +15,12 @@ type KindSlots = HashMap<String, Timestamp>;
 
 pub(super) struct MemorySlots {
     context: Context,
-    held: Mutex<HashMap<(OrgId, String), KindSlots>>,
+    leases: Mutex<HashMap<(OrgId, String), KindSlots>>,
 }
 
 impl MemorySlots {
     pub(super) fn new(context: Context) -> Self {
-        Self { context, held: Mutex::default() }
+        Self { context, leases: Mutex::default() }
     }
 }
 
@@ -28,19 +28,19 @@ impl MemorySlots {
 impl SlotStore for MemorySlots {
     async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
         let now = self.context.now();
-        let mut all = locked(&self.held);
-        let held = all.entry((org.clone(), kind.to_owned())).or_default();
-        held.retain(|_, ends| *ends > now);
-        let taken = held.contains_key(slot) || held.len() < most as usize;
+        let mut all = locked(&self.leases);
+        let leases = all.entry((org.clone(), kind.to_owned())).or_default();
+        leases.retain(|_, ends| *ends > now);
+        let taken = leases.contains_key(slot) || leases.len() < most as usize;
         if taken {
-            held.insert(slot.to_owned(), now + self.lease());
+            leases.insert(slot.to_owned(), now + self.lease());
         }
         Ok(taken)
     }
 
     async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
         let ends = self.context.now() + self.lease();
-        let mut all = locked(&self.held);
+        let mut all = locked(&self.leases);
         let key = (org.clone(), kind.to_owned());
         let slots = all.entry(key.clone()).or_default();
         slots.extend(renewed.iter().map(|slot| (slot.clone(), ends)));

@@ -76,7 +76,7 @@ impl SharedTurnStore for MemoryTurns {
         state.until.insert((expires, key.clone()));
         state.expiries.insert(key.clone(), expires);
         if let Some(TurnCursor { since, .. }) = turn.cursor() {
-            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.asker().clone());
+            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.requester.clone());
         }
         state.turns.insert(key, turn.clone());
         Ok(true)
@@ -91,7 +91,7 @@ impl SharedTurnStore for MemoryTurns {
     async fn waiting(
         &self,
         org: &OrgId,
-        asker: Option<&UserId>,
+        requester: Option<&UserId>,
         after: Option<&TurnCursor>,
         limit: usize,
     ) -> Result<Vec<SharedTurn>> {
@@ -103,7 +103,7 @@ impl SharedTurnStore for MemoryTurns {
         };
         let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
         let entries = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
-        let mine = entries.filter(|(_, whose)| asker.is_none_or(|asker| asker == *whose));
+        let mine = entries.filter(|(_, whose)| requester.is_none_or(|requester| requester == *whose));
         let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())).cloned());
         Ok(turns.take(limit).collect())
     }

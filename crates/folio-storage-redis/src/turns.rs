@@ -36,8 +36,8 @@ impl RedisTurns {
         self.connection.key(org.as_str(), &format!("turn:{turn}"))
     }
 
-    fn waiting_key(&self, org: &OrgId, asker: Option<&UserId>) -> String {
-        let name = asker.map_or_else(|| "waiting".to_owned(), |asker| format!("waiting:{asker}"));
+    fn waiting_key(&self, org: &OrgId, requester: Option<&UserId>) -> String {
+        let name = requester.map_or_else(|| "waiting".to_owned(), |requester| format!("waiting:{requester}"));
         self.connection.key(org.as_str(), &name)
     }
 }
@@ -59,7 +59,7 @@ impl SharedTurnStore for RedisTurns {
         };
         let member = turn.cursor().as_ref().map(member).unwrap_or_default();
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
-        call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(turn.asker())));
+        call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(&turn.requester)));
         call.arg(turn.epoch).arg(turn.version).arg(encode(turn)?).arg(member).arg(milliseconds(ttl));
         self.connection.run(&call).await
     }
@@ -74,11 +74,11 @@ impl SharedTurnStore for RedisTurns {
     async fn waiting(
         &self,
         org: &OrgId,
-        asker: Option<&UserId>,
+        requester: Option<&UserId>,
         after: Option<&TurnCursor>,
         limit: usize,
     ) -> Result<Vec<SharedTurn>> {
-        let key = self.waiting_key(org, asker);
+        let key = self.waiting_key(org, requester);
         let mut found = Vec::new();
         let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", member(last)));
         while found.len() < limit {
@@ -113,7 +113,9 @@ impl SharedTurnStore for RedisTurns {
                 return self.connection.query::<()>(command.arg(self.waiting_key(org, None))).await;
             }
             for turn in &some {
-                command.arg(self.turn_key(org, &turn.turn.to_string())).arg(self.waiting_key(org, Some(turn.asker())));
+                command
+                    .arg(self.turn_key(org, &turn.turn.to_string()))
+                    .arg(self.waiting_key(org, Some(&turn.requester)));
             }
             self.connection.query::<()>(&command).await?;
         }

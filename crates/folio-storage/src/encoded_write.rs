@@ -2,7 +2,7 @@
 
 use folio_history::journal::Entry;
 use folio_history::thread::JournalSize;
-use folio_history::thread_write::{Situation, Sizes, ThreadWrite, Verdict, decide};
+use folio_history::thread_write::{Sizes, StoredState, ThreadWrite, WriteDecision, decide};
 use folio_types::{Error, Reason, Result, limits};
 
 use crate::value::encode;
@@ -42,7 +42,7 @@ impl EncodedThreadWrite {
     ///
     /// # Errors
     /// Those of [`folio_history::thread_write::decide`].
-    pub fn decide(&self, read: Situation) -> Result<Verdict> {
+    pub fn decide(&self, read: StoredState) -> Result<WriteDecision> {
         decide(&self.write, self.sizes, read)
     }
 }

@@ -17,7 +17,7 @@ use folio_types::access::Role;
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
-use folio_types::policy::{Approver, Policy, Waits};
+use folio_types::policy::{ApprovalRequirement, Approver, Policy};
 use folio_types::*;
 use serde_json::{Value, json};
 

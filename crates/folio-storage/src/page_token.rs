@@ -9,7 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 const VERSION: u8 = 1;
 
-/// Returns a token: the text by which the list is ordered (empty: by creation), and a suffix that is unique among equal texts.
+/// Returns a token: the text by which the list is ordered (empty: by creation), and a suffix that is unique among equal
+/// texts.
 pub fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&scope);

@@ -42,8 +42,8 @@ pub(crate) fn finish(command: &mut std::process::Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(std::process::Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
     if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        bail!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&said).trim());
+        let printed = [output.stdout, output.stderr].concat();
+        bail!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&printed).trim());
     }
     Ok(())
 }

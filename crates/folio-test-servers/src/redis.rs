@@ -45,7 +45,7 @@ impl Redis {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.context("no try was made")?)
+        Err(last.context("no attempt was made")?)
     }
 
     /// Starts a server on this port with further arguments.

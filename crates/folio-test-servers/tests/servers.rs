@@ -19,7 +19,7 @@ fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn redis_keeps_what_it_answered_for_when_it_is_killed_and_loses_it_when_emptied() {
+fn redis_keeps_acknowledged_data_when_it_is_killed_and_loses_it_when_emptied() {
     let mut redis = Redis::start().unwrap();
     assert_eq!(redis.ask("SET key value").unwrap(), "+OK");
     redis.kill();
@@ -40,7 +40,7 @@ fn redis_cluster_shares_the_slots() {
 }
 
 #[test]
-fn s3_server_comes_back_on_its_port() {
+fn s3_server_restarts_on_its_port() {
     let mut server = S3::start().unwrap();
     let url = server.url();
     server.kill();
@@ -49,7 +49,7 @@ fn s3_server_comes_back_on_its_port() {
 }
 
 #[test]
-fn cassandra_is_killed_and_comes_back() {
+fn cassandra_restarts_after_a_kill() {
     let mut cassandra = Cassandra::start(1).unwrap();
     let port = cassandra.port();
     cassandra.node(0).unwrap().kill();
@@ -71,7 +71,7 @@ fn starts_a_server_and_waits() {
 }
 
 #[test]
-fn server_goes_when_who_started_it_is_killed() {
+fn a_server_stops_when_its_parent_is_killed() {
     use std::io::BufRead as _;
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "starts_a_server_and_waits", "--nocapture"])

@@ -1,6 +1,6 @@
 //! A small PDF writer for files with known content, for tests and the sample.
 //!
-//! It writes PDF 1.4 with uncompressed streams and the standard Helvetica fonts. The output is deterministic.
+//! The writer produces PDF 1.4 with uncompressed streams and the standard Helvetica fonts. The output is deterministic.
 
 use std::fmt::Write as _;
 

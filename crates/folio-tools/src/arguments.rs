@@ -1,7 +1,7 @@
 //! Arguments of tool calls: JSON Schemas and parsing.
 //!
-//! The arguments of every tool are a strict object. An optional argument may be omitted or null, because many models write
-//! null for an omitted argument.
+//! The arguments of every tool are a strict object. An optional argument may be omitted or null, because many models
+//! write null for an omitted argument.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::rules;
-use crate::spelling::{Spelled, Spelling, Spellings};
+use crate::spelling::{ArgumentSpelling, Spelling, Spellings};
 use crate::subject::Subject as _;
 use crate::tool::ToolError;
 
@@ -66,7 +66,7 @@ pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
 pub(crate) fn spellings(arguments: &[Argument]) -> Spellings {
     let spelling_of = |argument: &Argument| {
         let Argument { name, required, spelling, .. } = argument;
-        Spelled { name, optional: !required, spelling: *spelling }
+        ArgumentSpelling { name, optional: !required, spelling: *spelling }
     };
     Spellings(arguments.iter().map(spelling_of).collect())
 }

@@ -26,7 +26,7 @@ pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
 #[async_trait]
 pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     /// Resource that the call changes.
-    type Of: Resource;
+    type Target: Resource;
 
     /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
     fn read(arguments: &Value) -> Result<Self, ToolError>;
@@ -49,7 +49,7 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
 }
 
 /// Change type of a write call.
-pub(crate) type ChangeOf<C> = <<C as WriteCall>::Of as Resource>::Change;
+pub(crate) type ChangeOf<C> = <<C as WriteCall>::Target as Resource>::Change;
 
 /// Declares a tool that reads.
 pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
@@ -101,13 +101,13 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         arguments: &Value,
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError> {
-        let id = C::Of::id_in(&plan.target).ok_or_else(invalid_plan)?;
+        let id = C::Target::id_in(&plan.target).ok_or_else(invalid_plan)?;
         if let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
             return Ok(C::output(&plan.target, result));
         }
         let change = C::read(arguments)?.change(resources, context, plan).await?;
         let write = write(resources, context, arguments, plan, change);
-        let result = result_of(resources.stores.of::<C::Of>().decide(&id, write).await?)?;
+        let result = result_of(resources.stores.of::<C::Target>().decide(&id, write).await?)?;
         Ok(C::output(&plan.target, result))
     }
 
@@ -124,7 +124,7 @@ struct Delete<S> {
 
 #[async_trait]
 impl<S: Subject> WriteCall for Delete<S> {
-    type Of = S;
+    type Target = S;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let id = arguments.get(S::ARGUMENT).and_then(Value::as_str).map(str::to_owned);

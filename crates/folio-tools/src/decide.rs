@@ -1,6 +1,6 @@
 //! The deciding write of a call and its result.
 
-use folio_types::op::{Decided, OpKey, OpResult, OpState, Target, Write};
+use folio_types::op::{OpKey, OpResult, OpState, Target, Write, WriteOutcome};
 use folio_types::{Code, Digest, Error, Reason};
 use serde_json::Value;
 
@@ -29,13 +29,13 @@ pub(crate) fn write<C>(
 ///
 /// # Errors
 /// `Conflict` if the target changed or the op row is closed; the caller reads the op row and reports it.
-pub(crate) fn result_of(decided: Decided) -> Result<OpResult, ToolError> {
+pub(crate) fn result_of(decided: WriteOutcome) -> Result<OpResult, ToolError> {
     match decided {
-        Decided::Row(row) => match row.state {
+        WriteOutcome::Row(row) => match row.state {
             OpState::Done(result) => Ok(result),
             OpState::Conflict | OpState::Aborted => Err(ToolError::Conflict),
         },
-        Decided::Moved => Err(ToolError::Conflict),
+        WriteOutcome::VersionMismatch => Err(ToolError::Conflict),
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn recorded(
             Reason::RequestIdConflict,
             format!("{op} is recorded with different arguments"),
         ))),
-        Some(row) => result_of(Decided::Row(row)).map(Some),
+        Some(row) => result_of(WriteOutcome::Row(row)).map(Some),
         None => Ok(None),
     }
 }

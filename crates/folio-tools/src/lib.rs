@@ -1,11 +1,13 @@
 //! The tools of the agents: traits, registry, and one file per tool or group of tools.
 //!
-//! A tool that reads consists of a type with its arguments and one function (`call::ReadCall`). A tool that writes has two
-//! (`call::WriteCall`): `plan` resolves the target (names to ids, the expected version) before the intent is journaled, and
-//! `change` returns the change of the one deciding write. The write with its op row and the handling of repeated calls are
-//! shared. A tool call cannot reach another organization: every store access uses the organization of the principal.
+//! A tool that reads consists of a type with its arguments and one function (`call::ReadCall`). A tool that writes has
+//! two (`call::WriteCall`): `plan` resolves the target (names to ids, the expected version) before the intent is
+//! journaled, and `change` returns the change of the one deciding write. The write with its op row and the handling of
+//! repeated calls are shared. A tool call cannot reach another organization: every store access uses the organization
+//! of the principal.
 //!
-//! The API uses [`rules`], [`path`] and [`extraction`] too. [`policy`] evaluates the approval policy of the organization.
+//! The API uses [`rules`], [`path`] and [`extraction`] too. [`policy`] evaluates the approval policy of the
+//! organization.
 
 mod arguments;
 mod call;

@@ -1,5 +1,5 @@
-//! Output of a write: the result for the model and the change of the working state. A repeated call with a recorded result
-//! has the same output.
+//! Output of a write: the result for the model and the change of the working state. A repeated call with a recorded
+//! result has the same output.
 
 use folio_history::journal::{WorkingChange, WorkingExtraction};
 use folio_resources::{Document, Prompt, Resource as _, Schema};

@@ -1,7 +1,8 @@
 //! Paths into JSON: `a.b.0.c` and `a.b[0].c`.
 //!
-//! A path consists of names and numbers separated by dots; a number may also be written in brackets. A number in brackets is
-//! an array index (from 0). A number after a dot is an array index, or a member name if it is applied to an object.
+//! A path consists of names and numbers separated by dots; a number may also be written in brackets. A number in
+//! brackets is an array index (from 0). A number after a dot is an array index, or a member name if it is applied to an
+//! object.
 
 use std::fmt;
 use std::str::FromStr;

@@ -22,9 +22,9 @@ const SEARCHED_BYTES: usize = 1024;
 
 /// Returns the first rule that matches a call, None if no rule matches.
 ///
-/// If the bounds do not permit an exact answer for a rule, the stricter answer applies: a rule that denies matches, and a rule
-/// that allows does not. A rule that requires approval matches; its approvers must also satisfy the next rule that requires
-/// approval, and a later matching rule that denies wins.
+/// If the bounds do not permit an exact answer for a rule, the stricter answer applies: a rule that denies matches, and
+/// a rule that allows does not. A rule that requires approval matches; its approvers must also satisfy the next rule
+/// that requires approval, and a later matching rule that denies wins.
 pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<Cow<'a, Rule>> {
     Evaluation::default().rule(policy, tool, access, arguments)
 }
@@ -111,11 +111,16 @@ pub fn denial(rule: &Rule) -> String {
     format!("The organization's policy denies this call (rule {:?}). Do not repeat it.", rule.name)
 }
 
-/// Checks that the user `by` may approve a call with these (possibly edited) arguments. `asker` started the turn.
+/// Checks that the user `by` may approve a call with these (possibly edited) arguments. `requester` started the turn.
 ///
 /// # Errors
 /// `POLICY_DENIED` with the rule.
-pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, Role), asker: &UserId) -> Result<()> {
+pub fn may_approve(
+    policy: &Policy,
+    call: (&str, Access, &Value),
+    by: (&UserId, Role),
+    requester: &UserId,
+) -> Result<()> {
     let (tool, access, arguments) = call;
     let denied = |why: String| Err(Error::new(Code::PermissionDenied, Reason::PolicyDenied, why));
     let Some(rule) = rule(policy, tool, access, arguments) else { return Ok(()) };
@@ -123,7 +128,7 @@ pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, 
     match &rule.ruling {
         Ruling::Allow => Ok(()),
         Ruling::Deny => denied(format!("the organization's policy denies this call (rule {name:?})")),
-        Ruling::Ask(approver) if approver.not_by_asker && by.0 == asker => {
+        Ruling::Ask(approver) if approver.not_by_requester && by.0 == requester => {
             denied(format!("the user who started the turn may not approve this call (rule {name:?})"))
         }
         Ruling::Ask(approver) if !approver.roles.is_empty() && !approver.names(by.1) => {
@@ -158,8 +163,8 @@ pub struct PolicyNames<'a> {
     pub profiles: &'a [&'a str],
 }
 
-/// Validates a policy before it is stored. A rule that can never match (an unknown tool or profile, a null value, a role that
-/// starts no turns) is an error.
+/// Validates a policy before it is stored. A rule that can never match (an unknown tool or profile, a null value, a
+/// role that starts no turns) is an error.
 ///
 /// # Errors
 /// `INVALID_FIELD`, `INVALID_PATH`, `TOO_LARGE`.
@@ -333,18 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn who_approves_follows_the_rule_of_the_arguments_that_run() {
-        let (asker, other) = (UserId::derive(&["a"]), UserId::derive(&["b"]));
+    fn the_approvers_follow_from_the_rule_that_matches_the_final_arguments() {
+        let (requester, other) = (UserId::derive(&["a"]), UserId::derive(&["b"]));
         let arguments = vec![Condition { path: "name".into(), test: Test::Equals(json!("big")) }];
-        let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: true });
+        let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
         let policy = Policy { rules: vec![Rule { arguments, ..named("four eyes", ask) }] };
         let approve = |by: &UserId, role, name: &str| {
             let arguments = json!({"name": name});
-            may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), (by, role), &asker)
+            may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), (by, role), &requester)
         };
-        assert!(approve(&asker, Role::Admin, "small").is_ok());
+        assert!(approve(&requester, Role::Admin, "small").is_ok());
         assert!(approve(&other, Role::Admin, "big").is_ok());
-        for refused in [approve(&asker, Role::Admin, "big"), approve(&other, Role::Member, "big")] {
+        for refused in [approve(&requester, Role::Admin, "big"), approve(&other, Role::Member, "big")] {
             let error = refused.unwrap_err();
             assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
         }
@@ -352,9 +357,9 @@ mod tests {
 
     #[test]
     fn rules_that_could_never_fit_are_refused_by_their_field() {
-        let there = PolicyNames { tools: &["create_tag"], profiles: &["document"] };
+        let names = PolicyNames { tools: &["create_tag"], profiles: &["document"] };
         let refused = |policy: &Policy| {
-            let error = check(policy, there).unwrap_err();
+            let error = check(policy, names).unwrap_err();
             error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default()
         };
         let good = Rule {
@@ -363,9 +368,9 @@ mod tests {
             roles: vec![Role::Member, Role::Admin],
             ..named("good", Ruling::Deny)
         };
-        assert_eq!(check(&Policy { rules: vec![good.clone()] }, there), Ok(()));
+        assert_eq!(check(&Policy { rules: vec![good.clone()] }, names), Ok(()));
         let viewers = vec![Role::Admin, Role::Viewer];
-        let viewer = Approver { roles: viewers.clone(), not_by_asker: false };
+        let viewer = Approver { roles: viewers.clone(), not_by_requester: false };
         for (field, rule) in [
             ("name", Rule { name: String::new(), ..good.clone() }),
             ("tools", Rule { tools: vec!["create_tag".into(), "create_tags".into()], ..good.clone() }),
@@ -398,19 +403,19 @@ mod tests {
 
     #[test]
     fn the_patterns_of_a_policy_are_bounded_in_number_and_together() {
-        let there = PolicyNames { tools: &[], profiles: &[] };
-        let told = |policy: &Policy| {
-            let error = check(policy, there).unwrap_err();
+        let names = PolicyNames { tools: &[], profiles: &[] };
+        let violation = |policy: &Policy| {
+            let error = check(policy, names).unwrap_err();
             (error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default(), error.message)
         };
         let words = |count: usize| searching((0..count).map(|n| format!("(?i)^word {n}$")));
-        assert_eq!(check(&words(SEARCHES_MAX), there), Ok(()));
-        let (field, message) = told(&words(SEARCHES_MAX + 1));
+        assert_eq!(check(&words(SEARCHES_MAX), names), Ok(()));
+        let (field, message) = violation(&words(SEARCHES_MAX + 1));
         assert!(field == "policy.rules" && message.contains("the maximum is 20"), "{field}: {message}");
 
         let large = |count: usize| searching((0..count).map(|n| format!(r"^\w+ {n}$")));
-        assert_eq!(check(&large(2), there), Ok(()));
-        let (field, message) = told(&large(4));
+        assert_eq!(check(&large(2), names), Ok(()));
+        let (field, message) = violation(&large(4));
         assert!(field == "policy.rules" && message.contains("together"), "{field}: {message}");
     }
 
@@ -436,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_searched_is_taken_for_what_is_safe() {
+    fn a_text_that_is_not_searched_gets_the_safe_result() {
         let long = json!({ "name": "a".repeat(SEARCHED_BYTES + 1) });
         let large = r"^\p{L}{1,40}$";
         let on = |pattern: &str, ruling: Ruling| Rule {
@@ -460,7 +465,8 @@ mod tests {
                 "{pattern}"
             );
             assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow), named("all", ask())]), Some(ask()), "{pattern}");
-            let one = |roles: &[Role], not_by_asker| Ruling::Ask(Approver { roles: roles.to_vec(), not_by_asker });
+            let one =
+                |roles: &[Role], not_by_requester| Ruling::Ask(Approver { roles: roles.to_vec(), not_by_requester });
             for (first, second, both) in [
                 (ask(), one(&[Role::Admin], true), one(&[Role::Admin], true)),
                 (one(&[Role::Admin], false), one(&[], true), one(&[Role::Admin], true)),

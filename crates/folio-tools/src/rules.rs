@@ -1,7 +1,7 @@
 //! Validation of names, colors, tags, metadata, prompts and data, used by the tools and by the API.
 //!
-//! An error contains the field name that the caller passes, so the API returns it unchanged. A tool sends its message to the
-//! model.
+//! An error contains the field name that the caller passes, so the API returns it unchanged. A tool sends its message
+//! to the model.
 
 use folio_llm::schema::{
     CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,

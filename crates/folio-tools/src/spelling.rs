@@ -1,5 +1,6 @@
-//! Canonical spelling of a call's arguments. Models write null or an empty value for an omitted argument, and a string with
-//! JSON for an object. The stored, displayed and digested arguments, which the policy evaluates, have one spelling.
+//! Canonical spelling of a call's arguments. Models write null or an empty value for an omitted argument, and a string
+//! with JSON for an object. The stored, displayed and digested arguments, which the policy evaluates, have one
+//! spelling.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(crate) enum Spelling {
 
 /// Accepted spellings of one argument.
 #[derive(Debug, Clone)]
-pub(crate) struct Spelled {
+pub(crate) struct ArgumentSpelling {
     pub(crate) name: &'static str,
     /// True if null means that the argument is omitted.
     pub(crate) optional: bool,
@@ -30,7 +31,7 @@ pub(crate) struct Spelled {
 
 /// Accepted spellings of the arguments of a tool.
 #[derive(Debug, Clone, Default)]
-pub struct Spellings(pub(crate) Arc<[Spelled]>);
+pub struct Spellings(pub(crate) Arc<[ArgumentSpelling]>);
 
 impl Spellings {
     /// Converts arguments to the canonical spelling: without omitted arguments, and with objects instead of strings.
@@ -48,7 +49,7 @@ impl Spellings {
     }
 }
 
-impl Spelled {
+impl ArgumentSpelling {
     fn is_omitted(&self, value: &Value) -> bool {
         match (self.spelling, value) {
             (_, Value::Null) => self.optional,

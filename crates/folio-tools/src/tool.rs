@@ -139,8 +139,8 @@ pub trait WriteTool: Send + Sync {
         arguments: &Value,
     ) -> Result<Plan, ToolError>;
 
-    /// Executes the deciding write of the plan. Idempotent: a repeated call returns the recorded result. After `Ok`, the op
-    /// row of `context.call` is stored.
+    /// Executes the deciding write of the plan. Idempotent: a repeated call returns the recorded result. After `Ok`,
+    /// the op row of `context.call` is stored.
     async fn run(
         &self,
         resources: &ToolResources,

@@ -1,9 +1,9 @@
 //! Trace context: how Folio's crates refer to spans of a distributed trace.
 //!
-//! Inside a process the crates use `tracing` spans. A [`TraceContext`] identifies a span where no `tracing` span can be used:
-//! in the headers of an RPC (W3C Trace Context), in a queued job, and in an actor that outlives the request. The crate
-//! `folio-process` samples and exports the spans. Before it installs its layers, spans belong to no trace and every
-//! function here does nothing.
+//! Inside a process the crates use `tracing` spans. A [`TraceContext`] identifies a span where no `tracing` span can be
+//! used: in the headers of an RPC (W3C Trace Context), in a queued job, and in an actor that outlives the request. The
+//! crate `folio-process` samples and exports the spans. Before it installs its layers, spans belong to no trace and
+//! every function here does nothing.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Target of events that contain text of users, documents or models: prompts, answers, arguments, results. The log never
-/// contains these events. Traces contain them only if `telemetry.capture_content` is true.
+/// Target of events that contain text of users, documents or models: prompts, answers, arguments, results. The log
+/// never contains these events. Traces contain them only if `telemetry.capture_content` is true.
 pub const CONTENT: &str = "folio::content";
 
 /// Header with the version, trace id, span id and flags.
@@ -82,8 +82,8 @@ impl TraceContext {
     }
 }
 
-/// Records in `span`, which must have the fields `error.type` and `otel.status_code`, that its operation failed. `kind` must
-/// have low cardinality.
+/// Records in `span`, which must have the fields `error.type` and `otel.status_code`, that its operation failed. `kind`
+/// must have low cardinality.
 pub fn record_error(span: &Span, kind: &str) {
     span.record("error.type", kind).record("otel.status_code", "error");
 }

@@ -72,7 +72,7 @@ reasons! {
     InvalidId = "INVALID_ID",
     /// A page token is malformed or belongs to another list.
     InvalidPageToken = "INVALID_PAGE_TOKEN",
-    /// A path such as `a.b[0].c` is malformed or leads nowhere.
+    /// A path such as `a.b[0].c` is malformed or refers to a missing value.
     InvalidPath = "INVALID_PATH",
     /// A schema violates a rule; the message contains the position.
     InvalidSchema = "INVALID_SCHEMA",
@@ -172,7 +172,7 @@ reasons! {
     PolicyDenied = "POLICY_DENIED",
     /// The document has no text (yet).
     NoText = "NO_TEXT",
-    /// There is no extraction (yet).
+    /// The document has no extraction (yet).
     NoExtraction = "NO_EXTRACTION",
     /// A fault of Folio.
     Internal = "INTERNAL",
@@ -298,7 +298,7 @@ impl Error {
         self
     }
 
-    /// Adds a fact for programs.
+    /// Adds a machine-readable detail.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.details.insert(name.to_owned(), value.to_string());

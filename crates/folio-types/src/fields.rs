@@ -29,7 +29,7 @@ fn wrong_with_name(name: &str) -> Option<String> {
     } else if chars > limits::NAME_CHARS {
         Some(format!("has {chars} characters, at most {}", limits::NAME_CHARS))
     } else if name.chars().any(char::is_control) {
-        Some("must not hold control characters or line breaks".to_owned())
+        Some("must not contain control characters or line breaks".to_owned())
     } else {
         None
     }
@@ -55,7 +55,7 @@ pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Resul
             return Err(Error::invalid_field(field, text).because(Reason::TooLarge));
         }
         if value.contains('\0') {
-            return Err(Error::invalid_field(field, format!("the value of {shown:?} must not hold NUL characters")));
+            return Err(Error::invalid_field(field, format!("the value of {shown:?} must not contain NUL characters")));
         }
     }
     Ok(())
@@ -129,7 +129,7 @@ pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
         return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
     }
     if text.chars().any(char::is_control) {
-        return Err(Error::invalid_field(field, "must not hold control characters"));
+        return Err(Error::invalid_field(field, "must not contain control characters"));
     }
     Ok(text.to_owned())
 }
@@ -140,7 +140,7 @@ pub fn paragraph(field: &str, text: &str, chars: usize) -> Result<String> {
         return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
     }
     if text.contains('\0') {
-        return Err(Error::invalid_field(field, "must not hold NUL characters"));
+        return Err(Error::invalid_field(field, "must not contain NUL characters"));
     }
     Ok(text.to_owned())
 }
@@ -154,7 +154,7 @@ pub fn text(field: &str, text: &str, bytes: usize) -> Result<String> {
         return Err(Error::invalid_field(field, format!("has more than {bytes} bytes")).because(Reason::TooLarge));
     }
     if text.contains('\0') {
-        return Err(Error::invalid_field(field, "must not hold NUL characters"));
+        return Err(Error::invalid_field(field, "must not contain NUL characters"));
     }
     Ok(text.to_owned())
 }
@@ -170,7 +170,7 @@ pub fn word(field: &str, text: &str) -> Result<String> {
         return Err(Error::invalid_field(field, "is missing"));
     }
     if text.chars().any(char::is_whitespace) {
-        return Err(Error::invalid_field(field, "must not hold blanks"));
+        return Err(Error::invalid_field(field, "must not contain whitespace"));
     }
     line(field, text, limits::NAME_CHARS)
 }

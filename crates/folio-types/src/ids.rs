@@ -121,8 +121,8 @@ plain_id!(
 );
 
 impl OrgId {
-    /// Returns the id of the pseudo organization that owns the resources of the platform: the organizations, and the model settings
-    /// for all of them. No stored organization has it.
+    /// Returns the id of the pseudo organization that owns the resources of the platform: the organizations, and the
+    /// model settings for all of them. No stored organization has it.
     pub fn platform() -> Self {
         static ID: LazyLock<OrgId> = LazyLock::new(|| OrgId::derive(&["platform"]));
         ID.clone()

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded_before_it_costs_stack() {
+    fn depth_is_bounded_before_recursion() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(read(&nested(JSON_DEPTH)).is_ok());
         assert!(matches!(read(&nested(JSON_DEPTH + 1)), Err(Refused::TooDeep)));

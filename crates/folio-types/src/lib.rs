@@ -1,7 +1,7 @@
 //! Vocabulary of Folio: ids, limits, error codes and domain types.
 //!
-//! Every item is plain data with its validation. This crate contains no async code and no I/O, and imports no other crate of
-//! the workspace. Every other crate may import it.
+//! Every item is plain data with its validation. This crate contains no async code and no I/O, and imports no other
+//! crate of the workspace. Every other crate may import it.
 
 pub mod access;
 pub mod audit;

@@ -155,8 +155,8 @@ pub struct Write<C> {
 }
 
 impl<C: fmt::Debug> Write<C> {
-    /// A write that the platform itself makes, outside of turns and of requests of users. A repetition under the same key with the
-    /// same change finds the op row of the first one.
+    /// A write that the platform itself makes, outside of turns and of requests of users. A repetition under the same
+    /// key with the same change finds the op row of the first one.
     pub fn by_platform(org: OrgId, key: RequestId, at: Timestamp, expected: Expected, change: C) -> Self {
         let by = UserId::derive(&["platform"]);
         let digest = Digest::of(format!("{change:?}").as_bytes());
@@ -177,8 +177,9 @@ pub struct OpRow {
     pub at: Timestamp,
 }
 
-/// The idempotency record of a request outside turns: its one target and the digest of its content. A request that finds its
-/// target by a name, or is repeated with another target, therefore happens once. The op row of the target holds the result.
+/// The idempotency record of a request outside turns: its one target and the digest of its content. A request that
+/// finds its target by a name, or is repeated with another target, therefore happens once. The op row of the target
+/// holds the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdempotencyRecord {
     /// The target that the request changes.
@@ -236,11 +237,11 @@ pub enum ClosedAs {
 
 /// The outcome of a deciding write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decided {
-    /// The op row that is stored: inserted by this write, or found.
+pub enum WriteOutcome {
+    /// The stored op row: inserted by this write, or by an earlier write with the same key.
     Row(OpRow),
     /// There is no op row and the target does not have the expected version; nothing was written.
-    Moved,
+    VersionMismatch,
 }
 
 /// The result of an op that happened.
@@ -251,7 +252,7 @@ pub enum OpResult {
     Schema {
         /// The revision that is now the newest.
         revid: SchemaRevId,
-        /// Its name.
+        /// The name of the schema.
         name: String,
         /// True if the op created a revision. A rename and an unchanged update create none.
         revised: bool,
@@ -260,25 +261,25 @@ pub enum OpResult {
     Prompt {
         /// The revision that is now the newest.
         revid: PromptRevId,
-        /// Its name.
+        /// The name of the prompt.
         name: String,
-        /// The schema that it is linked to.
+        /// The schema revision that the prompt refers to.
         schema: Option<SchemaRevId>,
         /// True if the op created a revision.
         revised: bool,
     },
     /// A resource was created or changed. The kind is that of the op's target.
     Resource {
-        /// Its id.
+        /// The id of the resource.
         id: String,
-        /// Its name.
+        /// The name of the resource.
         name: String,
     },
     /// An extraction was stored or changed.
     Extraction {
         /// The extraction.
         id: ExtractionId,
-        /// The document that was read.
+        /// The document that the data was extracted from.
         document: DocumentId,
         /// The prompt that was run.
         prompt: PromptRevId,

@@ -94,12 +94,12 @@ pub struct Approver {
     pub roles: Vec<Role>,
     /// Excludes the user who started the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub not_by_asker: bool,
+    pub not_by_requester: bool,
 }
 
 /// Reason why a call waits, and its approvers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Waits {
+pub struct ApprovalRequirement {
     /// Name of the rule. Empty: no rule matches, and calls that write wait.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rule: String,
@@ -120,14 +120,14 @@ impl Approver {
         let least = |approver: &Self| approver.roles.iter().min().copied();
         Self {
             roles: least(self).max(least(other)).into_iter().collect(),
-            not_by_asker: self.not_by_asker || other.not_by_asker,
+            not_by_requester: self.not_by_requester || other.not_by_requester,
         }
     }
 
-    /// Returns true if a user with this role and with access to the thread may approve the call. `asker`: the user
+    /// Returns true if a user with this role and with access to the thread may approve the call. `requester`: the user
     /// started the turn.
-    pub fn lets(&self, role: Role, asker: bool) -> bool {
-        role > Role::Viewer && !(self.not_by_asker && asker) && (self.roles.is_empty() || self.names(role))
+    pub fn lets(&self, role: Role, requester: bool) -> bool {
+        role > Role::Viewer && !(self.not_by_requester && requester) && (self.roles.is_empty() || self.names(role))
     }
 }
 

@@ -74,10 +74,10 @@ mod tests {
         problems.number("calls", 0, 1, 10);
         problems.number("streams", 10, 1, 10);
         problems.seconds("wait_seconds", Duration::ZERO, Duration::from_millis(10), Duration::from_secs(60));
-        let told = problems.verdict().unwrap_err().to_string();
-        assert!(told.contains("gateway.calls: must be from 1 to 10"), "{told}");
-        assert!(told.contains("gateway.wait_seconds: must be from 0.01 to 60 seconds"), "{told}");
-        assert!(!told.contains("streams"), "{told}");
+        let message = problems.verdict().unwrap_err().to_string();
+        assert!(message.contains("gateway.calls: must be from 1 to 10"), "{message}");
+        assert!(message.contains("gateway.wait_seconds: must be from 0.01 to 60 seconds"), "{message}");
+        assert!(!message.contains("streams"), "{message}");
         assert_eq!(Problems::of("gateway").verdict(), Ok(()));
     }
 }

@@ -1,5 +1,5 @@
-//! Access tokens: `folio_<organization>_<id>_<secret>`, where organization and id are the digits of their ids. Both select
-//! the record, which contains only a hash of the secret.
+//! Access tokens: `folio_<organization>_<id>_<secret>`, where organization and id are the digits of their ids. Both
+//! select the record, which contains only a hash of the secret.
 //!
 //! The secret has 256 random bits, so SHA-256 is sufficient: a slow hash protects only secrets that can be guessed.
 

@@ -21,7 +21,7 @@ pub(crate) enum Command {
 
 /// The selection of entries.
 #[derive(Debug, clap::Args)]
-struct Which {
+struct Selection {
     /// Start of the period, such as 2026-05-01T00:00:00Z [default: the first entry].
     #[arg(long, value_name = "TIME")]
     from: Option<folio_types::Timestamp>,
@@ -37,7 +37,7 @@ struct Which {
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
     /// Maximum number of entries.
     #[arg(long, default_value = "100")]
     most: usize,
@@ -49,7 +49,7 @@ pub(crate) struct List {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -62,13 +62,13 @@ pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     }
 }
 
-async fn print(List { which, most, server }: List, settings: &Settings) -> Result<()> {
+async fn print(List { selection, most, server }: List, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let mut out = std::io::stdout();
     let mut request = v1::ListAuditEntriesRequest {
-        start_time: which.from.map(folio_proto::time::to_proto),
-        end_time: which.until.map(folio_proto::time::to_proto),
-        filter: which.filter,
+        start_time: selection.from.map(folio_proto::time::to_proto),
+        end_time: selection.until.map(folio_proto::time::to_proto),
+        filter: selection.filter,
         ..v1::ListAuditEntriesRequest::default()
     };
     let mut left = most;
@@ -88,12 +88,12 @@ async fn print(List { which, most, server }: List, settings: &Settings) -> Resul
     Ok(())
 }
 
-async fn lines(Export { which, server }: Export, settings: &Settings) -> Result<()> {
+async fn lines(Export { selection, server }: Export, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::DownloadAuditEntriesRequest {
-        start_time: which.from.map(folio_proto::time::to_proto),
-        end_time: which.until.map(folio_proto::time::to_proto),
-        filter: which.filter,
+        start_time: selection.from.map(folio_proto::time::to_proto),
+        end_time: selection.until.map(folio_proto::time::to_proto),
+        filter: selection.filter,
     };
     let some = client.audits().download_audit_entries(request).await.map_err(|status| explain(&status))?;
     let (mut some, mut out) = (some.into_inner(), std::io::stdout());
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_is_known_and_nothing_that_a_terminal_would_obey() {
+    fn a_line_shows_the_known_fields_and_no_terminal_escapes() {
         let entry = v1::AuditEntry {
             kind: v1::AuditKind::CallApproved.into(),
             subject: "create_tag".to_owned(),

@@ -16,13 +16,13 @@ use crate::terminal::printable;
 pub(crate) enum Command {
     /// Print the balance, and the grants with credit left.
     Balance(Balance),
-    /// Print usage and cost of model calls, summed up in groups.
+    /// Print the usage and cost of model calls, aggregated by group.
     Usage(Usage),
     /// Print each model call as a line of JSON, oldest first.
     Export(Export),
     /// Grant credit to an organization.
     Grant(Grant),
-    /// Withdraw credit that no process has drawn.
+    /// Withdraw available credit (credit that no process has drawn).
     Withdraw(Withdraw),
 }
 
@@ -95,12 +95,12 @@ pub(crate) struct Export {
 /// Arguments of `folio credit grant`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Grant {
-    /// The amount.
+    /// The amount in credits.
     credits: u64,
-    /// The organization [default: that of the token].
+    /// The organization [default: the organization of the token].
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
-    /// The time at which the unused rest expires [default: never].
+    /// The time at which the unused credits expire [default: never].
     #[arg(long, value_name = "TIME")]
     expires_at: Option<folio_types::Timestamp>,
     /// The priority: grants with a lower value are used first.
@@ -109,7 +109,7 @@ pub(crate) struct Grant {
     /// The purpose.
     #[arg(long, default_value = "")]
     note: String,
-    /// Id of the request. A repetition under the same id grants nothing more.
+    /// Idempotency key: a repeated request with the same id grants nothing more.
     #[arg(long, default_value = "")]
     request_id: String,
     #[command(flatten)]
@@ -119,15 +119,15 @@ pub(crate) struct Grant {
 /// Arguments of `folio credit withdraw`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Withdraw {
-    /// The amount.
+    /// The amount in credits.
     credits: u64,
-    /// The organization [default: that of the token].
+    /// The organization [default: the organization of the token].
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
     /// The purpose.
     #[arg(long, default_value = "")]
     note: String,
-    /// Id of the request. A repetition under the same id withdraws nothing more.
+    /// Idempotency key: a repeated request with the same id withdraws nothing more.
     #[arg(long, default_value = "")]
     request_id: String,
     #[command(flatten)]
@@ -138,23 +138,23 @@ pub(crate) struct Withdraw {
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Balance(Balance { server }) => balance(&server, settings).await,
-        Command::Usage(usage) => summed_up(usage, settings).await,
-        Command::Export(export) => one_by_one(export, settings).await,
-        Command::Grant(grant) => give(grant, settings).await,
-        Command::Withdraw(withdraw) => take(withdraw, settings).await,
+        Command::Usage(arguments) => usage(arguments, settings).await,
+        Command::Export(arguments) => export(arguments, settings).await,
+        Command::Grant(arguments) => grant(arguments, settings).await,
+        Command::Withdraw(arguments) => withdraw(arguments, settings).await,
     }
 }
 
 async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
-    let asked = client.usages().get_balance(v1::GetBalanceRequest::default()).await;
-    let balance = asked.map_err(|status| explain(&status))?.into_inner();
+    let response = client.usages().get_balance(v1::GetBalanceRequest::default()).await;
+    let balance = response.map_err(|status| explain(&status))?.into_inner();
     let v1::GetBalanceResponse { available, in_blocks, granted, expired, settled, .. } = balance;
     let mut out = std::io::stdout();
     if balance.unlimited {
         writeln!(out, "calls are recorded and not limited")?;
     }
-    writeln!(out, "available {available}, held by processes {in_blocks}")?;
+    writeln!(out, "available {available}, in blocks of processes {in_blocks}")?;
     writeln!(out, "granted {granted}, expired {expired}, settled {settled}")?;
     for grant in &balance.grants {
         let expires = grant.expire_time.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string);
@@ -165,7 +165,7 @@ async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-async fn summed_up(Usage { by, range, server }: Usage, settings: &Settings) -> Result<()> {
+async fn usage(Usage { by, range, server }: Usage, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::GetUsageRequest {
         start_time: range.from.map(folio_proto::time::to_proto),
@@ -184,22 +184,22 @@ async fn summed_up(Usage { by, range, server }: Usage, settings: &Settings) -> R
 fn line(row: &v1::UsageRow) -> String {
     let labels = [&row.model, &row.operation, &row.document_id, &row.user_id, &row.day];
     let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).map(|label| printable(label)).collect();
-    let figures = format!(
+    let counts = format!(
         "calls={} input_tokens={} output_tokens={} credits={} cost_microdollars={}",
         row.calls, row.input_tokens, row.output_tokens, row.credits, row.cost_microdollars
     );
-    if labels.is_empty() { figures } else { format!("{} {figures}", labels.join(" ")) }
+    if labels.is_empty() { counts } else { format!("{} {counts}", labels.join(" ")) }
 }
 
-async fn one_by_one(Export { range, server }: Export, settings: &Settings) -> Result<()> {
+async fn export(Export { range, server }: Export, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::DownloadUsageRequest {
         start_time: range.from.map(folio_proto::time::to_proto),
         end_time: range.until.map(folio_proto::time::to_proto),
     };
-    let mut some = client.usages().download_usage(request).await.map_err(|status| explain(&status))?.into_inner();
+    let mut stream = client.usages().download_usage(request).await.map_err(|status| explain(&status))?.into_inner();
     let mut out = std::io::stdout();
-    while let Some(entries) = some.next().await {
+    while let Some(entries) = stream.next().await {
         for entry in entries.map_err(|status| explain(&status))?.entries {
             writeln!(out, "{}", json(&entry))?;
         }
@@ -226,7 +226,7 @@ fn json(entry: &v1::UsageEntry) -> serde_json::Value {
     })
 }
 
-async fn give(grant: Grant, settings: &Settings) -> Result<()> {
+async fn grant(grant: Grant, settings: &Settings) -> Result<()> {
     let client = grant.server.connect(settings).await?;
     let request = v1::GrantCreditRequest {
         organization_id: grant.organization.unwrap_or_default(),
@@ -236,13 +236,13 @@ async fn give(grant: Grant, settings: &Settings) -> Result<()> {
         note: grant.note,
         request_id: grant.request_id,
     };
-    let given = client.credits().grant_credit(request).await.map_err(|status| explain(&status))?.into_inner();
-    let given = given.grant.context("the server answered without the grant")?;
-    writeln!(std::io::stdout(), "{} {}", given.grant_id, given.credits)?;
+    let granted = client.credits().grant_credit(request).await.map_err(|status| explain(&status))?.into_inner();
+    let granted = granted.grant.context("the server answered without the grant")?;
+    writeln!(std::io::stdout(), "{} {}", granted.grant_id, granted.credits)?;
     Ok(())
 }
 
-async fn take(withdraw: Withdraw, settings: &Settings) -> Result<()> {
+async fn withdraw(withdraw: Withdraw, settings: &Settings) -> Result<()> {
     let client = withdraw.server.connect(settings).await?;
     let request = v1::WithdrawCreditRequest {
         organization_id: withdraw.organization.unwrap_or_default(),

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_has_the_name_of_its_file_where_it_may() {
+    fn a_document_is_named_after_its_file_if_the_name_is_valid() {
         let long = "x".repeat(300);
         for (path, name) in [
             ("a/b.pdf", "b.pdf"),

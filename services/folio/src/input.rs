@@ -29,14 +29,14 @@ pub(crate) struct Piped {
 pub(crate) struct Terminal {
     prompts: blocking::Sender<String>,
     lines: mpsc::Receiver<Option<String>>,
-    _before: Before,
+    _mode: TerminalMode,
 }
 
 /// The original state of the terminal, which the drop restores: the line editor changes it while it waits for a line
 /// and cannot be interrupted then; a killed editor of the user leaves it changed as well.
-struct Before(Termios);
+struct TerminalMode(Termios);
 
-impl Drop for Before {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
         let stdin = std::io::stdin();
         if tcgetattr(&stdin).is_ok_and(|now| now != self.0) {
@@ -114,7 +114,7 @@ impl Piped {
 
 impl Terminal {
     fn start() -> Result<Self> {
-        let before = Before(tcgetattr(std::io::stdin())?);
+        let before = TerminalMode(tcgetattr(std::io::stdin())?);
         let mut editor = rustyline::DefaultEditor::new()?;
         let (prompts, asked) = blocking::channel::<String>();
         let (send, lines) = mpsc::channel(1);
@@ -134,6 +134,6 @@ impl Terminal {
                 }
             }
         })?;
-        Ok(Self { prompts, lines, _before: before })
+        Ok(Self { prompts, lines, _mode: before })
     }
 }

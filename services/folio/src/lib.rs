@@ -35,8 +35,8 @@ pub type StoreLayer = fn(Stores) -> Stores;
 
 /// Runs the command line of this process, with a layer over the stores of `folio serve`.
 pub fn main(layer: StoreLayer) -> ExitCode {
-    // The process starts its own program again for each document whose text it reads, because a hostile file may end that
-    // process.
+    // The process starts its own program again for each document whose text it reads, because a hostile file may end
+    // that process.
     folio_documents::worker::run_if_asked();
     // Only the owner can read the files of this process: documents, tokens and input.
     folio_process::files::private();

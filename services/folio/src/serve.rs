@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     }
 }
 
-/// Prints the addresses and the first token, which is shown this once.
+/// Prints the addresses and the first token, which is shown only once.
 fn announce(server: &server::Server) -> Result<()> {
     let mut out = std::io::stdout();
     if let Some(first) = server.first_token() {

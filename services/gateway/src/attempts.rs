@@ -82,28 +82,28 @@ mod tests {
     #[tokio::test]
     async fn too_many_failures_block_an_address_but_not_a_recently_valid_token() {
         let attempts = Attempts::new(3);
-        let [here, there] = ["2001:db8::1", "192.0.2.1"].map(|address| Some(address.parse().unwrap()));
+        let [source, other] = ["2001:db8::1", "192.0.2.1"].map(|address| Some(address.parse().unwrap()));
         let [known, new] = ["known", "new"].map(|text| Digest::of(text.as_bytes()));
         attempts.was_good(known.clone()).await;
         for _ in 0..3 {
-            attempts.allow(here, &new).await.unwrap();
-            attempts.failed(here).await;
+            attempts.allow(source, &new).await.unwrap();
+            attempts.failed(source).await;
         }
-        let refused = attempts.allow(here, &new).await.unwrap_err();
+        let refused = attempts.allow(source, &new).await.unwrap_err();
         assert_eq!((refused.reason, refused.retry_after), (Reason::TooManyAttempts, Some(WINDOW)));
         let neighbour = Some("2001:db8::2".parse().unwrap());
         assert!(attempts.allow(neighbour, &new).await.is_err(), "the same network");
-        attempts.allow(here, &known).await.unwrap();
-        attempts.allow(there, &new).await.unwrap();
+        attempts.allow(source, &known).await.unwrap();
+        attempts.allow(other, &new).await.unwrap();
     }
 
     #[tokio::test]
     async fn without_a_bound_nothing_is_counted() {
         let attempts = Attempts::new(0);
-        let here = Some("192.0.2.1".parse().unwrap());
+        let source = Some("192.0.2.1".parse().unwrap());
         for _ in 0..100 {
-            attempts.failed(here).await;
-            attempts.allow(here, &Digest::of(b"any")).await.unwrap();
+            attempts.failed(source).await;
+            attempts.allow(source, &Digest::of(b"any")).await.unwrap();
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::rates::Rates;
 
 /// A use of a token, to be stored.
-struct Use {
+struct TokenUse {
     org: OrgId,
     token: TokenId,
     at: Timestamp,
@@ -57,7 +57,7 @@ pub(crate) struct Authenticator {
     /// Tokens whose use was recorded within the last minute.
     recorded: Cache<TokenId, ()>,
     /// Uses to be written: at most as many as there are tokens in `recorded`.
-    uses: Arc<Mutex<Vec<Use>>>,
+    uses: Arc<Mutex<Vec<TokenUse>>>,
     attempts: Attempts,
     quotas: Quotas,
     /// None: calls are not limited.
@@ -179,7 +179,7 @@ impl Authenticator {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.len() < USES_MAX {
             let (org, token) = (caller.principal.org.clone(), caller.token.clone());
-            uses.push(Use { org, token, at: self.environment.now() });
+            uses.push(TokenUse { org, token, at: self.environment.now() });
         }
     }
 
@@ -189,7 +189,7 @@ impl Authenticator {
         loop {
             tokio::time::sleep(WRITE_INTERVAL).await;
             let uses = std::mem::take(&mut *self.uses.lock().unwrap_or_else(PoisonError::into_inner));
-            for Use { org, token, at } in uses {
+            for TokenUse { org, token, at } in uses {
                 if let Err(error) = self.store.note_use(&org, &token, at).await {
                     tracing::debug!(%error, "the use of a token was not stored");
                 }

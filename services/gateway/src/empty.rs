@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::{AccessStore, ConditionalRow, Holdings, ResourceExecutor, RowStore, StoredResource};
-use folio_types::op::Decided;
+use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, System, Timestamp, TokenId};
 
@@ -49,8 +49,8 @@ impl RowStore for Empty {
 
 #[async_trait]
 impl ResourceExecutor for Empty {
-    async fn decide(&self, _: ResourceWrite) -> Result<Decided> {
-        Ok(Decided::Moved)
+    async fn decide(&self, _: ResourceWrite) -> Result<WriteOutcome> {
+        Ok(WriteOutcome::VersionMismatch)
     }
     async fn get(&self, _: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
         if self.silent.as_ref().is_some_and(|silent| ids.iter().any(|id| id == silent.as_str())) {

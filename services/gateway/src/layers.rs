@@ -58,13 +58,13 @@ struct Inner {
     short_timeout: Duration,
     authenticator: Authenticator,
     cut: CancellationToken,
-    following: Following,
+    observers: CallObservers,
     counters: Counters,
 }
 
 /// The observers of calls in progress.
 #[derive(Clone, Default)]
-pub(crate) struct Following {
+pub(crate) struct CallObservers {
     /// Ends responses that are left unread.
     pub(crate) watch: Arc<UnreadWatch>,
     /// Ends long calls whose token is no longer valid.
@@ -76,7 +76,7 @@ pub(crate) fn layers(
     options: &Options,
     authenticator: Authenticator,
     cut: CancellationToken,
-    following: Following,
+    observers: CallObservers,
     counters: Counters,
 ) -> Layers {
     Layers {
@@ -87,7 +87,7 @@ pub(crate) fn layers(
             short_timeout: options.short_timeout,
             authenticator,
             cut,
-            following,
+            observers,
             counters,
         }),
     }
@@ -126,13 +126,13 @@ where
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
-        let (came, span) = (trace_of(request.headers()), traced::span(route(request.uri().path())));
+        let (caller_trace, span) = (trace_of(request.headers()), traced::span(route(request.uri().path())));
         let call_id = call_id(request.headers());
         span.record("call_id", call_id.to_str().unwrap_or_default());
-        if let Some(came) = &came {
-            came.set_parent_of(&span);
+        if let Some(caller_trace) = &caller_trace {
+            caller_trace.set_parent_of(&span);
         }
-        let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(came) };
+        let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(caller_trace) };
         let answer = context.within(async move { pass(&layers, service, request).await }).instrument(span.clone());
         Box::pin(async move {
             let mut answer = answer.await?;
@@ -179,7 +179,7 @@ where
     let ended = session.as_ref().map(Session::ended).unwrap_or_default();
     let response = run(layers, route, service, request, &ended).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
-    Ok(clarified(response).map(|body| Body::new(layers.following.watch.guard(body, deadline, (permit, session)))))
+    Ok(clarified(response).map(|body| Body::new(layers.observers.watch.guard(body, deadline, (permit, session)))))
 }
 
 async fn enter(
@@ -200,7 +200,7 @@ async fn enter(
         span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
         caller.authorize(operation)?;
         layers.authenticator.count(&caller.principal.org).await?;
-        session = (operation.class == Class::Long).then(|| layers.following.sessions.begin(&caller));
+        session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
         request.extensions_mut().insert(caller);
     }
     Ok((request, permit, session))
@@ -272,7 +272,7 @@ mod tests {
     use crate::empty::Empty;
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
-        layers(options, Empty::default().authenticator(options), cut, Following::default(), Counters::default())
+        layers(options, Empty::default().authenticator(options), cut, CallObservers::default(), Counters::default())
     }
 
     async fn ask<S>(service: &mut S, path: &str) -> Response<Body>
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_costs_its_own_call_only() {
+    async fn a_panic_fails_only_its_own_call() {
         let broken = tower::service_fn(|request: Request<Body>| async move {
             assert!(request.uri().path() != HEALTH, "a secret of the handler");
             Ok::<_, Infallible>(Response::new(Body::empty()))
@@ -323,8 +323,8 @@ mod tests {
     #[tokio::test]
     async fn a_permit_is_kept_until_the_last_byte_of_the_response() {
         /// A body whose bytes have not arrived.
-        struct Unfinished;
-        impl http_body::Body for Unfinished {
+        struct PendingBody;
+        impl http_body::Body for PendingBody {
             type Data = Bytes;
             type Error = Status;
             fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
@@ -332,7 +332,7 @@ mod tests {
             }
         }
         let served =
-            tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new(Unfinished))) });
+            tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new(PendingBody))) });
         let options = Options { public_calls: 1, ..Options::default() };
         let mut service = around(&options, CancellationToken::new()).layer(served);
         let first = ask(&mut service, HEALTH).await;

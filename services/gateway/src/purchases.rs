@@ -59,8 +59,8 @@ impl Options {
         for (at, secret) in self.secrets.iter().enumerate() {
             let path = format!("secrets[{at}]");
             problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
-            let told = format_args!("must be whsec_ and {KEY_BYTES_MIN} bytes or more in Base64");
-            problems.check(is_secret(secret.reveal()), &path, told);
+            let expected = format_args!("must be whsec_ and {KEY_BYTES_MIN} bytes or more in Base64");
+            problems.check(is_secret(secret.reveal()), &path, expected);
         }
         problems.verdict()
     }
@@ -195,8 +195,8 @@ impl Purchases {
             note,
             ..Grant::new(id, GrantKind::Purchase, purchase.credits, self.environment.now())
         };
-        let stands = grant_once(&self.credit, &org, grant).await?;
-        self.record(&org, &stands).await?;
+        let granted = grant_once(&self.credit, &org, grant).await?;
+        self.record(&org, &granted).await?;
         Ok(PurchaseOutcome::Granted)
     }
 

@@ -18,7 +18,7 @@ use crate::connections::connections;
 use crate::counters::Counters;
 use crate::health;
 use crate::jwt::Issuers;
-use crate::layers::{Following, layers};
+use crate::layers::{CallObservers, layers};
 use crate::options::Options;
 use crate::rates::Rates;
 use crate::response_body::UnreadWatch;
@@ -96,7 +96,13 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
-        .layer(layers(&options, authenticator, shutdown.cut.clone(), Following { watch, sessions }, counters.clone()))
+        .layer(layers(
+            &options,
+            authenticator,
+            shutdown.cut.clone(),
+            CallObservers { watch, sessions },
+            counters.clone(),
+        ))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(
             connections(listener, acceptor, &options, counters),

@@ -124,12 +124,12 @@ mod tests {
         let store = Empty { silent: Some(silent.token.clone()) };
         let authenticator = store.authenticator(&Options::default());
         let sessions = Arc::new(Sessions::default());
-        let held = sessions.begin(&silent);
+        let session_guard = sessions.begin(&silent);
         let others: Vec<_> = (1..CHECKS_MAX).map(|_| sessions.begin(&caller())).collect();
         let looking = tokio::spawn(Arc::clone(&sessions).run(authenticator));
         let ended = futures::future::join_all(others.iter().map(|session| session.ended.cancelled()));
         tokio::time::timeout(Duration::from_secs(20), ended).await.expect("all others end");
-        assert!(!held.ended().is_cancelled());
+        assert!(!session_guard.ended().is_cancelled());
         looking.abort();
     }
 

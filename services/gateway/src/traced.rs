@@ -66,7 +66,7 @@ impl Drop for Traced {
         if !self.is_recorded {
             status::record(&self.span, Code::Cancelled);
         }
-        // The span's end is now, and not when the answer began.
+        // Ends the span now, not at the start of the response.
         self.span.in_scope(|| ());
     }
 }

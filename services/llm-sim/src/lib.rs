@@ -29,6 +29,6 @@ mod server;
 pub use answer::{Answer, Call, Thinking, ThinkingForm, UsageCounts};
 pub use faults::{Fault, FaultPlan, FaultRule};
 pub use pace::{Latency, Pacing};
-pub use record::{Outcome, Recorded};
+pub use record::{Outcome, RecordedRequest};
 pub use script::{Script, ScriptError};
 pub use server::{LlmSim, LlmSimBuilder};

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// A received request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// Number of the request over all paths since the start or the last reset, from 1.
     pub number: u64,
     /// Path of the request, such as `/v1/chat/completions`.
@@ -40,7 +40,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl Recorded {
+impl RecordedRequest {
     /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -55,7 +55,7 @@ impl Recorded {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    kept: VecDeque<Recorded>,
+    kept: VecDeque<RecordedRequest>,
 }
 
 /// Keeps the newest requests and notifies subscribers of each change.
@@ -96,7 +96,7 @@ impl Record {
                 }
                 let path = path.to_owned();
                 let outcome = Outcome::Open;
-                state.kept.push_back(Recorded { number, path, body, headers, chunks_sent: 0, outcome });
+                state.kept.push_back(RecordedRequest { number, path, body, headers, chunks_sent: 0, outcome });
             }
             number
         };
@@ -104,7 +104,7 @@ impl Record {
         Entry { record: Arc::clone(self), number, closed: false }
     }
 
-    fn update(&self, number: u64, change: impl FnOnce(&mut Recorded)) {
+    fn update(&self, number: u64, change: impl FnOnce(&mut RecordedRequest)) {
         if self.capacity == 0 {
             return;
         }
@@ -115,7 +115,7 @@ impl Record {
     }
 
     /// Returns the kept requests, oldest first.
-    pub(crate) fn all(&self) -> Vec<Recorded> {
+    pub(crate) fn all(&self) -> Vec<RecordedRequest> {
         self.lock().kept.iter().cloned().collect()
     }
 

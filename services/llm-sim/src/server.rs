@@ -15,7 +15,7 @@ use crate::connection::{Reset, Resettable};
 use crate::faults::{FaultPlan, FaultState};
 use crate::gates::Gates;
 use crate::pace::{Latency, Pacing};
-use crate::record::{Record, Recorded};
+use crate::record::{Record, RecordedRequest};
 use crate::request::ChatRequest;
 use crate::script::{Decision, Script};
 
@@ -242,21 +242,21 @@ impl LlmSim {
     }
 
     /// Returns the recorded requests, oldest first.
-    pub fn requests(&self) -> Vec<Recorded> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.state.record.all()
     }
 
     /// Returns the recorded chat requests, oldest first.
-    pub fn chats(&self) -> Vec<Recorded> {
-        self.requests().into_iter().filter(Recorded::is_chat).collect()
+    pub fn chats(&self) -> Vec<RecordedRequest> {
+        self.requests().into_iter().filter(RecordedRequest::is_chat).collect()
     }
 
     /// Waits until the record satisfies a condition, at most `limit`. Returns the record at that time.
     pub async fn wait_until(
         &self,
         limit: Duration,
-        mut wanted: impl FnMut(&[Recorded]) -> bool,
-    ) -> Result<Vec<Recorded>, Vec<Recorded>> {
+        mut wanted: impl FnMut(&[RecordedRequest]) -> bool,
+    ) -> Result<Vec<RecordedRequest>, Vec<RecordedRequest>> {
         let mut changes = self.state.record.subscribe();
         let waiting = async {
             loop {

@@ -232,7 +232,7 @@ impl Inner {
 async fn restart_when_dead(node: Weak<Inner>, membership: Membership) {
     loop {
         let Some(current) = node.upgrade().map(|node| node.current()) else { return };
-        membership.over(&current.incarnation).await;
+        membership.declared_dead(&current.incarnation).await;
         current.conversations.stop().await;
         let Some(node) = node.upgrade().filter(|node| !node.is_draining()) else { return };
         match RunningIncarnation::begin(&node.options, &node.parts).await {

@@ -37,12 +37,12 @@ impl Owners for ClusterOwners {
         self.membership.liveness(owner)
     }
 
-    async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+    async fn is_thread_active(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         let live = self.membership.live().borrow().clone();
         let member = live.iter().find(|member| member.node.incarnation == *owner);
         let address = member.map(|member| member.node.address.clone());
         let address = address.ok_or_else(|| Error::unavailable(Reason::NodeLost, "the owner left the membership"))?;
-        self.peers.at(&address)?.holds(org, thread).await
+        self.peers.at(&address)?.is_thread_active(org, thread).await
     }
 
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool {

@@ -64,8 +64,8 @@ impl ConversationPeer for Node {
 
 #[async_trait]
 impl NodePeer for Node {
-    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
-        Ok(self.conversations().holds(org, thread))
+    async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        Ok(self.conversations().is_thread_active(org, thread))
     }
 
     async fn status(&self) -> Result<NodeStatus> {

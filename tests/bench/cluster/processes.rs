@@ -68,10 +68,10 @@ impl Cluster {
         let mut arguments = vec!["migrate"];
         arguments.extend(places.iter().map(String::as_str));
         let output = command("folio", &arguments, &self.variables())?.output()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         anyhow::ensure!(output.status.success(), "folio migrate failed: {}", String::from_utf8_lossy(&output.stderr));
-        let token = said.lines().find(|line| line.starts_with("folio_"));
-        token.map(str::to_owned).with_context(|| format!("folio migrate printed no token: {said}"))
+        let token = printed.lines().find(|line| line.starts_with("folio_"));
+        token.map(str::to_owned).with_context(|| format!("folio migrate printed no token: {printed}"))
     }
 
     /// Starts a further node.

@@ -104,11 +104,11 @@ pub(crate) async fn of_the_model(endpoint: &str, calls: usize) -> Result<Percent
         let began = Instant::now();
         let mut bytes = http.post(&url).json(&body).send().await?.error_for_status()?.bytes_stream();
         let mut first = None;
-        while let Some(piece) = bytes.next().await {
-            piece?;
+        while let Some(chunk) = bytes.next().await {
+            chunk?;
             first.get_or_insert_with(|| began.elapsed());
         }
-        latencies.first.push(first.context("no piece")?);
+        latencies.first.push(first.context("the stream is empty")?);
         latencies.whole.push(began.elapsed());
     }
     Ok(latencies.percentiles())

@@ -9,7 +9,7 @@ use folio_types::{Reason, TurnId};
 
 use super::journal::Turn;
 use super::{AggregateSeen, Broken, Findings, ThreadSeen};
-use crate::faults::log::{ClientEvent, Decisions, Logged, Verdict};
+use crate::faults::log::{ClientDecision, ClientEvent, Decisions, Logged};
 
 pub(super) fn check(
     all: &[(&ThreadSeen, Vec<Turn<'_>>)],
@@ -97,8 +97,9 @@ fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Finding
     for (call, verdict) in &decisions.on {
         let recorded = calls.get(&(call.round, call.index)).and_then(|call| call.decisions.first());
         let same = match (recorded.map(|(_, _, decision)| *decision), verdict) {
-            (Some(Decision::Approve), Verdict::Approve) | (Some(Decision::Reject { .. }), Verdict::Reject) => true,
-            (Some(Decision::ApproveEdited { arguments }), Verdict::Edit(sent)) => arguments == sent,
+            (Some(Decision::Approve), ClientDecision::Approve)
+            | (Some(Decision::Reject { .. }), ClientDecision::Reject) => true,
+            (Some(Decision::ApproveEdited { arguments }), ClientDecision::Edit(sent)) => arguments == sent,
             _ => false,
         };
         findings.add_unless(same, Broken::Stored, call, "a decision was answered that is not recorded");
@@ -112,7 +113,7 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
         _ => None,
     });
     let next = next.or_else(|| turn.end().map(|end| (end.event, word(&end.how), None)));
-    let told = match &answer.outcome {
+    let reported = match &answer.outcome {
         Some(Outcome::AwaitingApproval(waiting)) => ("awaiting_approval", Some(waiting.round)),
         Some(Outcome::Completed(_)) => ("completed", None),
         Some(Outcome::Cancelled(_)) => ("cancelled", None),
@@ -122,12 +123,12 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
         Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None => return,
     };
     match next {
-        Some((event, word, paused)) if (word, paused) == told && event == answer.event_number => {}
+        Some((event, word, paused)) if (word, paused) == reported && event == answer.event_number => {}
         other => findings.add(
             Broken::Idempotent,
             &turn.id,
             format!(
-                "decisions on round {round} were answered {told:?} (event {}), the journal says {other:?}",
+                "decisions on round {round} were answered {reported:?} (event {}), the journal says {other:?}",
                 answer.event_number
             ),
         ),

@@ -25,9 +25,9 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
     }
     let open: BTreeMap<&BlockId, u64> = account.blocks.iter().map(|block| (&block.id, block.amount())).collect();
     let available: u64 = account.grants.iter().map(|grant| grant.available).sum();
-    let held = available + open.values().sum::<u64>() + account.settled;
-    if account.granted != account.expired + held {
-        wrong(format!("{} granted, {} expired, {held} held or settled", account.granted, account.expired));
+    let total = available + open.values().sum::<u64>() + account.settled;
+    if account.granted != account.expired + total {
+        wrong(format!("{} granted, {} expired, {total} held or settled", account.granted, account.expired));
     }
     let mut settled = 0;
     for (block, amount) in &drawn {

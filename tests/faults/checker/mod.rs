@@ -1,7 +1,7 @@
 //! The checker: compares the stores with the clients' logs and reports violations of invariants.
 //!
-//! It shares no decision code with the product: it interprets the journal independently and only uses the stored types.
-//! Its input was collected after all faults, when no turn was running.
+//! The checker shares no decision code with the product: it interprets the journal independently and only uses the
+//! stored types. The input of the checker is collected after all faults, when no turn is running.
 
 mod answers;
 mod audit;

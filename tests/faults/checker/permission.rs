@@ -5,7 +5,7 @@ use folio_history::journal::{Access, CallStatus, Decision};
 
 use super::journal::{CallSeen, Position, Turn};
 use super::{Broken, Findings};
-use crate::faults::log::{ClientEvent, Logged, Verdict};
+use crate::faults::log::{ClientDecision, ClientEvent, Logged};
 
 pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
     for ((round, index), call) in turn.calls() {
@@ -59,8 +59,9 @@ fn sent(log: &[Logged], call: &CallSeen<'_>, turn: &Turn<'_>, decision: &Decisio
         let ClientEvent::Deciding(decisions) = &line.event else { return false };
         let at = folio_types::CallId::new(turn.id.clone(), call.round, call.call.index);
         match (decisions.on.get(&at), decision) {
-            (Some(Verdict::Approve), Decision::Approve) | (Some(Verdict::Reject), Decision::Reject { .. }) => true,
-            (Some(Verdict::Edit(sent)), Decision::ApproveEdited { arguments }) => sent == arguments,
+            (Some(ClientDecision::Approve), Decision::Approve)
+            | (Some(ClientDecision::Reject), Decision::Reject { .. }) => true,
+            (Some(ClientDecision::Edit(sent)), Decision::ApproveEdited { arguments }) => sent == arguments,
             _ => false,
         }
     })

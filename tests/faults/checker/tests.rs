@@ -12,7 +12,7 @@ use folio_types::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::faults::log::{ClientEvent, Decisions as Decided, Logged, Verdict};
+use crate::faults::log::{ClientDecision, ClientEvent, Decisions as ClientDecisions, Logged};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).unwrap()
@@ -53,7 +53,7 @@ fn accepted(number: u32, request: &str) -> Entry {
         options: TurnOptions::default(),
         truncate_to: None,
         working: WorkingState::default(),
-        place: None,
+        position: None,
         at: at(0),
     }))
 }
@@ -72,7 +72,7 @@ fn round(number: u32) -> Entry {
             arguments: arguments(),
             access: Access::ReadWrite,
             needs_approval: true,
-            waits: None,
+            approval_requirement: None,
             problem: None,
         }],
         results: Vec::new(),
@@ -176,8 +176,8 @@ fn header() -> ThreadHeader {
     }
 }
 
-fn decided() -> Decided {
-    Decided { turn: turn(), round: 1, on: [(call(), Verdict::Approve)].into() }
+fn decided() -> ClientDecisions {
+    ClientDecisions { turn: turn(), round: 1, on: [(call(), ClientDecision::Approve)].into() }
 }
 
 fn answer(event: u64) -> v1::ApproveResponse {
@@ -189,7 +189,7 @@ fn answer(event: u64) -> v1::ApproveResponse {
     }
 }
 
-fn said(event: ClientEvent) -> Logged {
+fn logged(event: ClientEvent) -> Logged {
     Logged { org: org(), event }
 }
 
@@ -211,13 +211,13 @@ fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
     };
     let request: RequestId = "r-1".parse().unwrap();
     let log = vec![
-        said(ClientEvent::Accepted { request, turn: turn() }),
-        said(ClientEvent::Streamed {
+        logged(ClientEvent::Accepted { request, turn: turn() }),
+        logged(ClientEvent::Streamed {
             turn: turn(),
             events: vec![(1, "turn_started"), (4, "awaiting_approval")],
             complete: true,
         }),
-        said(ClientEvent::Deciding(decided())),
+        logged(ClientEvent::Deciding(decided())),
     ];
     let marks = [(org(), "alpha".to_owned()), (OrgId::derive(&["other"]), "beta".to_owned())].into();
     Evidence {
@@ -247,8 +247,8 @@ fn usual() -> Vec<Entry> {
 fn good() -> Evidence {
     let mut evidence = evidence(usual(), Some(done()));
     evidence.log.extend([
-        said(ClientEvent::Answered(decided(), Box::new(answer(9)))),
-        said(ClientEvent::Answered(decided(), Box::new(answer(9)))),
+        logged(ClientEvent::Answered(decided(), Box::new(answer(9)))),
+        logged(ClientEvent::Answered(decided(), Box::new(answer(9)))),
     ]);
     evidence
 }
@@ -362,9 +362,9 @@ fn invariant_2_an_effect_without_its_approval_is_found() {
         p,
         "decided twice",
     );
-    let mut nobody = good();
-    nobody.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_)));
-    finds(&nobody, p, "nobody sent");
+    let mut unapproved = good();
+    unapproved.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_)));
+    finds(&unapproved, p, "nobody sent");
     let late = |entries: &mut Vec<Entry>| {
         if let Entry::Decisions(decisions) = &mut entries[3] {
             decisions.decided_at = at(300);
@@ -445,7 +445,7 @@ fn invariant_6_data_of_another_tenant_is_found() {
     let t = Broken::Tenants;
     finds(&with(|evidence| evidence.threads[0].header.title = "beta work".into()), t, "beta");
     finds(&with(|evidence| evidence.aggregates[0].name = Some("beta 1".into())), t, "beta");
-    finds(&with(|evidence| evidence.log.push(said(ClientEvent::Listed(vec!["beta 1".into()])))), t, "beta");
+    finds(&with(|evidence| evidence.log.push(logged(ClientEvent::Listed(vec!["beta 1".into()])))), t, "beta");
     finds(&with(|evidence| evidence.aggregates[0].org = OrgId::derive(&["other"]).to_string()), t, "another tenant");
     finds(&with(|evidence| evidence.threads[0].header.org = OrgId::derive(&["other"])), t, "another organization");
 }
@@ -454,7 +454,7 @@ fn invariant_6_data_of_another_tenant_is_found() {
 fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found() {
     let with = |event: ClientEvent| {
         let mut evidence = good();
-        evidence.log.push(said(event));
+        evidence.log.push(logged(event));
         evidence
     };
     let mut other = answer(9);
@@ -470,16 +470,20 @@ fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found
 fn acknowledged_data_that_is_not_stored_is_found() {
     let with = |event: ClientEvent| {
         let mut evidence = good();
-        evidence.log.push(said(event));
+        evidence.log.push(logged(event));
         evidence
     };
     let s = Broken::Stored;
-    let gone = TurnId::new(ThreadId::derive(&["gone"]), 1);
+    let missing_turn = TurnId::new(ThreadId::derive(&["gone"]), 1);
     let request: RequestId = "r-2".parse().unwrap();
-    finds(&with(ClientEvent::Accepted { request: request.clone(), turn: gone.clone() }), s, "it is not there");
+    finds(&with(ClientEvent::Accepted { request: request.clone(), turn: missing_turn.clone() }), s, "it is not there");
     finds(&with(ClientEvent::Accepted { request, turn: turn() }), s, "r-2 became it");
-    finds(&with(ClientEvent::Answered(Decided { turn: gone, ..decided() }, Box::new(answer(9)))), s, "it is not there");
-    let rejected = Decided { on: [(call(), Verdict::Reject)].into(), ..decided() };
+    finds(
+        &with(ClientEvent::Answered(ClientDecisions { turn: missing_turn, ..decided() }, Box::new(answer(9)))),
+        s,
+        "it is not there",
+    );
+    let rejected = ClientDecisions { on: [(call(), ClientDecision::Reject)].into(), ..decided() };
     finds(&with(ClientEvent::Answered(rejected, Box::new(answer(9)))), s, "not recorded");
     finds(&with(ClientEvent::Made { id: TagId::derive(&["made"]).to_string() }), s, "it is not there");
     let mut row = good();
@@ -511,16 +515,16 @@ fn invariant_8_a_turn_without_its_end_is_found() {
 
 #[test]
 fn invariant_9_streams_that_cannot_be_resumed_are_found() {
-    let heard = |events: Vec<(u64, &'static str)>| {
+    let received = |events: Vec<(u64, &'static str)>| {
         let mut evidence = good();
-        evidence.log.push(said(ClientEvent::Streamed { turn: turn(), events, complete: true }));
+        evidence.log.push(logged(ClientEvent::Streamed { turn: turn(), events, complete: true }));
         evidence
     };
     let s = Broken::Streams;
-    finds(&heard(vec![(2, "text_delta"), (2, "text_delta")]), s, "event (2");
-    finds(&heard(vec![(4, "awaiting_approval"), (9, "completed")]), s, "after a closing event");
-    finds(&heard(vec![(1, "turn_started")]), s, "without a closing event");
-    finds(&heard(vec![(8, "completed")]), s, "the journal was not");
+    finds(&received(vec![(2, "text_delta"), (2, "text_delta")]), s, "event (2");
+    finds(&received(vec![(4, "awaiting_approval"), (9, "completed")]), s, "after a closing event");
+    finds(&received(vec![(1, "turn_started")]), s, "without a closing event");
+    finds(&received(vec![(8, "completed")]), s, "the journal was not");
     changed(|entries| entries[2] = paused(1, 0), Some(done()), s, "closing event 0");
     changed(|entries| entries[6] = ended(completed(), vec![], 4), Some(done()), s, "closing event 4 after 4");
 }

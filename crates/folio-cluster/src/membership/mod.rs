@@ -52,10 +52,10 @@ struct Inner {
     /// Number of membership snapshots that reported a newly dead node.
     losses: watch::Sender<u64>,
     /// The incarnation of this process that was declared dead.
-    over: watch::Sender<Option<Incarnation>>,
+    declared_dead: watch::Sender<Option<Incarnation>>,
     /// Callers that wait for a heartbeat that starts after their request: start and drain of the node, and bounded
     /// RPCs.
-    wanted: Mutex<Vec<oneshot::Sender<()>>>,
+    waiters: Mutex<Vec<oneshot::Sender<()>>>,
     /// Set if a heartbeat was requested before the next interval.
     soon: Notify,
     tracker: TaskTracker,
@@ -68,7 +68,7 @@ struct OwnNode {
     incarnation: Incarnation,
     describe: Describe,
     /// True if the store has confirmed a heartbeat.
-    known: bool,
+    is_registered: bool,
 }
 
 impl std::fmt::Debug for Membership {
@@ -88,17 +88,17 @@ impl Membership {
             own: Mutex::default(),
             live: watch::Sender::default(),
             losses: watch::Sender::default(),
-            over: watch::Sender::default(),
-            wanted: Mutex::default(),
+            declared_dead: watch::Sender::default(),
+            waiters: Mutex::default(),
             soon: Notify::new(),
             tracker: TaskTracker::new(),
             token: CancellationToken::new(),
         });
-        let (beating, token) = (inner.clone(), inner.token.clone());
+        let (sender, token) = (inner.clone(), inner.token.clone());
         inner.tracker.spawn(async move {
             tokio::select! {
                 () = token.cancelled() => {}
-                () = beating.heartbeat_forever() => {}
+                () = sender.heartbeat_forever() => {}
             }
         });
         Self { inner }
@@ -107,19 +107,19 @@ impl Membership {
     /// Registers this process as a node of this incarnation. Returns once the store knows the node, or after a time
     /// limit: then a later heartbeat registers it.
     pub async fn join(&self, incarnation: Incarnation, describe: Describe) {
-        *self.inner.own() = Some(OwnNode { incarnation, describe, known: false });
-        self.inner.beat_now().await;
+        *self.inner.own() = Some(OwnNode { incarnation, describe, is_registered: false });
+        self.inner.heartbeat_now().await;
     }
 
     /// Sends the changed record of this node immediately.
     pub async fn announce(&self) {
-        self.inner.beat_now().await;
+        self.inner.heartbeat_now().await;
     }
 
     /// Reads the store again, unless it has not answered recently.
     pub async fn refresh(&self) {
         if self.answers() {
-            self.inner.beat_now().await;
+            self.inner.heartbeat_now().await;
         }
     }
 
@@ -133,9 +133,9 @@ impl Membership {
     }
 
     /// Returns once this incarnation counts as dead. Its actors must be stopped first.
-    pub async fn over(&self, incarnation: &Incarnation) {
-        let mut over = self.inner.over.subscribe();
-        let _ = over.wait_for(|over| over.as_ref() == Some(incarnation)).await;
+    pub async fn declared_dead(&self, incarnation: &Incarnation) {
+        let mut declared_dead = self.inner.declared_dead.subscribe();
+        let _ = declared_dead.wait_for(|dead| dead.as_ref() == Some(incarnation)).await;
     }
 
     /// Returns the liveness of another incarnation by the current view.
@@ -162,7 +162,7 @@ impl Membership {
         own.is_some_and(|own| up.min() == Some(&own))
     }
 
-    /// Returns true if the store answers.
+    /// Returns true if the store answered recently.
     pub fn answers(&self) -> bool {
         self.inner.known().is_fresh(Instant::now())
     }
@@ -184,18 +184,18 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn in_time<T>(&self, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn in_time<T>(&self, query: impl Future<Output = Result<T>>) -> Result<T> {
         let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of heartbeats did not answer in time");
-        tokio::time::timeout(self.options.answer_within, asked).await.map_err(late)?
+        tokio::time::timeout(self.options.answer_within, query).await.map_err(late)?
     }
 
     async fn heartbeat_forever(&self) {
         loop {
-            let wanted = std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+            let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
             self.heartbeat().await;
-            self.look().await;
-            for waits in wanted {
-                let _ = waits.send(());
+            self.read_members().await;
+            for waiter in waiters {
+                let _ = waiter.send(());
             }
             tokio::select! {
                 () = tokio::time::sleep(self.options.heartbeat) => {}
@@ -205,43 +205,43 @@ impl Inner {
     }
 
     /// Waits, within bounds, for a complete heartbeat that starts after this call.
-    async fn beat_now(&self) {
-        let (done, beaten) = oneshot::channel();
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+    async fn heartbeat_now(&self) {
+        let (done, completed) = oneshot::channel();
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         self.soon.notify_one();
         let bound = self.options.answer_within.saturating_mul(4);
-        let _ = tokio::time::timeout(bound, beaten).await;
+        let _ = tokio::time::timeout(bound, completed).await;
     }
 
     /// Sends a heartbeat, and reads whether this node still counts as live.
     async fn heartbeat(&self) {
         let Some(own) = self.own().clone() else { return };
         let record = (own.describe)();
-        match self.in_time(self.store.heartbeat(&record, !own.known)).await {
+        match self.in_time(self.store.heartbeat(&record, !own.is_registered)).await {
             Ok(HeartbeatStatus::Live) => self.change(&own, |own| {
                 if let Some(own) = own {
-                    own.known = true;
+                    own.is_registered = true;
                 }
             }),
             Ok(HeartbeatStatus::Dead) => {
                 tracing::error!(incarnation = %own.incarnation, "this node counts as dead: it restarts under a new incarnation");
                 self.change(&own, |own| *own = None);
-                self.over.send_replace(Some(own.incarnation));
+                self.declared_dead.send_replace(Some(own.incarnation));
             }
             Err(error) => tracing::warn!(%error, "a heartbeat failed"),
         }
     }
 
-    /// Changes the record of this process unless it is another incarnation now.
-    fn change(&self, beaten: &OwnNode, change: impl FnOnce(&mut Option<OwnNode>)) {
+    /// Changes the registration of this process if the process still has the incarnation of the sent heartbeat.
+    fn change(&self, sent: &OwnNode, change: impl FnOnce(&mut Option<OwnNode>)) {
         let mut own = self.own();
-        if own.as_ref().is_some_and(|own| own.incarnation == beaten.incarnation) {
+        if own.as_ref().is_some_and(|own| own.incarnation == sent.incarnation) {
             change(&mut own);
         }
     }
 
     /// Reads the membership.
-    async fn look(&self) {
+    async fn read_members(&self) {
         let asked_at = Instant::now();
         match self.in_time(self.store.nodes()).await {
             Ok(nodes) => {

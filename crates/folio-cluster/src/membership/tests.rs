@@ -102,7 +102,7 @@ async fn nodes_see_each_other_join_drain_and_leave() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_no_death_and_needs_no_restart() {
+async fn an_unavailable_store_neither_kills_nor_restarts_a_node() {
     let hearts = Arc::new(Hearts::default());
     let (one, other) = (start(&hearts), start(&hearts));
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::default());
@@ -127,7 +127,7 @@ async fn a_node_that_counts_as_dead_is_notified_and_sends_no_heartbeat_until_it_
     one.join(me.clone(), describe(&me, &draining)).await;
     hearts.members.lock().unwrap().clear();
     hearts.dead.lock().unwrap().push(me.clone());
-    tokio::time::timeout(SOON, one.over(&me)).await.unwrap();
+    tokio::time::timeout(SOON, one.declared_dead(&me)).await.unwrap();
     assert!(hearts.members.lock().unwrap().is_empty());
     one.join(again.clone(), describe(&again, &draining)).await;
     wait_for_liveness(&one, &again, Liveness::Live).await;

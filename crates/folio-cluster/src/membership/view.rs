@@ -9,47 +9,47 @@ use folio_types::{Incarnation, Liveness};
 /// The last membership snapshot and its age.
 #[derive(Debug, Clone)]
 pub(crate) struct MembershipView {
-    heard: Option<(Nodes, Instant)>,
+    snapshot: Option<(Nodes, Instant)>,
     fresh_for: Duration,
 }
 
 impl MembershipView {
     /// Returns an empty view. A snapshot is fresh for `fresh_for`.
     pub(crate) fn new(fresh_for: Duration) -> Self {
-        Self { heard: None, fresh_for }
+        Self { snapshot: None, fresh_for }
     }
 
     /// Applies a membership snapshot that was requested at `asked_at`. Returns true if the snapshot reports a newly
     /// dead node; an unknown node counts as dead once the store has answered for long enough. Before that the store may
     /// have lost its data, and nodes that were live in the previous snapshot stay live.
     pub(crate) fn apply(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
-        let sure = |nodes: &Nodes| nodes.answering_for > nodes.dead_after;
-        if let Some((before, _)) = self.heard.as_ref().filter(|_| !sure(&nodes)) {
+        let is_reliable = |nodes: &Nodes| nodes.answering_for > nodes.dead_after;
+        if let Some((before, _)) = self.snapshot.as_ref().filter(|_| !is_reliable(&nodes)) {
             let names =
                 |member: &&Member| nodes.members.iter().any(|now| now.node.incarnation == member.node.incarnation);
-            let kept: Vec<Member> = before.live().filter(|member| !names(member)).cloned().collect();
-            nodes.members.extend(kept);
+            let remembered: Vec<Member> = before.live().filter(|member| !names(member)).cloned().collect();
+            nodes.members.extend(remembered);
         }
-        let before = self.heard.replace((nodes, asked_at)).map(|(before, _)| before);
-        let (Some(before), Some((now, _))) = (before, &self.heard) else { return true };
+        let before = self.snapshot.replace((nodes, asked_at)).map(|(before, _)| before);
+        let (Some(before), Some((now, _))) = (before, &self.snapshot) else { return true };
         let lost = |member: &Member| !member.is_dead && now.is_dead(&member.node.incarnation);
-        before.members.iter().any(lost) || (sure(now) && !sure(&before))
+        before.members.iter().any(lost) || (is_reliable(now) && !is_reliable(&before))
     }
 
     /// Returns the live nodes in the last snapshot.
     pub(crate) fn live(&self) -> Vec<Member> {
-        self.heard.iter().flat_map(|(nodes, _)| nodes.live().cloned()).collect()
+        self.snapshot.iter().flat_map(|(nodes, _)| nodes.live().cloned()).collect()
     }
 
     /// Returns true if the last snapshot is fresh enough for a takeover.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
-        self.heard.as_ref().is_some_and(|(_, at)| now.saturating_duration_since(*at) <= self.fresh_for)
+        self.snapshot.as_ref().is_some_and(|(_, at)| now.saturating_duration_since(*at) <= self.fresh_for)
     }
 
     /// Returns the liveness of an incarnation. Only a fresh snapshot reports a dead node, because an unavailable store
     /// proves nothing. A node that was live in the last snapshot stays live, so that its threads stay with it.
     pub(crate) fn liveness(&self, incarnation: &Incarnation, now: Instant) -> Liveness {
-        let Some((nodes, _)) = &self.heard else { return Liveness::Unknown };
+        let Some((nodes, _)) = &self.snapshot else { return Liveness::Unknown };
         let member = nodes.members.iter().find(|member| member.node.incarnation == *incarnation);
         match member {
             Some(member) if !member.is_dead && member.node.draining => Liveness::Draining,
@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_one_verdict() {
+    fn liveness_of_a_member_in_every_case() {
         let start = Instant::now();
-        let someone = Incarnation::derive(&["someone"]);
-        assert_eq!(MembershipView::new(FRESH).liveness(&someone, start), Liveness::Unknown);
+        let incarnation_of_member = Incarnation::derive(&["someone"]);
+        assert_eq!(MembershipView::new(FRESH).liveness(&incarnation_of_member, start), Liveness::Unknown);
         for draining in [false, true] {
             for is_dead in [None, Some(false), Some(true)] {
                 for answering in [Duration::ZERO, DEAD_AFTER, DEAD_AFTER + Duration::from_millis(1)] {
@@ -106,7 +106,7 @@ mod tests {
                             Some(true) | None => Liveness::Unknown,
                         };
                         let case = (draining, is_dead, answering, age);
-                        assert_eq!(known.liveness(&someone, start + age), expected, "{case:?}");
+                        assert_eq!(known.liveness(&incarnation_of_member, start + age), expected, "{case:?}");
                     }
                 }
             }
@@ -114,25 +114,25 @@ mod tests {
     }
 
     #[test]
-    fn who_lived_lives_on_in_a_store_that_lost_its_data_until_it_has_answered_for_long_enough() {
+    fn live_nodes_stay_live_after_the_store_lost_its_data_until_it_was_available_long_enough() {
         let start = Instant::now();
         let answer = |names: &[&str], answering_for| {
             let members = names.iter().map(|name| member(name, false, false)).collect();
             Nodes { members, answering_for, dead_after: DEAD_AFTER }
         };
-        let (sure, a) = (DEAD_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
+        let (reliable, a) = (DEAD_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
         let mut known = MembershipView::new(FRESH);
-        known.apply(answer(&["a", "b"], sure), start);
+        known.apply(answer(&["a", "b"], reliable), start);
         assert!(!known.apply(answer(&[], Duration::ZERO), start), "no node is newly dead");
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
         assert!(!known.apply(answer(&["b"], Duration::from_secs(1)), start));
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
-        assert!(known.apply(answer(&["b"], sure), start), "a loss");
+        assert!(known.apply(answer(&["b"], reliable), start), "a loss");
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Dead, 1));
     }
 
     #[test]
-    fn a_later_answer_takes_the_place_of_an_earlier_one() {
+    fn a_later_snapshot_replaces_an_earlier_one() {
         let start = Instant::now();
         let mut known = MembershipView::new(FRESH);
         let nodes = |is_dead| Nodes {
@@ -143,7 +143,7 @@ mod tests {
         let a = Incarnation::derive(&["a"]);
         assert!(known.apply(nodes(false), start), "the first answer");
         assert!(!known.apply(nodes(false), start));
-        assert_eq!(known.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is away");
+        assert_eq!(known.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is unavailable");
         assert!(known.apply(nodes(true), start + Duration::from_secs(60)), "a loss");
         assert_eq!(known.liveness(&a, start + Duration::from_secs(61)), Liveness::Dead);
         assert!(!known.is_fresh(start + Duration::from_secs(64)));

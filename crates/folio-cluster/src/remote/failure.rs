@@ -1,7 +1,7 @@
 //! Interpretation of a gRPC status from a node or from the transport.
 //!
 //! A status of a node carries details and is decoded completely. A status without details comes from the transport: the
-//! node was not reached, or was lost before it answered.
+//! node was unreachable, or was lost before it answered.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::seal::untrusted;
 
-/// Error detail that distinguishes an unreached node from an error that a node reported.
+/// Error detail that distinguishes an unreachable node from an error that a node reported.
 const LOST: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";
-/// Retry-after of an RPC to a node that was not reached.
+/// Retry-after of an RPC to an unreachable node.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The stage at which a node was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum LossStage {
     /// The request was not sent and had no effect.
     NotSent,
     /// The request was sent and may take effect.
@@ -29,25 +29,25 @@ pub(crate) enum Lost {
 }
 
 /// Returns the stage at which the node was lost. None: the error is another one.
-pub(crate) fn lost(error: &Error) -> Option<Lost> {
+pub(crate) fn lost(error: &Error) -> Option<LossStage> {
     if error.reason != Reason::NodeLost {
         return None;
     }
     match error.details.get(LOST)?.as_str() {
-        NOT_SENT => Some(Lost::NotSent),
-        _ => Some(Lost::PerhapsSent),
+        NOT_SENT => Some(LossStage::NotSent),
+        _ => Some(LossStage::PerhapsSent),
     }
 }
 
 /// Returns the error of a node that was lost.
 pub(crate) fn node_lost() -> Error {
-    unreached(Lost::PerhapsSent)
+    unreached(LossStage::PerhapsSent)
 }
 
-fn unreached(how: Lost) -> Error {
-    let detail = match how {
-        Lost::NotSent => NOT_SENT,
-        Lost::PerhapsSent => PERHAPS_SENT,
+fn unreached(stage: LossStage) -> Error {
+    let detail = match stage {
+        LossStage::NotSent => NOT_SENT,
+        LossStage::PerhapsSent => PERHAPS_SENT,
     };
     Error::unavailable(Reason::NodeLost, "the node is unreachable").retry_after(RETRY).detail(LOST, detail)
 }
@@ -64,10 +64,10 @@ pub(crate) fn read(status: &Status, address: &str) -> Error {
     }
     if sources(status).any(|source| source.is::<ConnectError>()) {
         tracing::warn!(%address, error = ?status, "no connection to a node");
-        return unreached(Lost::NotSent);
+        return unreached(LossStage::NotSent);
     }
-    tracing::debug!(%address, error = ?status, "a node was lost while it was asked");
-    unreached(Lost::PerhapsSent)
+    tracing::debug!(%address, error = ?status, "a node was lost during an RPC");
+    unreached(LossStage::PerhapsSent)
 }
 
 fn sources(status: &Status) -> impl Iterator<Item = &(dyn StdError + 'static)> {
@@ -84,17 +84,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_node_says_is_read_whole() {
-        let said = Error::unavailable(Reason::NodeLost, "the turn's node died").retry_after(RETRY);
-        let read_back = read(&status::from_error(said.clone()), "a:1");
-        assert_eq!((&read_back, lost(&read_back)), (&said, None));
+    fn every_detail_of_a_nodes_error_is_decoded() {
+        let reported = Error::unavailable(Reason::NodeLost, "the turn's node died").retry_after(RETRY);
+        let read_back = read(&status::from_error(reported.clone()), "a:1");
+        assert_eq!((&read_back, lost(&read_back)), (&reported, None));
     }
 
     #[test]
     fn a_status_of_the_transport_is_a_lost_node() {
         for status in [Status::unavailable(""), Status::cancelled(""), Status::unknown("")] {
             let error = read(&status, "a:1");
-            assert_eq!((error.reason, lost(&error)), (Reason::NodeLost, Some(Lost::PerhapsSent)));
+            assert_eq!((error.reason, lost(&error)), (Reason::NodeLost, Some(LossStage::PerhapsSent)));
             assert!(error.is_retriable() && error.retry_after.is_some());
         }
         let strange = read(&Status::unimplemented("an older node"), "a:1");

@@ -27,7 +27,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
 pub use connect::Peers;
-pub(crate) use failure::{Lost, lost, node_lost};
+pub(crate) use failure::{LossStage, lost, node_lost};
 
 use crate::calls::Call;
 use crate::context::{CallContext, write_trace};
@@ -247,10 +247,10 @@ impl ConversationPeer for RemotePeer {
 
 #[async_trait]
 impl NodePeer for RemotePeer {
-    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
-        let request = cluster::HoldsRequest { org_id: org.to_string(), thread_id: thread.to_string() };
-        let call = |mut clients: Clients, request| async move { clients.node.holds(request).await };
-        Ok(self.unary(None, self.call_timeout(), request, call).await?.holds)
+    async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        let request = cluster::GetThreadActivityRequest { org_id: org.to_string(), thread_id: thread.to_string() };
+        let call = |mut clients: Clients, request| async move { clients.node.get_thread_activity(request).await };
+        Ok(self.unary(None, self.call_timeout(), request, call).await?.is_active)
     }
 
     async fn status(&self) -> Result<NodeStatus> {

@@ -1,8 +1,8 @@
 //! The router of a gateway: finds the node of a thread and calls it.
 //!
-//! The node is the cached owner, otherwise the node at which the thread is placed. A redirect `MOVED(owner)` is
-//! followed once. If a node is not reached or drains, it is removed from the cache and another node is called, which
-//! takes the thread over or refuses. A request calls at most [`ASKED_MAX`] nodes. `watch.rs` continues a watch if the
+//! The node is the cached owner, otherwise the node that placement selects for the thread. A redirect `MOVED(owner)` is
+//! followed once. If a node is unreachable or drains, it is removed from the cache and another node is called, which
+//! takes over the thread or refuses. A request calls at most [`CALLED_MAX`] nodes. `watch.rs` continues a watch if the
 //! owner fails.
 
 mod watch;
@@ -16,7 +16,7 @@ use folio_history::command::{
 };
 use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
-use folio_history::thread::{ThreadView, begun_by};
+use folio_history::thread::{ThreadView, chat_thread_id};
 use folio_storage::{Member, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
@@ -26,10 +26,11 @@ use tokio::sync::watch::Receiver;
 
 use crate::options::Options;
 use crate::placement::{LoadBound, place};
-use crate::remote::{Lost, Peers, lost, node_lost};
+use crate::remote::{LossStage, Peers, lost, node_lost};
 
-/// Maximum number of nodes that a request calls: a guess, the owner, and a replacement of a lost node.
-const ASKED_MAX: usize = 3;
+/// Maximum number of nodes that a request calls: the first choice, the owner of a redirect, and a replacement of a lost
+/// node.
+const CALLED_MAX: usize = 3;
 
 type Key = (OrgId, ThreadId);
 
@@ -45,8 +46,8 @@ struct Inner {
     live: Receiver<Arc<Vec<Member>>>,
     peers: Peers,
     /// The node of this process, by its address in the membership.
-    here: Option<(Arc<str>, SharedPeer)>,
-    /// Stores that a watcher reads while no owner is reached.
+    local: Option<(Arc<str>, SharedPeer)>,
+    /// Stores that a watcher reads while no owner is reachable.
     shared: Option<watch::Shared>,
     owners: Cache<Key, Incarnation>,
     avoided: Cache<Incarnation, ()>,
@@ -70,7 +71,7 @@ enum RetrySafety {
 }
 
 impl RetrySafety {
-    /// A change that is identified by its request id.
+    /// Returns the retry safety of a change, which is idempotent if it has a request id.
     fn by(request_id: Option<&RequestId>) -> Self {
         if request_id.is_some() { Self::Repeatable } else { Self::Once }
     }
@@ -89,7 +90,7 @@ impl Router {
             inner: Arc::new(Inner {
                 live,
                 peers,
-                here: None,
+                local: None,
                 shared: None,
                 owners: Cache::new(options.owners_remembered),
                 avoided: Cache::builder().max_capacity(1_024).time_to_live(options.avoid).build(),
@@ -103,11 +104,12 @@ impl Router {
     /// membership.
     #[must_use]
     pub fn with_node(self, address: &str, node: SharedPeer) -> Self {
-        let here = Some((address.into(), node));
-        Self { inner: Arc::new(Inner { here, ..(*self.inner).clone() }) }
+        let local = Some((address.into(), node));
+        Self { inner: Arc::new(Inner { local, ..(*self.inner).clone() }) }
     }
 
-    /// Adds the stores that a watcher reads while no owner is reached: the published events, and the threads for the permission.
+    /// Adds the stores that a watcher reads while no owner is reachable: the published events, and the threads to check
+    /// the permission.
     #[must_use]
     pub fn with_shared(self, threads: Arc<dyn ThreadStore>, events: Arc<dyn TurnEventStore>) -> Self {
         let shared = Some(watch::Shared { threads, events });
@@ -128,16 +130,16 @@ impl Router {
         F: Future<Output = Result<EventStream>>,
     {
         let (mut events, node) = self.inner.ask(key, RetrySafety::Repeatable, call).await?;
-        let gone = self.inner.death_of(&node);
+        let death = self.inner.death_of(&node);
         let events = async_stream::stream! {
-            tokio::pin!(gone);
+            tokio::pin!(death);
             loop {
                 tokio::select! {
                     item = events.next() => match item {
                         Some(item) => yield item,
                         None => break,
                     },
-                    error = &mut gone => {
+                    error = &mut death => {
                         yield Err(error);
                         break;
                     }
@@ -153,10 +155,10 @@ impl Inner {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut asked: Vec<(Incarnation, Error)> = Vec::new();
+        let mut called: Vec<(Incarnation, Error)> = Vec::new();
         let mut owner: Option<Incarnation> = None;
-        while asked.len() < ASKED_MAX {
-            let Some(node) = self.choose(&key, owner.as_ref(), &asked).await else { break };
+        while called.len() < CALLED_MAX {
+            let Some(node) = self.choose(&key, owner.as_ref(), &called).await else { break };
             let error = match self.once(&node, &call).await {
                 Ok(answer) => {
                     self.owners.insert(key, node.node.incarnation.clone()).await;
@@ -166,8 +168,8 @@ impl Inner {
             };
             if let Some(now) = error.owner() {
                 // A node that failed is not called again if another node names it: its failure is the answer.
-                if let Some((_, why)) = asked.iter().find(|(node, _)| *node == now) {
-                    return Err(why.clone());
+                if let Some((_, failure)) = called.iter().find(|(node, _)| *node == now) {
+                    return Err(failure.clone());
                 }
                 // A redirect is followed once.
                 if owner.is_some() {
@@ -175,22 +177,22 @@ impl Inner {
                 }
                 self.owners.insert(key.clone(), now.clone()).await;
                 owner = Some(now);
-            } else if !self.leads_on(&error, &node, safety).await {
+            } else if !self.calls_another_node(&error, &node, safety).await {
                 return Err(error);
             } else if self.owners.get(&key).await.as_ref() == Some(&node.node.incarnation) {
                 self.owners.invalidate(&key).await;
             }
-            asked.push((node.node.incarnation, error));
+            called.push((node.node.incarnation, error));
         }
-        Err(asked.pop().map_or_else(no_node, |(_, error)| error))
+        Err(called.pop().map_or_else(no_node, |(_, error)| error))
     }
 
     /// Returns true if another node is called after this error.
-    async fn leads_on(&self, error: &Error, node: &Member, safety: RetrySafety) -> bool {
+    async fn calls_another_node(&self, error: &Error, node: &Member, safety: RetrySafety) -> bool {
         match lost(error) {
-            Some(how) => {
+            Some(stage) => {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
-                how == Lost::NotSent || safety == RetrySafety::Repeatable
+                stage == LossStage::NotSent || safety == RetrySafety::Repeatable
             }
             // A draining node refuses a request before it starts it.
             None => error.reason == Reason::Draining,
@@ -203,45 +205,45 @@ impl Inner {
         &self,
         key: &Key,
         redirect: Option<&Incarnation>,
-        asked: &[(Incarnation, Error)],
+        called: &[(Incarnation, Error)],
     ) -> Option<Member> {
         let live = Arc::clone(&self.live.borrow());
-        let fresh = |node: &Member| !asked.iter().any(|(before, _)| *before == node.node.incarnation);
+        let is_uncalled = |node: &Member| !called.iter().any(|(before, _)| *before == node.node.incarnation);
         if let Some(redirect) = redirect
-            && asked.last().is_some_and(|(_, error)| error.owner().as_ref() == Some(redirect))
+            && called.last().is_some_and(|(_, error)| error.owner().as_ref() == Some(redirect))
         {
-            return find(&live, redirect).filter(|node| fresh(node)).cloned();
+            return find(&live, redirect).filter(|node| is_uncalled(node)).cloned();
         }
-        if let Some(learnt) = self.owners.get(key).await
-            && let Some(node) = find(&live, &learnt).filter(|node| fresh(node))
+        if let Some(cached) = self.owners.get(key).await
+            && let Some(node) = find(&live, &cached).filter(|node| is_uncalled(node))
         {
             return Some(node.clone());
         }
         let (org, thread) = key;
         let of = |nodes: Vec<&Member>| place(org, thread, nodes, self.bound).cloned();
-        let up: Vec<&Member> = live.iter().filter(|node| !node.node.draining && fresh(node)).collect();
-        let reached = up.iter().copied().filter(|node| !self.avoided.contains_key(&node.node.incarnation)).collect();
-        of(reached).or_else(|| of(up)).or_else(|| of(live.iter().filter(|node| fresh(node)).collect()))
+        let up: Vec<&Member> = live.iter().filter(|node| !node.node.draining && is_uncalled(node)).collect();
+        let reachable = up.iter().copied().filter(|node| !self.avoided.contains_key(&node.node.incarnation)).collect();
+        of(reachable).or_else(|| of(up)).or_else(|| of(live.iter().filter(|node| is_uncalled(node)).collect()))
     }
 
     async fn once<T, F>(&self, node: &Member, call: &impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        if let Some((_, here)) = self.here.as_ref().filter(|(address, _)| **address == *node.node.address) {
-            return call(Arc::clone(here)).await;
+        if let Some((_, local)) = self.local.as_ref().filter(|(address, _)| **address == *node.node.address) {
+            return call(Arc::clone(local)).await;
         }
         let peer = Arc::new(self.peers.at(&node.node.address)?);
         tokio::select! {
             answer = call(peer) => answer,
-            gone = self.death_of(node) => Err(gone),
+            death = self.death_of(node) => Err(death),
         }
     }
 
     /// Returns once the node is dead, because a stopped process keeps its connections open.
     ///
-    /// A restarted node at the same address answers the RPCs to the previous incarnation. So the wait continues while
-    /// any incarnation at the address is live; keepalive ends the connections of a stopped process.
+    /// A restarted node at the same address answers the RPCs to the previous incarnation. Therefore the wait continues
+    /// while any incarnation at the address is live; keepalive ends the connections of a stopped process.
     fn death_of(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
@@ -275,7 +277,7 @@ impl ConversationPeer for Router {
         let request = command.request_id.get_or_insert_with(|| RequestId::generate(&*self.inner.environment)).clone();
         let thread = command.thread.clone().unwrap_or_else(|| {
             let profile = command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);
-            begun_by(principal, profile, &command.documents, &request)
+            chat_thread_id(principal, profile, &command.documents, &request)
         });
         self.follow(key(principal, &thread), |peer| {
             let command = command.clone();

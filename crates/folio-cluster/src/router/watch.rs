@@ -17,13 +17,13 @@ use super::{Router, key};
 use crate::remote::node_lost;
 
 /// Time without any event source after which a watcher receives `NODE_LOST`; longer than a takeover.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two attempts to find an event source.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Published events per read.
 const BATCH: usize = 64;
 
-/// Stores that a watcher reads while no owner is reached.
+/// Stores that a watcher reads while no owner is reachable.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) threads: Arc<dyn ThreadStore>,
@@ -42,22 +42,22 @@ struct Watcher {
 /// Streams the events of a turn from this number on.
 pub(super) async fn watch(router: &Router, principal: &Principal, turn: &TurnId, from: u64) -> Result<EventStream> {
     let watcher = Watcher { router: router.clone(), principal: principal.clone(), turn: turn.clone(), next: from };
-    match watcher.ask().await {
+    match watcher.watch_at_node().await {
         Ok(events) => Ok(watcher.stream(Some(events))),
-        // The owner, which checks the permission, was not reached.
-        Err(error) if leads_on(&error) && watcher.may_see().await => Ok(watcher.stream(None)),
+        // The owner, which checks the permission, is unreachable.
+        Err(error) if allows_failover(&error) && watcher.may_see().await => Ok(watcher.stream(None)),
         Err(error) => Err(error),
     }
 }
 
 /// Returns true if another event source may continue the stream after this error.
-fn leads_on(error: &Error) -> bool {
+fn allows_failover(error: &Error) -> bool {
     matches!(error.reason, Reason::NodeLost | Reason::Draining | Reason::Moved)
 }
 
 impl Watcher {
     /// Watches the turn at its node.
-    async fn ask(&self) -> Result<EventStream> {
+    async fn watch_at_node(&self) -> Result<EventStream> {
         let (principal, turn, from) = (&self.principal, &self.turn, self.next);
         let call = |peer: SharedPeer| async move { peer.watch(principal, turn, from).await };
         self.router.follow(key(principal, &turn.thread), call).await
@@ -71,7 +71,7 @@ impl Watcher {
         header.is_ok_and(|header| header.is_some_and(|header| may_see(header.user)))
     }
 
-    /// The events that the owner shared, from the next one on.
+    /// Returns the events that the owner published, from the next number on.
     async fn shared(&self) -> Vec<Event> {
         let Some(shared) = &self.router.inner.shared else { return Vec::new() };
         match shared.events.read(&self.principal.org, &self.turn, self.next, BATCH).await {
@@ -89,7 +89,7 @@ impl Watcher {
         let events = async_stream::stream! {
             let mut first = true;
             // Deadline of the failover. None while a source delivers events.
-            let mut until: Option<Instant> = None;
+            let mut deadline: Option<Instant> = None;
             loop {
                 let (received, lost) = match &mut node {
                     None => (self.shared().await, None),
@@ -103,13 +103,13 @@ impl Watcher {
                         Some(Err(error)) => (Vec::new(), Some(error)),
                     },
                 };
-                let nothing = received.is_empty();
+                let is_empty = received.is_empty();
                 for event in received {
                     // A second source starts with events that were sent before, or with a snapshot of them.
                     if event.number < self.next && !first {
                         continue;
                     }
-                    (first, until) = (false, None);
+                    (first, deadline) = (false, None);
                     self.next = self.next.max(event.number.saturating_add(1));
                     let closes = event.kind.is_closing();
                     yield Ok(event);
@@ -118,18 +118,18 @@ impl Watcher {
                     }
                 }
                 match lost {
-                    None if node.is_some() || !nothing => continue,
-                    Some(error) if leads_on(&error) => node = None,
+                    None if node.is_some() || !is_empty => continue,
+                    Some(error) if allows_failover(&error) => node = None,
                     Some(error) => {
                         yield Err(error);
                         return;
                     }
                     None => {}
                 }
-                let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
-                match self.ask().await {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + FAILOVER_TIMEOUT);
+                match self.watch_at_node().await {
                     Ok(events) => node = Some(events),
-                    Err(error) if leads_on(&error) && Instant::now() < until => tokio::time::sleep(PAUSE).await,
+                    Err(error) if allows_failover(&error) && Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
                     Err(error) => {
                         yield Err(error);
                         return;

@@ -51,14 +51,14 @@ fn a_header_is_valid_for_half_a_minute() {
 }
 
 #[test]
-fn a_header_is_good_for_its_own_call_only() {
+fn a_header_is_valid_only_for_its_own_rpc() {
     let seal = seal(&[NEW]);
     let error = seal.check(&signed(&seal), "DeleteThread", at(0)).unwrap_err();
     assert_eq!((error.reason, error.message.contains("another RPC")), (Reason::InvalidPrincipal, true));
 }
 
 #[test]
-fn a_header_that_is_missing_doubled_or_no_header_is_refused() {
+fn missing_repeated_and_malformed_headers_are_refused() {
     let seal = seal(&[NEW]);
     assert!(why(&seal, &MetadataMap::new(), at(0)).contains("missing"));
     let mut doubled = signed(&seal);
@@ -72,7 +72,7 @@ fn a_header_that_is_missing_doubled_or_no_header_is_refused() {
 }
 
 #[test]
-fn a_header_under_another_secret_is_refused_until_the_secret_is_known() {
+fn a_header_signed_with_an_unknown_secret_is_refused() {
     let (old, new) = (seal(&[OLD]), seal(&[NEW]));
     assert!(why(&new, &signed(&old), at(0)).contains("another secret"));
     // While the secret is exchanged every process knows both, and signs with the first.
@@ -84,7 +84,7 @@ fn a_header_under_another_secret_is_refused_until_the_secret_is_known() {
 }
 
 #[test]
-fn a_forged_body_is_refused_even_where_its_times_are_good() {
+fn a_forged_body_is_refused_even_if_its_times_are_valid() {
     let seal = seal(&[NEW]);
     let call = "Chat".to_owned();
     let long = Claims { principal: None, call, issued: at(0).as_second(), expires: at(31).as_second(), hop: 0 };
@@ -105,7 +105,7 @@ fn a_forged_body_is_refused_even_where_its_times_are_good() {
 }
 
 #[test]
-fn a_short_secret_or_none_is_no_seal() {
+fn a_short_or_missing_secret_is_refused() {
     assert!(Seal::new(&[]).is_err());
     assert!(Seal::new(&[Secret::new(NEW), Secret::new("short")]).is_err());
     assert!(!format!("{:?}", seal(&[NEW])).contains("cluster"));

@@ -8,7 +8,7 @@ use folio_types::{Code, Reason, System};
 use futures::StreamExt as _;
 
 use crate::sandbox::{Node, Server, in_time, options, peer, principal, turn};
-use crate::scripted::Play;
+use crate::scripted::Behavior;
 
 #[tokio::test]
 async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
@@ -16,7 +16,7 @@ async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
     few.calls_per_peer = 1;
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &few);
-    node.scripted.then([Play::Open]);
+    node.scripted.then([Behavior::Open]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, Reason::Overloaded));
@@ -27,12 +27,12 @@ async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn calls_at_one_node_are_bounded_and_a_stream_holds_its_place() {
+async fn calls_at_one_node_are_bounded_and_a_stream_keeps_its_permit() {
     let mut few = options();
     few.calls = 1;
     let node = Node::start("a", &few);
     let peer = peer(&node.server, &options());
-    node.scripted.then([Play::Open]);
+    node.scripted.then([Behavior::Open]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, Reason::Overloaded));
@@ -51,7 +51,7 @@ async fn a_silent_stream_ends() {
     let mut hasty = options();
     hasty.stream_idle = Duration::from_millis(30);
     let node = Node::start("a", &hasty);
-    node.scripted.then([Play::Open]);
+    node.scripted.then([Behavior::Open]);
     let mut watched = peer(&node.server, &options()).watch(&principal(), &turn(1), 0).await.unwrap();
     assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 1);
     assert_eq!(in_time(watched.next()).await.unwrap().unwrap_err().reason, Reason::DeadlineExceeded);
@@ -64,17 +64,17 @@ async fn a_call_that_takes_too_long_ends_on_both_sides() {
     let mut hasty = options();
     hasty.call_timeout = Duration::from_millis(50);
     let node = Node::start("a", &options());
-    node.scripted.then([Play::Hang]);
+    node.scripted.then([Behavior::Hang]);
     let late = peer(&node.server, &hasty).get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((late.code, late.reason), (Code::DeadlineExceeded, Reason::DeadlineExceeded));
     in_time(node.scripted.is_left_alone()).await;
 }
 
 #[tokio::test]
-async fn a_server_that_ends_lets_calls_end_and_cuts_what_is_left() {
+async fn a_stopping_server_waits_for_calls_and_then_cuts_them() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
-    node.scripted.then([Play::Open, Play::Hang]);
+    node.scripted.then([Behavior::Open, Behavior::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     let hangs = tokio::spawn({
@@ -94,7 +94,7 @@ async fn a_node_that_comes_back_is_reached_again() {
     let mut node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
-    node.scripted.then([Play::Open, Play::Hang]);
+    node.scripted.then([Behavior::Open, Behavior::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     let hangs = tokio::spawn({

@@ -81,18 +81,18 @@ async fn nodes_come_and_go(store: Arc<dyn NodeStore>) {
 }
 
 #[tokio::test]
-async fn nodes_come_and_go_in_memory() {
+async fn nodes_join_and_leave_in_memory() {
     nodes_come_and_go(folio_storage_memory::shared_stores(Arc::new(System), shared()).nodes).await;
 }
 
 #[tokio::test]
-async fn nodes_come_and_go_in_redis() {
+async fn nodes_join_and_leave_in_redis() {
     let redis = Redis::start().unwrap();
     nodes_come_and_go(in_redis(&redis.url())).await;
 }
 
 #[tokio::test]
-async fn nodes_come_and_go_in_a_redis_cluster() {
+async fn nodes_join_and_leave_in_a_redis_cluster() {
     let cluster = RedisCluster::start().unwrap();
     nodes_come_and_go(in_redis(&cluster.urls().join(","))).await;
 }

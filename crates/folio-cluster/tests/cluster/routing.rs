@@ -5,18 +5,18 @@ use std::sync::Arc;
 use folio_cluster::{Peers, Router};
 use folio_history::command::ChatCommand;
 use folio_history::peer::ConversationPeer as _;
-use folio_history::thread::begun_by;
+use folio_history::thread::chat_thread_id;
 use folio_types::{Code, Error, Reason, System, ThreadId};
 
 use crate::sandbox::{Cluster, all, options, principal, thread, turn};
-use crate::scripted::{Play, ScriptedPeer};
+use crate::scripted::{Behavior, ScriptedPeer};
 
-fn moved_to(cluster: &Cluster, node: usize) -> Play {
-    Play::Refuse(Error::moved(&cluster.nodes[node].scripted.incarnation))
+fn moved_to(cluster: &Cluster, node: usize) -> Behavior {
+    Behavior::Refuse(Error::moved(&cluster.nodes[node].scripted.incarnation))
 }
 
 #[tokio::test]
-async fn a_thread_without_an_owner_is_asked_where_it_is_placed() {
+async fn requests_for_a_thread_without_an_owner_are_routed_by_placement() {
     let cluster = Cluster::start(3);
     for node in 0..3 {
         let turn = cluster.turn_of(node);
@@ -27,26 +27,26 @@ async fn a_thread_without_an_owner_is_asked_where_it_is_placed() {
 }
 
 #[tokio::test]
-async fn a_wrong_guess_is_followed_once_and_remembered() {
+async fn a_redirect_to_the_owner_is_followed_once_and_cached() {
     let cluster = Cluster::start(3);
     let turn = cluster.turn_of(0);
     cluster.nodes[0].scripted.then([moved_to(&cluster, 2)]);
     let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
     assert_eq!((cluster.which(&answer.turn.thread), cluster.asked()), (2, vec![1, 0, 1]));
-    // From now on the owner is called directly, by any RPC.
+    // Every later RPC calls the owner directly.
     let events = all(cluster.router.watch(&principal(), &turn, 0).await.unwrap()).await;
     assert_eq!((cluster.which(&events[0].as_ref().unwrap().turn.thread), cluster.asked()), (2, vec![1, 0, 2]));
-    // Another thread that is placed there is none of its business.
+    // The cached owner applies only to this thread.
     let other = (0..).map(thread).find(|thread| *thread != turn.thread).unwrap();
     cluster.router.open_turn(&principal(), &other).await.unwrap();
-    // And it moves again.
+    // The owner changes again.
     cluster.nodes[2].scripted.then([moved_to(&cluster, 1)]);
     let answer = cluster.router.cancel(&principal(), &turn).await.unwrap();
     assert_eq!(cluster.which(&answer.turn.thread), 1);
 }
 
 #[tokio::test]
-async fn nodes_that_name_each_other_are_not_asked_in_a_loop() {
+async fn nodes_that_redirect_to_each_other_do_not_cause_a_loop() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     for (node, other) in [(0, 1), (1, 0)] {
@@ -59,32 +59,32 @@ async fn nodes_that_name_each_other_are_not_asked_in_a_loop() {
 }
 
 #[tokio::test]
-async fn a_node_that_names_itself_or_a_stranger_is_not_asked_again() {
+async fn a_redirect_to_the_same_or_an_unknown_node_is_not_followed() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     cluster.nodes[0].scripted.then([moved_to(&cluster, 0)]);
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![1, 0]));
     let stranger = folio_types::Incarnation::derive(&["a node that nobody has seen"]);
-    cluster.nodes[0].scripted.then([Play::Refuse(Error::moved(&stranger))]);
+    cluster.nodes[0].scripted.then([Behavior::Refuse(Error::moved(&stranger))]);
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![2, 0]));
 }
 
 #[tokio::test]
-async fn what_a_node_refuses_is_the_answer() {
+async fn a_refusal_of_a_node_is_returned_to_the_caller() {
     let cluster = Cluster::start(3);
     let turn = cluster.turn_of(1);
     for reason in [Reason::TurnBusy, Reason::StoreUnavailable, Reason::Overloaded] {
         let error = Error::unavailable(reason, "no");
-        cluster.nodes[1].scripted.then([Play::Refuse(error.clone())]);
+        cluster.nodes[1].scripted.then([Behavior::Refuse(error.clone())]);
         assert_eq!(cluster.router.get_turn(&principal(), &turn).await.unwrap_err(), error);
     }
     assert_eq!(cluster.asked(), [0, 3, 0]);
 }
 
 #[tokio::test]
-async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_placed() {
+async fn a_chat_without_a_thread_is_routed_by_the_placement_of_its_new_thread() {
     let cluster = Cluster::start(3);
     let asked = |request_id: Option<&str>, thread: Option<&ThreadId>| ChatCommand {
         request_id: request_id.map(|id| id.parse().unwrap()),
@@ -93,14 +93,14 @@ async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_pla
     };
     for number in 0..20 {
         let request_id = format!("request-{number}");
-        let begun = begun_by(&principal(), "document", &[], &request_id.parse().unwrap());
+        let begun = chat_thread_id(&principal(), "document", &[], &request_id.parse().unwrap());
         let chat = all(cluster.router.chat(&principal(), asked(Some(&request_id), None)).await.unwrap()).await;
         let again = all(cluster.router.chat(&principal(), asked(None, Some(&begun))).await.unwrap()).await;
         assert_eq!(chat[0].as_ref().unwrap().turn.thread, again[0].as_ref().unwrap().turn.thread);
     }
-    // Without a request id it gets one, and a second node that is asked gets the same.
+    // The router generates a missing request id, and a second node receives the same id.
     let before = cluster.asked();
-    let draining = Play::Refuse(folio_cluster::draining());
+    let draining = Behavior::Refuse(folio_cluster::draining());
     for node in &cluster.nodes {
         node.scripted.then([draining.clone()]);
     }
@@ -111,19 +111,19 @@ async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_pla
 }
 
 #[tokio::test]
-async fn the_node_of_this_process_is_asked_without_a_detour() {
+async fn the_node_of_this_process_is_called_directly() {
     let cluster = Cluster::start(2);
-    let here = Arc::new(ScriptedPeer::new("here"));
+    let local = Arc::new(ScriptedPeer::new("here"));
     let address = cluster.nodes[0].member().node.address;
-    let router = cluster.router.clone().with_node(&address, here.clone());
+    let router = cluster.router.clone().with_node(&address, local.clone());
     router.get_turn(&principal(), &cluster.turn_of(0)).await.unwrap();
     router.get_turn(&principal(), &cluster.turn_of(1)).await.unwrap();
-    assert_eq!((here.times(), cluster.asked()), (1, vec![0, 1]));
-    assert_eq!(here.asked()[0].context.hops, 0);
+    assert_eq!((local.times(), cluster.asked()), (1, vec![0, 1]));
+    assert_eq!(local.asked()[0].context.hops, 0);
 }
 
 #[tokio::test]
-async fn a_draining_node_gets_nothing_new_but_keeps_what_it_owns() {
+async fn a_draining_node_gets_requests_only_for_threads_that_it_owns() {
     let cluster = Cluster::start(2);
     let owned = cluster.turn_of(0);
     cluster.router.get_turn(&principal(), &owned).await.unwrap();
@@ -133,26 +133,26 @@ async fn a_draining_node_gets_nothing_new_but_keeps_what_it_owns() {
     let other = (0..).map(turn).find(|turn| *turn != owned).unwrap();
     cluster.router.get_turn(&principal(), &other).await.unwrap();
     assert_eq!(cluster.asked(), [2, 1]);
-    // What it will not do any more another node does, and keeps.
-    cluster.nodes[0].scripted.then([Play::Refuse(folio_cluster::draining())]);
+    // A request that the draining node refuses is sent to the other node, which is cached as the owner.
+    cluster.nodes[0].scripted.then([Behavior::Refuse(folio_cluster::draining())]);
     cluster.router.cancel(&principal(), &owned).await.unwrap();
     cluster.router.get_turn(&principal(), &owned).await.unwrap();
     assert_eq!(cluster.asked(), [3, 3]);
-    // Where the other names it as the owner all the same, its refusal is the answer.
+    // If the other node redirects to the draining owner, the owner's refusal is returned.
     cluster.nodes[1].scripted.then([moved_to(&cluster, 0)]);
-    cluster.nodes[0].scripted.then([Play::Refuse(folio_cluster::draining())]);
+    cluster.nodes[0].scripted.then([Behavior::Refuse(folio_cluster::draining())]);
     let error = cluster.router.cancel(&principal(), &owned).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Draining, vec![4, 4]));
-    // The only node that is left is asked, draining or not.
+    // The last node is called even if it drains.
     cluster.change(|members| members.truncate(1));
     cluster.router.get_turn(&principal(), &turn(77)).await.unwrap();
 }
 
 #[tokio::test]
-async fn without_a_node_the_answer_is_to_try_again() {
-    let nobody = || tokio::sync::watch::Sender::default().subscribe();
+async fn without_a_node_the_error_is_retriable() {
+    let no_members = || tokio::sync::watch::Sender::default().subscribe();
     let peers = Peers::new(&options(), Arc::new(System)).unwrap();
-    let router = Router::new(nobody(), peers, &options(), Arc::new(System));
+    let router = Router::new(no_members(), peers, &options(), Arc::new(System));
     let error = router.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
     assert!(error.retry_after.is_some());

@@ -55,10 +55,12 @@ impl Server {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (shutdown, options) = (Shutdown::default(), options.clone());
-        let told = shutdown.clone();
+        let notified = shutdown.clone();
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).unwrap();
-            NodeServer::serve(listener, peer, &options, Arc::new(System), HealthReporter::new(), told).await.unwrap();
+            NodeServer::serve(listener, peer, &options, Arc::new(System), HealthReporter::new(), notified)
+                .await
+                .unwrap();
         });
         Self { address, shutdown, runtime: Some(runtime) }
     }

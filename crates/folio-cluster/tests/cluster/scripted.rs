@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 /// The behavior of a peer at its next call. Default: `Serve`.
 #[derive(Debug, Clone)]
-pub(crate) enum Play {
+pub(crate) enum Behavior {
     /// Answers. A stream has two events, the second a closing one.
     Serve,
     /// Refuses.
@@ -46,7 +46,7 @@ pub(crate) struct RecordedCall {
 /// The peer.
 pub(crate) struct ScriptedPeer {
     pub(crate) incarnation: Incarnation,
-    plays: Mutex<VecDeque<Play>>,
+    plays: Mutex<VecDeque<Behavior>>,
     asked: watch::Sender<Vec<RecordedCall>>,
     /// Calls and streams that were begun and neither ended nor dropped.
     open: watch::Sender<usize>,
@@ -72,7 +72,7 @@ impl ScriptedPeer {
     }
 
     /// Adds behaviors for the next calls, one each.
-    pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
+    pub(crate) fn then(&self, plays: impl IntoIterator<Item = Behavior>) {
         self.plays.lock().unwrap().extend(plays);
     }
 
@@ -94,7 +94,7 @@ impl ScriptedPeer {
         self.open.subscribe().wait_for(|open| *open == 0).await.unwrap();
     }
 
-    fn enter(&self, rpc: &'static str, principal: Option<&Principal>, about: impl ToString) -> (Play, Open) {
+    fn enter(&self, rpc: &'static str, principal: Option<&Principal>, about: impl ToString) -> (Behavior, Open) {
         self.open.send_modify(|open| *open += 1);
         let open = Open(self.open.clone());
         let asked = RecordedCall {
@@ -104,7 +104,7 @@ impl ScriptedPeer {
             about: about.to_string(),
         };
         self.asked.send_modify(|all| all.push(asked));
-        (self.plays.lock().unwrap().pop_front().unwrap_or(Play::Serve), open)
+        (self.plays.lock().unwrap().pop_front().unwrap_or(Behavior::Serve), open)
     }
 
     async fn answer<T>(
@@ -116,10 +116,10 @@ impl ScriptedPeer {
     ) -> Result<T> {
         let (play, _open) = self.enter(rpc, principal, about);
         match play {
-            Play::Serve | Play::Open => Ok(answer),
-            Play::Refuse(error) => Err(error),
-            Play::Hang => std::future::pending().await,
-            Play::Panic => panic!("a panic of the test"),
+            Behavior::Serve | Behavior::Open => Ok(answer),
+            Behavior::Refuse(error) => Err(error),
+            Behavior::Hang => std::future::pending().await,
+            Behavior::Panic => panic!("a panic of the test"),
         }
     }
 
@@ -133,11 +133,11 @@ impl ScriptedPeer {
         let event = |number, kind| Ok(Event { turn: self.own_turn(), number, kind });
         let first = futures::stream::iter([event(1, EventKind::TurnStarted { model: String::new() })]);
         let rest = match play {
-            Play::Serve => futures::stream::iter([event(2, EventKind::Cancelled)]).boxed(),
-            Play::Open => futures::stream::pending().boxed(),
-            Play::Refuse(error) => return Err(error),
-            Play::Hang => std::future::pending().await,
-            Play::Panic => panic!("a panic of the test"),
+            Behavior::Serve => futures::stream::iter([event(2, EventKind::Cancelled)]).boxed(),
+            Behavior::Open => futures::stream::pending().boxed(),
+            Behavior::Refuse(error) => return Err(error),
+            Behavior::Hang => std::future::pending().await,
+            Behavior::Panic => panic!("a panic of the test"),
         };
         Ok(first
             .chain(rest)
@@ -239,8 +239,8 @@ impl ConversationPeer for ScriptedPeer {
 
 #[async_trait]
 impl NodePeer for ScriptedPeer {
-    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
-        self.answer("holds", None, format!("{org} {thread}"), true).await
+    async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        self.answer("is_thread_active", None, format!("{org} {thread}"), true).await
     }
     async fn status(&self) -> Result<NodeStatus> {
         let status = NodeStatus {

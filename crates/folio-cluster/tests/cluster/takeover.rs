@@ -13,7 +13,7 @@ use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, Tim
 use futures::StreamExt as _;
 
 use crate::sandbox::{Cluster, all, approve, fork, in_time, principal};
-use crate::scripted::Play;
+use crate::scripted::Behavior;
 
 #[tokio::test]
 async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
@@ -31,11 +31,11 @@ async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
 }
 
 #[tokio::test]
-async fn while_a_dead_owner_still_counts_as_live_the_answer_is_to_try_again() {
+async fn while_a_dead_owner_counts_as_live_the_error_is_retriable() {
     let mut cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     cluster.nodes[0].server.kill();
-    let dead = Play::Refuse(Error::moved(&cluster.nodes[0].scripted.incarnation));
+    let dead = Behavior::Refuse(Error::moved(&cluster.nodes[0].scripted.incarnation));
     cluster.nodes[1].scripted.then([dead]);
     let error = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
@@ -47,23 +47,23 @@ async fn while_a_dead_owner_still_counts_as_live_the_answer_is_to_try_again() {
 }
 
 #[tokio::test]
-async fn an_owner_that_was_named_and_is_dead_is_not_the_end() {
+async fn a_redirect_to_a_dead_owner_is_retried_at_another_node() {
     let mut cluster = Cluster::start(3);
     let turn = cluster.turn_of(0);
     cluster.nodes[2].server.kill();
-    cluster.nodes[0].scripted.then([Play::Refuse(Error::moved(&cluster.nodes[2].scripted.incarnation))]);
+    cluster.nodes[0].scripted.then([Behavior::Refuse(Error::moved(&cluster.nodes[2].scripted.incarnation))]);
     let answer = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
     assert_eq!((cluster.which(&answer.turn.thread), cluster.asked()), (1, vec![1, 1, 0]));
 }
 
 #[tokio::test]
-async fn a_dead_owner_that_two_nodes_name_is_lost_and_not_moved() {
+async fn a_redirect_of_two_nodes_to_a_dead_owner_is_node_lost() {
     let mut cluster = Cluster::start(3);
     let turn = cluster.turn_of(0);
     cluster.nodes[2].server.kill();
     let dead = cluster.nodes[2].scripted.incarnation.clone();
     for node in [0, 1] {
-        cluster.nodes[node].scripted.then([Play::Refuse(Error::moved(&dead))]);
+        cluster.nodes[node].scripted.then([Behavior::Refuse(Error::moved(&dead))]);
     }
     let error = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
@@ -76,11 +76,11 @@ async fn while_it_hangs<T: Send + 'static>(
     cluster: Cluster,
     call: impl Future<Output = T> + Send + 'static,
 ) -> (T, Cluster) {
-    cluster.nodes[node].scripted.then([Play::Hang]);
+    cluster.nodes[node].scripted.then([Behavior::Hang]);
     let call = tokio::spawn(call);
     in_time(cluster.nodes[node].scripted.was_asked(1)).await;
-    let gone = cluster.nodes[node].scripted.incarnation.clone();
-    cluster.change(|members| members.retain(|member| member.node.incarnation != gone));
+    let dead = cluster.nodes[node].scripted.incarnation.clone();
+    cluster.change(|members| members.retain(|member| member.node.incarnation != dead));
     (in_time(call).await.unwrap(), cluster)
 }
 
@@ -113,7 +113,7 @@ async fn an_rpc_that_is_not_repeatable_is_not_sent_twice() {
 }
 
 #[tokio::test]
-async fn what_was_never_sent_is_sent_elsewhere() {
+async fn an_unsent_request_is_sent_to_another_node() {
     let mut cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
     cluster.nodes[0].server.kill();
@@ -126,7 +126,7 @@ async fn what_was_never_sent_is_sent_elsewhere() {
 async fn a_chat_ends_when_its_node_dies() {
     let cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
-    cluster.nodes[0].scripted.then([Play::Open]);
+    cluster.nodes[0].scripted.then([Behavior::Open]);
     let chat = ChatCommand { thread: Some(thread), ..ChatCommand::new("t") };
     let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
     assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
@@ -141,10 +141,10 @@ async fn a_chat_ends_when_its_node_dies() {
 }
 
 #[tokio::test]
-async fn a_chat_outlives_the_incarnation_before_it_at_the_same_address() {
+async fn a_chat_is_not_affected_by_an_earlier_incarnation_at_the_same_address() {
     let cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
-    cluster.nodes[0].scripted.then([Play::Open]);
+    cluster.nodes[0].scripted.then([Behavior::Open]);
     let chat = ChatCommand { thread: Some(thread), ..ChatCommand::new("t") };
     let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
     assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
@@ -164,7 +164,7 @@ async fn a_chat_outlives_the_incarnation_before_it_at_the_same_address() {
 async fn a_watch_fails_over_to_another_node_without_duplicates() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
-    cluster.nodes[0].scripted.then([Play::Open]);
+    cluster.nodes[0].scripted.then([Behavior::Open]);
     let mut watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
     let mut seen = vec![in_time(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
@@ -185,7 +185,7 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let threads = store.stores().threads;
     let router = cluster.router.clone().with_shared(threads.clone(), shared.events.clone());
     cluster.nodes[0].server.kill();
-    let moved = std::iter::repeat_n(Play::Refuse(Error::moved(&owner)), 1_000);
+    let moved = std::iter::repeat_n(Behavior::Refuse(Error::moved(&owner)), 1_000);
     cluster.nodes[1].scripted.then(moved);
     let Err(unknown) = in_time(router.watch(&principal(), &turn, 1)).await else {
         panic!("the thread does not exist yet")

@@ -9,7 +9,7 @@ use folio_types::{Code, Environment as _, Reason, System};
 use futures::StreamExt as _;
 
 use crate::sandbox::{LIMIT, Node, in_time, options, peer, principal, turn};
-use crate::scripted::Play;
+use crate::scripted::Behavior;
 
 fn with(folder: &Path, name: &str) -> Options {
     let file = |name: String| Some(folder.join(name));
@@ -46,7 +46,7 @@ async fn gateways_and_nodes_of_one_authority_talk() {
 }
 
 #[tokio::test]
-async fn who_shows_no_certificate_or_a_foreign_one_is_refused() {
+async fn a_client_with_a_missing_or_untrusted_certificate_is_refused() {
     let (own, foreign) = (authority(), authority());
     let node = Node::start("a", &with(own.path(), "node"));
     // In plain text.
@@ -60,7 +60,7 @@ async fn who_shows_no_certificate_or_a_foreign_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_caller_who_shows_no_certificate_is_refused_in_the_handshake() {
+async fn a_caller_without_a_certificate_is_refused_in_the_handshake() {
     use folio_proto::cluster::v1::GetStatusRequest;
     use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
     use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
@@ -86,7 +86,7 @@ fn exchange(folder: &Path, from: &Path) {
 }
 
 #[tokio::test]
-async fn certificates_that_change_count_for_new_connections_and_cut_no_call() {
+async fn changed_certificates_apply_to_new_connections_and_cut_no_call() {
     let (own, other) = (authority(), authority());
     let soon = |name| {
         let mut options = with(own.path(), name);
@@ -97,7 +97,7 @@ async fn certificates_that_change_count_for_new_connections_and_cut_no_call() {
     let peers = Peers::new(&soon("gateway"), Arc::new(System)).unwrap();
     let (followed, address) = (peers.clone(), node.server.address.clone());
     let following = tokio::spawn(async move { followed.follow().await });
-    node.scripted.then([Play::Open]);
+    node.scripted.then([Behavior::Open]);
     let mut stream = in_time(peers.at(&address).unwrap().watch(&principal(), &turn(1), 0)).await.unwrap();
     assert!(in_time(stream.next()).await.unwrap().is_ok());
 
@@ -116,7 +116,7 @@ async fn certificates_that_change_count_for_new_connections_and_cut_no_call() {
 }
 
 #[tokio::test]
-async fn a_gateway_cannot_pass_for_a_node() {
+async fn the_certificate_of_a_gateway_is_not_accepted_for_a_node() {
     let own = authority();
     let impostor = Node::start("impostor", &with(own.path(), "gateway"));
     refused(&impostor, &with(own.path(), "gateway")).await;

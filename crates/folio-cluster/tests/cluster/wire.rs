@@ -6,14 +6,14 @@ use folio_cluster::{CallContext, NodePeer as _};
 use folio_history::command::{ChatCommand, CreateThreadCommand, DeleteThreadCommand, RenameThreadCommand};
 use folio_history::peer::ConversationPeer as _;
 use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
-use folio_proto::cluster::v1::{GetStatusRequest, HoldsRequest};
+use folio_proto::cluster::v1::{GetStatusRequest, GetThreadActivityRequest};
 use folio_proto::status;
 use folio_trace::TraceContext;
 use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
 use futures::StreamExt as _;
 
 use crate::sandbox::{Node, all, approve, fork, in_time, options, peer, principal, thread, turn};
-use crate::scripted::Play;
+use crate::scripted::Behavior;
 
 fn trace() -> TraceContext {
     TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
@@ -44,10 +44,10 @@ async fn every_call_carries_its_principal_and_its_trace() {
             let delete = DeleteThreadCommand { thread: thread.clone(), request_id: None };
             peer.delete_thread(&who, delete).await.unwrap();
             peer.fork_thread(&who, fork(&thread, None)).await.unwrap();
-            assert!(peer.holds(&who.org, &thread).await.unwrap());
-            let told = peer.status().await.unwrap();
-            assert_eq!((told.incarnation, told.draining), (node.scripted.incarnation.clone(), true));
-            assert_eq!((told.conversations, told.turns_running), (7, 3));
+            assert!(peer.is_thread_active(&who.org, &thread).await.unwrap());
+            let status = peer.status().await.unwrap();
+            assert_eq!((status.incarnation, status.draining), (node.scripted.incarnation.clone(), true));
+            assert_eq!((status.conversations, status.turns_running), (7, 3));
         })
         .await;
     let asked = node.scripted.asked();
@@ -64,52 +64,52 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("rename_thread", "new".to_owned()),
         ("delete_thread", thread.to_string()),
         ("fork_thread", thread.to_string()),
-        ("holds", format!("{} {thread}", who.org)),
+        ("is_thread_active", format!("{} {thread}", who.org)),
         ("status", String::new()),
     ];
     assert_eq!(about, expected);
     for asked in asked {
         assert_eq!(asked.context, CallContext { hops: 1, trace: Some(trace()) }, "{}", asked.rpc);
-        let for_the_cluster = ["holds", "status"].contains(&asked.rpc);
+        let for_the_cluster = ["is_thread_active", "status"].contains(&asked.rpc);
         assert_eq!(asked.principal, (!for_the_cluster).then(principal), "{}", asked.rpc);
     }
 }
 
 #[tokio::test]
-async fn an_error_comes_across_whole() {
+async fn an_error_is_transferred_with_all_details() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
     let mut detailed = Error::exhausted(Reason::QueueFull, "eight wait").retry_after(Duration::from_millis(1_500));
     detailed.violations.push(FieldViolation { field: "if_busy".into(), description: "is busy".into() });
     let owner = Incarnation::derive(&["another"]);
     for error in [detailed.detail("turn", "t"), Error::moved(&owner), Error::not_found("turn", "x")] {
-        node.scripted.then([Play::Refuse(error.clone()), Play::Refuse(error.clone())]);
+        node.scripted.then([Behavior::Refuse(error.clone()), Behavior::Refuse(error.clone())]);
         assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err(), error);
         assert_eq!(peer.watch(&principal(), &turn(1), 0).await.err().unwrap(), error);
     }
-    node.scripted.then([Play::Refuse(Error::internal("a secret of the node"))]);
+    node.scripted.then([Behavior::Refuse(Error::internal("a secret of the node"))]);
     let fault = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((fault.code, fault.reason), (Code::Internal, Reason::Internal));
     assert!(!format!("{fault:?}").contains("secret"), "{fault:?}");
 }
 
 #[tokio::test]
-async fn a_panic_costs_its_own_call_only() {
+async fn a_panic_fails_only_its_own_call() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
-    node.scripted.then([Play::Open, Play::Panic]);
+    node.scripted.then([Behavior::Open, Behavior::Panic]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err().reason, Reason::Internal);
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
-    assert!(futures::poll!(watched.next()).is_pending(), "the stream on the same connection goes on");
+    assert!(futures::poll!(watched.next()).is_pending(), "the stream on the same connection continues");
 }
 
 #[tokio::test]
-async fn what_is_dropped_here_ends_there() {
+async fn dropping_a_call_cancels_it_on_the_node() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
-    node.scripted.then([Play::Open, Play::Hang, Play::Hang]);
+    node.scripted.then([Behavior::Open, Behavior::Hang, Behavior::Hang]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let who = principal();
     let chat = peer.chat(&who, ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") });
@@ -142,7 +142,7 @@ async fn a_second_hop_is_refused() {
 }
 
 #[tokio::test]
-async fn without_the_clusters_secret_nothing_is_answered() {
+async fn without_the_clusters_secret_every_rpc_is_refused() {
     let node = Node::start("a", &options());
     let mut other = options();
     other.secrets = vec![Secret::new("the secret of another cluster, 0123456789")];
@@ -157,15 +157,15 @@ async fn without_the_clusters_secret_nothing_is_answered() {
     let unsigned = bare.get_status(GetStatusRequest {}).await.unwrap_err();
     let unsigned = status::to_error(&unsigned);
     assert_eq!((unsigned.code, unsigned.reason), (Code::Unauthenticated, Reason::InvalidPrincipal));
-    let mut forged = tonic::Request::new(HoldsRequest::default());
+    let mut forged = tonic::Request::new(GetThreadActivityRequest::default());
     forged.metadata_mut().insert("folio-principal", "e30.AAAA".parse().unwrap());
-    let forged = status::to_error(&bare.holds(forged).await.unwrap_err());
+    let forged = status::to_error(&bare.get_thread_activity(forged).await.unwrap_err());
     assert_eq!(forged.code, Code::Unauthenticated);
     assert_eq!(node.scripted.times(), 0);
 }
 
 #[tokio::test]
-async fn a_secret_is_exchanged_while_calls_go_on() {
+async fn a_secret_is_rotated_without_failed_calls() {
     let (old, new) = (options().secrets, vec![Secret::new("a new secret of the cluster, 0123456789")]);
     let both = |first: &[Secret], then: &[Secret]| [first, then].concat();
     let mut known = options();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use folio_history::event::{Event, EventKind, TurnView};
 use folio_types::{Error, Reason, Result, TurnId};
 
-use super::state::{CutOnDrop, Pending, Queued, State, Waits};
-use crate::events::{Following, TurnBuffer};
+use super::state::{CloseOnDrop, Pending, Queued, Recipient, State};
+use crate::events::{StreamStart, TurnBuffer};
 use crate::turn::{Answer, Ticket};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::IfBusy;
@@ -15,32 +15,32 @@ impl State {
     /// Sends an answer of the machine to its request.
     pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer>) {
         let Some(pending) = self.loaded.as_mut().and_then(|loaded| loaded.pending.remove(&ticket)) else { return };
-        let Pending { waits, permit, .. } = pending;
-        match (waits, answer) {
-            (Waits::Chat { ask: Some(ask), principal, reply }, Err(error))
+        let Pending { recipient, permit, .. } = pending;
+        match (recipient, answer) {
+            (Recipient::Chat { ask: Some(ask), principal, reply }, Err(error))
                 if error.reason == Reason::TurnBusy && ask.command.if_busy == IfBusy::Enqueue =>
             {
                 self.enqueue(Queued { ask, principal, reply, permit });
             }
-            (Waits::Chat { reply, .. } | Waits::Stream(reply), answer) => {
+            (Recipient::Chat { reply, .. } | Recipient::Stream(reply), answer) => {
                 let _ = reply.send(answer.and_then(|answer| self.streaming(answer)));
             }
-            (Waits::Approve { turn, reply }, answer) => {
+            (Recipient::Approve { turn, reply }, answer) => {
                 let _ = reply.send(answer.and_then(|answer| self.approved(turn, answer)));
             }
-            (Waits::Cancel(reply), answer) => {
+            (Recipient::Cancel(reply), answer) => {
                 let _ = reply.send(answer.and_then(|answer| match answer {
                     Answer::Ended(view) => Ok(*view),
                     _ => Err(unexpected()),
                 }));
             }
-            (Waits::Rename(reply), answer) => {
+            (Recipient::Rename(reply), answer) => {
                 let _ = reply.send(answer.and_then(|answer| match answer {
                     Answer::Renamed(header) => Ok(*header),
                     _ => Err(unexpected()),
                 }));
             }
-            (Waits::Remove, answer) => {
+            (Recipient::Remove, answer) => {
                 if let Err(error) = &answer {
                     tracing::debug!(thread = %self.thread(), %error, "nothing to cancel before the removal");
                 }
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    fn streaming(&mut self, answer: Answer) -> Result<Following> {
+    fn streaming(&mut self, answer: Answer) -> Result<StreamStart> {
         match answer {
             Answer::Streaming { turn, from, .. } => self.follow(turn, from),
             _ => Err(unexpected()),
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// Returns the start of a stream of a turn from an event number.
-    pub(super) fn follow(&mut self, turn: u32, from: u64) -> Result<Following> {
+    pub(super) fn follow(&mut self, turn: u32, from: u64) -> Result<StreamStart> {
         let from = from.max(1);
         let closing = self.closing_event(turn);
         if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
@@ -90,40 +90,40 @@ impl State {
             // follows.
             let seen = closing.filter(|closing| closing.number < from);
             return Ok(match seen {
-                Some(closing) => Following { turn, lead: vec![closing], then: None },
-                None => Following { turn, lead: Vec::new(), then: Some((buffer, from)) },
+                Some(closing) => StreamStart { turn, lead: vec![closing], then: None },
+                None => StreamStart { turn, lead: Vec::new(), then: Some((buffer, from)) },
             });
         }
         let mut view = self.view(turn)?;
         match closing {
-            Some(closing) if closing.number <= from => Ok(Following { turn, lead: vec![closing], then: None }),
+            Some(closing) if closing.number <= from => Ok(StreamStart { turn, lead: vec![closing], then: None }),
             Some(closing) => {
                 view.next_event = closing.number;
-                Ok(Following { turn, lead: vec![snapshot(view), closing], then: None })
+                Ok(StreamStart { turn, lead: vec![snapshot(view), closing], then: None })
             }
             None => {
                 let next = view.next_event;
                 let then = Some((self.buffer_from(turn, next), next));
-                Ok(Following { turn, lead: vec![snapshot(view)], then })
+                Ok(StreamStart { turn, lead: vec![snapshot(view)], then })
             }
         }
     }
 
     /// Returns the buffer of a turn, if it exists.
     fn buffer(&self, turn: u32) -> Option<Arc<TurnBuffer>> {
-        let CutOnDrop(buffer) = self.loaded.as_ref()?.buffer.as_ref()?;
+        let CloseOnDrop(buffer) = self.loaded.as_ref()?.buffer.as_ref()?;
         (buffer.turn() == turn).then(|| buffer.clone())
     }
 
     /// Returns the buffer of an open turn; creates it if this owner has published no event of the turn yet.
     fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
-        let there = self.buffer(turn);
-        there.unwrap_or_else(|| {
+        let existing = self.buffer(turn);
+        existing.unwrap_or_else(|| {
             let options = &self.shared.options;
             let (bytes, count) = (options.event_buffer_bytes, options.event_buffer_count);
             let buffer = Arc::new(TurnBuffer::new(turn, next, bytes, count));
             if let Some(loaded) = &mut self.loaded {
-                loaded.buffer = Some(CutOnDrop(buffer.clone()));
+                loaded.buffer = Some(CloseOnDrop(buffer.clone()));
             }
             buffer
         })

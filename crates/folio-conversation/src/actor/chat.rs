@@ -6,8 +6,8 @@ use folio_types::{Error, Principal, Result, limits};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{PreparedChat, Reply};
-use super::state::{Pending, State, Waits};
-use crate::events::Following;
+use super::state::{Pending, Recipient, State};
+use crate::events::StreamStart;
 use crate::prepare::sorted;
 use crate::turn::{Command, Effect, Start};
 
@@ -17,7 +17,7 @@ impl State {
         &mut self,
         principal: &Principal,
         ask: Box<PreparedChat>,
-        reply: Reply<Following>,
+        reply: Reply<StreamStart>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
         let options = match self.turn_options(principal, &ask) {
@@ -31,7 +31,7 @@ impl State {
                 return Vec::new();
             }
         };
-        self.traces.asked.clone_from(&ask.trace);
+        self.traces.request_trace.clone_from(&ask.trace);
         let ticket = self.ticket();
         let chat = &ask.command;
         let command = Command::Start(Box::new(Start {
@@ -46,9 +46,9 @@ impl State {
             if_busy: chat.if_busy,
             if_pending: chat.if_pending,
         }));
-        let waits = Waits::Chat { ask: Some(ask), principal: principal.clone(), reply };
+        let recipient = Recipient::Chat { ask: Some(ask), principal: principal.clone(), reply };
         if let Some(loaded) = &mut self.loaded {
-            loaded.pending.insert(ticket, Pending { command: command.clone(), waits, permit });
+            loaded.pending.insert(ticket, Pending { command: command.clone(), recipient, permit });
         }
         self.step(command)
     }

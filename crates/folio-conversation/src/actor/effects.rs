@@ -12,7 +12,7 @@ use folio_types::{DocumentId, Principal, Role, TurnId};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::state::{CutOnDrop, Loaded, State, TurnWork};
+use super::state::{CloseOnDrop, Loaded, State, TurnWork};
 use crate::context::ContextLoader;
 use crate::events::TurnBuffer;
 use crate::supervisor::Exit;
@@ -21,7 +21,7 @@ use crate::window::Window;
 use crate::work::{ModelWork, Spent, ToolWork, Work};
 
 /// The step after the effects are performed.
-enum After {
+enum NextStep {
     /// Nothing.
     Nothing,
     /// The thread is loaded again.
@@ -39,11 +39,11 @@ impl State {
     pub(super) async fn settle(&mut self, mut effects: Vec<Effect>) -> Option<Exit> {
         loop {
             effects = match self.perform(effects) {
-                After::Reload => match self.reload().await {
+                NextStep::Reload => match self.reload().await {
                     Ok(effects) => effects,
                     Err(exit) => return Some(exit),
                 },
-                After::Nothing => match self.next_in_queue().await {
+                NextStep::Nothing => match self.next_in_queue().await {
                     Some(effects) => effects,
                     None => return None,
                 },
@@ -61,9 +61,9 @@ impl State {
         if matches!(command, Command::Appended { .. } | Command::LookedUp { is_committed: true, .. }) {
             loaded.audit.committed();
         }
-        let foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
+        let was_foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
         let effects = loaded.machine.handle(now, command);
-        if foreign && self.shared.owns(loaded.machine.header()) {
+        if was_foreign && self.shared.owns(loaded.machine.header()) {
             self.shared.counters.taken_over.fetch_add(1, Ordering::Relaxed);
         }
         loaded.new.take_if(|_| loaded.machine.header().version > 0);
@@ -71,24 +71,27 @@ impl State {
         effects
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) -> After {
+    fn perform(&mut self, effects: Vec<Effect>) -> NextStep {
         for effect in effects {
             match effect {
-                Effect::Reload => return After::Reload,
+                Effect::Reload => return NextStep::Reload,
                 Effect::Emit(event) => self.emit(event),
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
                 Effect::Append(append) => {
                     self.prefetch(&append);
-                    let says = self.loaded.as_mut().map(|loaded| loaded.audit.sending(&append)).unwrap_or_default();
-                    self.begin(|work, loaded| work.spawn(work.clone().append(*append, loaded.new.clone(), says)));
+                    let audit_writes =
+                        self.loaded.as_mut().map(|loaded| loaded.audit.sending(&append)).unwrap_or_default();
+                    self.begin(|work, loaded| {
+                        work.spawn(work.clone().append(*append, loaded.new.clone(), audit_writes))
+                    });
                 }
                 Effect::LookUp { batch, sends } => {
                     // The prefetched context may be outdated.
                     self.forget_context();
                     self.begin(|work, loaded| {
-                        let says = loaded.audit.in_flight_writes();
-                        work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), says));
+                        let audit_writes = loaded.audit.in_flight_writes();
+                        work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), audit_writes));
                     });
                 }
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.remove_open_turn(row)),
@@ -100,7 +103,7 @@ impl State {
                 Effect::Close(run, intent) => self.close(run, intent),
             }
         }
-        After::Nothing
+        NextStep::Nothing
     }
 
     /// Starts a task that only stops with this machine.
@@ -134,7 +137,7 @@ impl State {
             _ => {
                 let buffer = TurnBuffer::new(turn, event.number, bytes, count);
                 buffer.push(event);
-                loaded.buffer = Some(CutOnDrop(Arc::new(buffer)));
+                loaded.buffer = Some(CloseOnDrop(Arc::new(buffer)));
             }
         }
     }

@@ -93,7 +93,7 @@ impl State {
             let entries = threads.entries(self.org(), self.thread(), next, PAGE).await?;
             let Some((last, _)) = entries.last() else {
                 return Err(Error::internal(format!(
-                    "thread {} has fewer entries than its header says",
+                    "thread {} has fewer entries than its header states",
                     self.thread()
                 )));
             };
@@ -131,7 +131,9 @@ impl State {
             return Some(exit);
         }
         if let Some(loaded) = self.loaded.as_mut().filter(|loaded| !loaded.machine.is_orphaned()) {
-            std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.waits.refuse(error.clone()));
+            std::mem::take(&mut loaded.pending)
+                .into_values()
+                .for_each(|pending| pending.recipient.refuse(error.clone()));
         }
         let mut effects = self.step(Command::Unwritable { error });
         effects.extend(self.resend_pending());

@@ -11,7 +11,7 @@ use folio_types::policy::Policy;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::events::Following;
+use crate::events::StreamStart;
 use crate::turn::{Command, Delta};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
@@ -30,25 +30,25 @@ pub(crate) enum Msg {
     Unwritable { generation: u64, error: Error },
     /// The thread was deleted, or cannot be created.
     ThreadDeleted { generation: u64, error: Error },
-    /// Returns the position of a turn's events from this number on.
-    Follow { turn: u32, from: u64, reply: Reply<Following> },
-    /// Another owner publishes the thread's events under this epoch.
+    /// Opens the stream of a turn's events from this number on.
+    Follow { turn: u32, from: u64, reply: Reply<StreamStart> },
+    /// Another owner published events of the thread under this epoch.
     Replaced { epoch: u64 },
-    /// Check if the open turn expired or has no owner.
+    /// Checks whether the open turn expired or has no owner.
     Sweep,
-    /// Redis lost the published state of this turn; publish it again.
+    /// Publishes the state of the open turn again, because Redis lost it.
     Republish,
     /// The thread expired.
     RemoveThread,
     /// The removal of the thread succeeded or failed.
     Removed(Result<()>),
-    /// Leave memory if there is nothing to do.
+    /// Leaves memory if the conversation is idle.
     LeaveIfIdle,
-    /// Drop the history if there is no work.
+    /// Drops the history if the conversation is idle.
     Forget,
-    /// The node drains: the actor starts nothing new.
+    /// The node drains: the actor starts no new work.
     Drain,
-    /// Panic, for tests.
+    /// Panics, for tests.
     #[cfg(test)]
     Break,
 }
@@ -58,13 +58,13 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// A request of a caller.
 pub(crate) enum Request {
-    Chat(Box<PreparedChat>, Reply<Following>),
+    Chat(Box<PreparedChat>, Reply<StreamStart>),
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
-    Resume(u32, Reply<Following>),
+    Resume(u32, Reply<StreamStart>),
     Cancel(u32, Reply<TurnView>),
     GetTurn(u32, Reply<TurnView>),
     OpenTurn(Reply<Option<TurnView>>),
-    Watch(u32, u64, Reply<Following>),
+    Watch(u32, u64, Reply<StreamStart>),
     /// New title, and the request row if the request has an id.
     Rename(String, Option<RequestRow>, Reply<ThreadHeader>),
     /// The removing request, if it has an id.

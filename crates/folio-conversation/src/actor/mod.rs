@@ -21,7 +21,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tracing::Instrument as _;
 
 use crate::shared::Shared;
-use crate::supervisor::{Exit, Key, Vitals};
+use crate::supervisor::{Activity, Exit, Key};
 pub(crate) use message::{Deltas, Msg, PreparedChat, Reply, Request};
 use state::State;
 
@@ -32,7 +32,7 @@ pub(crate) struct ConversationActor;
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: Key,
-    pub(crate) vitals: Arc<Vitals>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl Actor for ConversationActor {

@@ -11,8 +11,8 @@ use crate::supervisor::Exit;
 use crate::turn::Command;
 
 impl State {
-    /// Ensures that the thread in memory is current. A thread that this node owns is; a copy of another owner's thread
-    /// is compared with the stored header.
+    /// Ensures that the thread in memory is current. A thread that this node owns is always current; a copy of another
+    /// owner's thread is compared with the stored header.
     pub(super) async fn look(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         let copy =
             self.loaded.as_ref().map(|loaded| &loaded.machine).filter(|machine| {
@@ -48,14 +48,14 @@ impl State {
         }
     }
 
-    /// Checks the same for work without a request.
+    /// Loads the thread and checks that this node may write to it, for work without a request.
     pub(super) async fn may_write(&mut self) -> Result<()> {
         self.look(None).await?;
         self.may_own().await
     }
 
-    /// Returns true if only the owner can perform the request. Every node can perform the others, without taking the
-    /// thread over.
+    /// Returns true if only the owner can perform the request. Every node can perform other requests, without taking
+    /// over the thread.
     pub(super) fn writes(&self, request: &Request) -> bool {
         match request {
             Request::Watch(turn, ..) => self.runs(*turn),
@@ -93,8 +93,8 @@ impl State {
         if own { self.sweep().await } else { None }
     }
 
-    /// Another owner published events of the thread under this epoch. If the epoch is newer, the node reads the owner
-    /// from the store.
+    /// Handles the notice that another owner published events of the thread under this epoch. If the epoch is newer
+    /// than the known one, reloads the thread from the store.
     pub(super) async fn replaced(&mut self, epoch: u64) -> Option<Exit> {
         if self.loaded.as_ref().is_none_or(|loaded| loaded.machine.header().epoch >= epoch) {
             return None;
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Releases an idle conversation while the node drains, so that another node can take its thread over.
+    /// Releases an idle conversation while the node drains, so that another node can take over the thread.
     pub(super) fn release_if_draining(&mut self) -> Option<Exit> {
         if self.shared.is_draining() { self.leave_if_idle() } else { None }
     }

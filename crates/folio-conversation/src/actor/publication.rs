@@ -74,7 +74,7 @@ impl State {
     /// Publishes a pending turn again. The owner publishes a running turn anyway.
     pub(super) fn republish(&self) {
         let Some(share) = self.shared.shared_turns().cloned() else { return };
-        let Some(state) = self.shared_turn().filter(SharedTurn::waits) else { return };
+        let Some(state) = self.shared_turn().filter(SharedTurn::is_waiting) else { return };
         self.work(self.shared.token.clone()).spawn(async move {
             if let Err(error) = share.turns.publish(&state).await {
                 tracing::debug!(turn = %state.turn, %error, "a pending turn could not be published again");
@@ -94,13 +94,13 @@ impl State {
             _ => Vec::new(),
         };
         let record = machine.history().turn(number);
-        let asker = record.map(|record| record.accepted.user.clone());
+        let requester = record.map_or(&header.user, |record| &record.accepted.user).clone();
         let pause = record.filter(|_| phase == Some(Phase::Paused));
         let pause = pause.and_then(|record| Some((record, record.pause()?)));
         Some(SharedTurn {
             org: header.org.clone(),
             user: header.user.clone(),
-            asker,
+            requester,
             turn: TurnId::new(header.id.clone(), number),
             owner: self.shared.incarnation().clone(),
             epoch: header.epoch,
@@ -119,7 +119,8 @@ impl State {
 fn approvers(record: &TurnRecord, pause: &Paused) -> Vec<Approver> {
     let mut approvers = Vec::new();
     for call in record.round(pause.round).into_iter().flat_map(|round| round.undecided()) {
-        let approver = call.call.waits.as_ref().map(|waits| waits.approver.clone()).unwrap_or_default();
+        let approver =
+            call.call.approval_requirement.as_ref().map(|requirement| requirement.approver.clone()).unwrap_or_default();
         if !approvers.contains(&approver) {
             approvers.push(approver);
         }

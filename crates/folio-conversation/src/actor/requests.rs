@@ -6,7 +6,7 @@ use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{Deltas, Msg, Reply, Request};
-use super::state::{Pending, State, Waits};
+use super::state::{Pending, Recipient, State};
 use crate::supervisor::Exit;
 use crate::turn::{Command, Decide, RequestedDecision, Ticket};
 use folio_history::command::ApproveAnswer;
@@ -18,7 +18,7 @@ impl State {
         match message {
             Msg::Ask { principal, request, permit, trace } => {
                 if matches!(request, Request::Approve(..) | Request::Resume(..)) {
-                    self.traces.asked = trace;
+                    self.traces.request_trace = trace;
                 }
                 self.ask(&principal, request, permit).await
             }
@@ -77,22 +77,22 @@ impl State {
             false => self.look(request.begins()).await,
         };
         if let Err(error) = loaded.and_then(|()| self.may_see(principal, &request)) {
-            let gone = error.reason == Reason::NotFound && self.loaded.is_none();
+            let is_deleted = error.reason == Reason::NotFound && self.loaded.is_none();
             request.refuse(error);
-            return gone.then_some(Exit::ThreadDeleted);
+            return is_deleted.then_some(Exit::ThreadDeleted);
         }
         if self.writes(&request)
             && let Err(error) = self.may_own().await
         {
             request.refuse(error);
-            return self.never_began();
+            return self.exit_if_not_created();
         }
         self.reloads = 0;
         let permit = Some(permit);
         match request {
             Request::Chat(ask, reply) => {
                 let effects = self.chat(principal, ask, reply, permit).await;
-                self.settle(effects).await.or_else(|| self.never_began())
+                self.settle(effects).await.or_else(|| self.exit_if_not_created())
             }
             Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
             Request::Resume(turn, reply) => {
@@ -100,10 +100,10 @@ impl State {
                     let _ = reply.send(Err(error));
                     return None;
                 }
-                self.put(permit, Waits::Stream(reply), |ticket| Command::Resume { ticket, turn }).await
+                self.put(permit, Recipient::Stream(reply), |ticket| Command::Resume { ticket, turn }).await
             }
             Request::Cancel(turn, reply) => {
-                self.put(permit, Waits::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
+                self.put(permit, Recipient::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
             }
             Request::GetTurn(turn, reply) => {
                 let _ = reply.send(self.view(turn));
@@ -122,7 +122,7 @@ impl State {
                 exit
             }
             Request::Rename(title, request, reply) => {
-                self.put(permit, Waits::Rename(reply), |ticket| Command::Rename { ticket, title, request }).await
+                self.put(permit, Recipient::Rename(reply), |ticket| Command::Rename { ticket, title, request }).await
             }
             Request::Delete(by, reply) => self.begin_removal(by, Some(reply)).await,
             Request::Fork(command, reply) => {
@@ -165,19 +165,21 @@ impl State {
         };
         let Some(record) = record else { return false };
         let calls = record.rounds.iter().flat_map(|round| &round.calls);
-        calls.filter_map(|call| call.call.waits.as_ref()).any(|waits| waits.approver.names(role))
+        calls
+            .filter_map(|call| call.call.approval_requirement.as_ref())
+            .any(|requirement| requirement.approver.names(role))
     }
 
-    /// Gives a request to the machine and records its waiter.
+    /// Passes a request to the machine and records the recipient of its answer.
     pub(super) async fn put(
         &mut self,
         permit: Option<OwnedSemaphorePermit>,
-        waits: Waits,
+        recipient: Recipient,
         command: impl FnOnce(Ticket) -> Command,
     ) -> Option<Exit> {
         let ticket = self.ticket();
         let command = command(ticket);
-        self.loaded.as_mut()?.pending.insert(ticket, Pending { command: command.clone(), waits, permit });
+        self.loaded.as_mut()?.pending.insert(ticket, Pending { command: command.clone(), recipient, permit });
         self.feed(command).await
     }
 
@@ -194,10 +196,10 @@ impl State {
             let _ = reply.send(Err(Error::invalid_field("round", "required without decisions")));
             return None;
         };
-        let decisions = command.decisions.into_iter().map(|decision| self.asked(turn, decision)).collect();
+        let decisions = command.decisions.into_iter().map(|decision| self.requested_decision(turn, decision)).collect();
         let (by, role) = (principal.user.clone(), principal.role);
         let (reject_undecided, continue_auto_approved) = (command.reject_undecided, command.continue_auto_approved);
-        self.put(permit, Waits::Approve { turn, reply }, |ticket| {
+        self.put(permit, Recipient::Approve { turn, reply }, |ticket| {
             Command::Decide(Box::new(Decide {
                 ticket,
                 turn,
@@ -212,8 +214,8 @@ impl State {
         .await
     }
 
-    /// Converts a decision. Edited arguments are validated and normalized like a model's.
-    fn asked(&self, turn: u32, decision: CallDecision) -> RequestedDecision {
+    /// Converts a decision. Edited arguments are validated and normalized like the arguments of a model.
+    fn requested_decision(&self, turn: u32, decision: CallDecision) -> RequestedDecision {
         let CallDecision { call, mut decision, digest } = decision;
         let (round, index) = (call.round, call.index);
         let mut problem = None;
@@ -239,8 +241,8 @@ impl State {
         None
     }
 
-    /// Leaves memory if the chat that should create the thread was refused.
-    fn never_began(&self) -> Option<Exit> {
+    /// Returns the exit of a conversation whose first chat, which should create the thread, was refused.
+    fn exit_if_not_created(&self) -> Option<Exit> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
         (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadDeleted)
     }

@@ -14,7 +14,7 @@ use tracing::field::Empty;
 #[derive(Default)]
 pub(super) struct Traces {
     /// Trace context of the request that starts the next part of the turn.
-    pub(super) asked: Option<TraceContext>,
+    pub(super) request_trace: Option<TraceContext>,
     /// Span in which the newest turn started, by turn number.
     began: Option<(u32, TraceContext)>,
 }
@@ -34,8 +34,8 @@ impl Traces {
             folio.turn.outcome = Empty,
             "error.type" = Empty,
         );
-        if let Some(asked) = self.asked.take() {
-            asked.set_parent_of(&span);
+        if let Some(request_trace) = self.request_trace.take() {
+            request_trace.set_parent_of(&span);
         }
         match &self.began {
             Some((number, began)) if *number == turn.number => began.link_from(&span),

@@ -24,10 +24,10 @@ use super::publication::Publication;
 use super::spans::{Traces, TurnSpans};
 use crate::audit::Auditor;
 use crate::context::ContextLoader;
-use crate::events::{Following, TurnBuffer};
+use crate::events::{StreamStart, TurnBuffer};
 use crate::shared::Shared;
 use crate::snapshot::ActorPhase;
-use crate::supervisor::{BudgetReservation, Exit, Key, Vitals};
+use crate::supervisor::{Activity, BudgetReservation, Exit, Key};
 use crate::turn::{Command, Machine, Ticket};
 use crate::work::Work;
 use folio_history::command::ApproveAnswer;
@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
     pub(super) myself: ActorRef<Msg>,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) activity: Arc<Activity>,
     /// Stops every task of this actor, also when it is dropped.
     pub(super) token: CancellationToken,
     _stop: DropGuard,
@@ -77,7 +77,7 @@ pub(super) struct Loaded {
     /// Chats that wait behind the running turn.
     pub(super) queue: VecDeque<Queued>,
     /// Events of the newest turn.
-    pub(super) buffer: Option<CutOnDrop>,
+    pub(super) buffer: Option<CloseOnDrop>,
     /// Shared state of the open turn's work.
     pub(super) turn: Option<TurnWork>,
     /// The state that was published to other nodes.
@@ -88,22 +88,22 @@ pub(super) struct Loaded {
 
 /// A request that the machine has not answered.
 pub(super) struct Pending {
-    /// The command, which is given again to a new machine.
+    /// The command, which is passed again to a machine that replaces this one.
     pub(super) command: Command,
-    pub(super) waits: Waits,
+    pub(super) recipient: Recipient,
     /// Counts the request as in flight.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The waiter for an answer.
-pub(super) enum Waits {
+/// The recipient of the answer to a request.
+pub(super) enum Recipient {
     /// A chat, which may be queued if the thread is busy.
     Chat {
         ask: Option<Box<PreparedChat>>,
         principal: folio_types::Principal,
-        reply: Reply<Following>,
+        reply: Reply<StreamStart>,
     },
-    Stream(Reply<Following>),
+    Stream(Reply<StreamStart>),
     Approve {
         turn: u32,
         reply: Reply<ApproveAnswer>,
@@ -114,7 +114,7 @@ pub(super) enum Waits {
     Remove,
 }
 
-impl Waits {
+impl Recipient {
     pub(super) fn refuse(self, error: Error) {
         match self {
             Self::Chat { reply, .. } | Self::Stream(reply) => drop(reply.send(Err(error))),
@@ -130,7 +130,7 @@ impl Waits {
 pub(super) struct Queued {
     pub(super) ask: Box<PreparedChat>,
     pub(super) principal: folio_types::Principal,
-    pub(super) reply: Reply<Following>,
+    pub(super) reply: Reply<StreamStart>,
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -146,9 +146,9 @@ pub(super) struct TurnWork {
 }
 
 /// An event buffer that is closed for its readers when the actor stops.
-pub(super) struct CutOnDrop(pub(super) Arc<TurnBuffer>);
+pub(super) struct CloseOnDrop(pub(super) Arc<TurnBuffer>);
 
-impl Drop for CutOnDrop {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.cut(crate::events::stopped());
     }
@@ -161,7 +161,7 @@ impl State {
             shared: start.shared,
             key: start.key,
             myself,
-            vitals: start.vitals,
+            activity: start.activity,
             _stop: token.clone().drop_guard(),
             token,
             loaded: None,
@@ -216,25 +216,25 @@ impl State {
     /// Publishes the actor's activity for snapshots.
     pub(super) fn show(&mut self) {
         let Some(loaded) = &mut self.loaded else {
-            return self.vitals.show(ActorPhase::Idle, false, 0, 0, 0);
+            return self.activity.update(ActorPhase::Idle, false, 0, 0, 0);
         };
         let events = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.bytes());
         loaded.reservation.resize(loaded.machine.header().bytes.saturating_add(events));
-        let rests = loaded.machine.is_idle();
+        let is_idle = loaded.machine.is_idle();
         let phase = match loaded.machine.phase() {
-            _ if rests => ActorPhase::Idle,
+            _ if is_idle => ActorPhase::Idle,
             Some(Phase::Executing) => ActorPhase::Tools,
             Some(Phase::Running) => ActorPhase::Model,
             Some(Phase::Paused | Phase::Closing) | None => ActorPhase::Storing,
         };
-        let busy = !rests || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.removing.is_some();
+        let busy = !is_idle || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.removing.is_some();
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
-        let was_busy = self.vitals.is_busy();
-        self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
+        let was_busy = self.activity.is_busy();
+        self.activity.update(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
         // A turn without a request (an approval, a takeover) was admitted before, so it counts as running.
         if !busy {
             self.running = None;
-        } else if !rests {
+        } else if !is_idle {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
             // A turn that was queued behind another one continues under its own slot name.
             if self.running.as_ref().is_none_or(|(counted, _)| *counted < turn) {
@@ -275,7 +275,7 @@ impl State {
     /// Refuses every waiting request with an error.
     pub(super) fn refuse_all(&mut self, error: &Error) {
         let Some(loaded) = &mut self.loaded else { return };
-        std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.waits.refuse(error.clone()));
+        std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.recipient.refuse(error.clone()));
         loaded.queue.drain(..).for_each(|queued| drop(queued.reply.send(Err(error.clone()))));
     }
 }

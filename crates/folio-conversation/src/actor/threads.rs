@@ -5,8 +5,8 @@ use folio_types::op::OpKey;
 use folio_types::{Error, Principal, Result, ThreadId};
 
 use super::message::{Msg, Reply};
-use super::state::{State, Waits};
-use crate::prepare::{fork_digest, made_by};
+use super::state::{Recipient, State};
+use crate::prepare::{fork_digest, requested_thread};
 use crate::supervisor::Exit;
 use crate::turn::Command;
 use folio_history::command::ForkThreadCommand;
@@ -23,7 +23,9 @@ impl State {
         self.removed_by = by;
         let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.clone());
         match open {
-            Some(open) => self.put(None, Waits::Remove, |ticket| Command::Cancel { ticket, turn: open.number }).await,
+            Some(open) => {
+                self.put(None, Recipient::Remove, |ticket| Command::Cancel { ticket, turn: open.number }).await
+            }
             None => {
                 self.remove_thread();
                 None
@@ -84,7 +86,7 @@ impl State {
         let (id, request) = match &command.request_id {
             Some(request) => {
                 let digest = fork_digest(command);
-                let (id, row) = made_by(&principal.org, &principal.user, request.clone(), digest);
+                let (id, row) = requested_thread(&principal.org, &principal.user, request.clone(), digest);
                 (id, Some(row))
             }
             None => (ThreadId::generate(&**environment), None),

@@ -28,11 +28,11 @@ pub(crate) struct Auditor {
     /// Entries that follow from committed journal entries and may be missing in the log.
     due: Vec<AuditEntry>,
     /// The state after the append in flight is committed.
-    sent: Option<Sent>,
+    sent: Option<SentBatch>,
 }
 
 #[derive(Debug, Clone)]
-struct Sent {
+struct SentBatch {
     log: TurnLog,
     due: Vec<AuditEntry>,
     writes: Arc<Writes>,
@@ -63,13 +63,13 @@ impl Auditor {
 
     /// Returns the entries to write with an append that is sent, initially or as a retry.
     pub(crate) fn sending(&mut self, append: &Append) -> Arc<Writes> {
-        let (mut log, mut said) = (self.log.clone(), Vec::new());
-        append.entries.iter().for_each(|entry| log.push(entry, &mut said));
+        let (mut log, mut entries) = (self.log.clone(), Vec::new());
+        append.entries.iter().for_each(|entry| log.push(entry, &mut entries));
         // An intent is always followed by another append, before which nothing is reported.
         let continues = matches!(append.entries.last(), Some(Entry::Intent(_)));
-        let (due, after) = if continues { (said, Vec::new()) } else { (Vec::new(), said) };
+        let (due, after) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
         let writes = Arc::new(Writes { with_append: self.due.clone(), after });
-        self.sent = Some(Sent { log, due, writes: Arc::clone(&writes) });
+        self.sent = Some(SentBatch { log, due, writes: Arc::clone(&writes) });
         writes
     }
 
@@ -80,7 +80,7 @@ impl Auditor {
 
     /// The append in flight and its entries are committed.
     pub(crate) fn committed(&mut self) {
-        if let Some(Sent { log, due, .. }) = self.sent.take() {
+        if let Some(SentBatch { log, due, .. }) = self.sent.take() {
             self.log = log;
             self.due = due;
         }
@@ -94,21 +94,23 @@ impl Auditor {
 
 /// Writes all audit entries of a turn from the journal of its thread. A deleted thread has none.
 ///
-/// Errors: the stores do not answer.
+/// # Errors
+///
+/// `STORE_UNAVAILABLE`; `INTERNAL` if the thread has fewer entries than its header states.
 pub(crate) async fn write_turn(shared: &Shared, org: &OrgId, turn: &TurnId) -> Result<()> {
     let threads = &shared.stores().threads;
     let Some(header) = threads.header(org, &turn.thread).await? else { return Ok(()) };
     let mut log = TurnLog::new(turn.thread.clone());
-    let (mut said, mut next) = (Vec::new(), 0);
+    let (mut entries, mut next) = (Vec::new(), 0);
     while next < header.entries {
         let page = threads.entries(org, &turn.thread, next, PAGE).await?;
         let Some((last, _)) = page.last() else {
-            return Err(Error::internal(format!("thread {} has fewer entries than its header says", turn.thread)));
+            return Err(Error::internal(format!("thread {} has fewer entries than its header states", turn.thread)));
         };
         next = last.saturating_add(1);
         for (_, entry) in page.iter().filter(|(_, entry)| entry.turn() == Some(turn.number)) {
-            log.push(entry, &mut said);
+            log.push(entry, &mut entries);
         }
     }
-    if said.is_empty() { Ok(()) } else { shared.stores().audit.append(org, &said).await }
+    if entries.is_empty() { Ok(()) } else { shared.stores().audit.append(org, &entries).await }
 }

@@ -20,7 +20,7 @@ pub(super) struct TurnLog {
 #[derive(Debug, Clone)]
 struct Turn {
     id: TurnId,
-    asker: UserId,
+    requester: UserId,
     options: TurnOptions,
     /// The approver by round, including rounds in which no call needed a decision.
     deciders: BTreeMap<u32, UserId>,
@@ -93,7 +93,7 @@ impl Turn {
     fn new(thread: ThreadId, accepted: &Accepted) -> Self {
         Self {
             id: TurnId::new(thread, accepted.turn),
-            asker: accepted.user.clone(),
+            requester: accepted.user.clone(),
             options: accepted.options.clone(),
             deciders: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -141,7 +141,7 @@ impl Turn {
     fn intent(&mut self, intent: &Intent, entries: &mut Vec<AuditEntry>) {
         let at = intent.at.unwrap_or(self.clock);
         self.saw(at);
-        let by = self.deciders.get(&intent.round).unwrap_or(&self.asker).clone();
+        let by = self.deciders.get(&intent.round).unwrap_or(&self.requester).clone();
         let Some(seen) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
         seen.target = Some((&intent.target).into());
         if seen.stage == Stage::Undecided {
@@ -163,7 +163,7 @@ impl Turn {
         let Some(kind) = kind else { return };
         let call = CallId::new(self.id.clone(), result.round, result.index);
         let outcome = (kind == AuditKind::CallEffect).then(|| result.status.as_str().to_owned());
-        entries.push(AuditEntry { outcome, ..seen.entry(call, kind, at, self.asker.clone()) });
+        entries.push(AuditEntry { outcome, ..seen.entry(call, kind, at, self.requester.clone()) });
     }
 }
 

@@ -9,7 +9,7 @@ use moka::sync::Cache;
 
 /// Maximum bytes of cached text in a process.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Time after its last use at which an excerpt leaves the cache.
+/// Time without use after which an excerpt is evicted.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 /// Bytes that a cached page takes besides its text.
 const PAGE_OVERHEAD: usize = 64;
@@ -17,7 +17,7 @@ const PAGE_OVERHEAD: usize = 64;
 /// The first pages of a text, with their numbers.
 pub(crate) type Excerpt = Arc<[(u32, String)]>;
 
-/// The text that an excerpt belongs to. Another text of the document has another generation and time.
+/// Identifies the text that an excerpt belongs to. Each text of a document has its own generation and time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ExcerptKey {
     org: OrgId,
@@ -37,7 +37,7 @@ impl ExcerptKey {
 
 /// The cached excerpts of a process. Cloning is cheap.
 ///
-/// A turn reads the document before it looks here: the excerpt of a deleted document is unreachable.
+/// A turn reads the document before it reads this cache: the excerpt of a deleted document is unreachable.
 #[derive(Clone)]
 pub(crate) struct Excerpts(Cache<ExcerptKey, Excerpt>);
 

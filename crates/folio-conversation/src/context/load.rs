@@ -127,15 +127,15 @@ impl ContextLoader {
     /// Returns pages from the first on until they contain more than `chars` characters.
     async fn first_pages(&self, id: &DocumentId, pages: u32, chars: usize) -> Result<Vec<(u32, String)>> {
         let mut out = Vec::new();
-        let mut held = 0;
+        let mut chars_read = 0;
         let mut from = 1;
-        while from <= pages && held <= chars {
+        while from <= pages && chars_read <= chars {
             let some = self.stores.texts.text(&self.org, id.as_str(), from, PAGES_AT_ONCE).await?;
             if some.is_empty() {
                 break;
             }
             for page in some {
-                held += page.text.chars().count();
+                chars_read += page.text.chars().count();
                 out.push((page.number, page.text));
             }
             from += PAGES_AT_ONCE;
@@ -163,15 +163,15 @@ impl ContextLoader {
     }
 
     async fn load_prompts(&self) -> Result<HashMap<PromptRevId, folio_resources::PromptRevision>> {
-        let asked: Vec<PromptRevId> = self
+        let ids: Vec<PromptRevId> = self
             .mentions
             .iter()
             .filter_map(|mention| if let Mention::Prompt(revid) = mention { Some(revid.clone()) } else { None })
             .collect();
-        if asked.is_empty() {
+        if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.stores.of::<Prompt>().revisions(&self.org, &asked).await?;
+        let found = self.stores.of::<Prompt>().revisions(&self.org, &ids).await?;
         Ok(found.into_iter().map(|prompt| (prompt.revid.clone(), prompt)).collect())
     }
 
@@ -183,14 +183,14 @@ impl ContextLoader {
             .mentions
             .iter()
             .filter_map(|mention| if let Mention::Schema(revid) = mention { Some(revid.clone()) } else { None });
-        let mut asked: Vec<SchemaRevId> =
+        let mut ids: Vec<SchemaRevId> =
             mentioned.chain(prompts.values().filter_map(|prompt| prompt.schema.clone())).collect();
-        asked.sort();
-        asked.dedup();
-        if asked.is_empty() {
+        ids.sort();
+        ids.dedup();
+        if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.stores.of::<Schema>().revisions(&self.org, &asked).await?;
+        let found = self.stores.of::<Schema>().revisions(&self.org, &ids).await?;
         Ok(found.into_iter().map(|schema| (schema.revid.clone(), schema)).collect())
     }
 
@@ -202,13 +202,13 @@ impl ContextLoader {
             .mentions
             .iter()
             .filter_map(|mention| if let Mention::Tag(id) = mention { Some(id.clone()) } else { None });
-        let mut asked: Vec<TagId> = mentioned.chain(prompts.values().flat_map(|prompt| prompt.tags.clone())).collect();
-        asked.sort();
-        asked.dedup();
-        if asked.is_empty() {
+        let mut ids: Vec<TagId> = mentioned.chain(prompts.values().flat_map(|prompt| prompt.tags.clone())).collect();
+        ids.sort();
+        ids.dedup();
+        if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.stores.of::<Tag>().get_many(&self.org, &asked).await?;
+        let found = self.stores.of::<Tag>().get_many(&self.org, &ids).await?;
         Ok(found.into_iter().map(|tag| (tag.id.clone(), tag)).collect())
     }
 }

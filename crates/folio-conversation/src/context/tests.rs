@@ -73,12 +73,12 @@ fn a_fresh_thread_about_one_document() {
 #[test]
 fn everything_at_once() {
     let part = document("invoice.pdf", TextState::Ready, &["Invoice 7\n", "Total: 12.50"]);
-    let gone = Mention::Schema(SchemaRevId::new(SchemaId::derive(&["gone"]), 1));
+    let deleted = Mention::Schema(SchemaRevId::new(SchemaId::derive(&["gone"]), 1));
     let artifacts = [
         Artifact::Schema(schema()),
         Artifact::Prompt(prompt(), Some(schema()), vec![tag()]),
         Artifact::Tag(tag()),
-        Artifact::Missing(gone),
+        Artifact::Missing(deleted),
     ];
     let working = WorkingState {
         schema_revid: Some(schema().revid),
@@ -95,12 +95,12 @@ fn everything_at_once() {
 
 #[test]
 fn documents_without_text_many_documents_and_none() {
-    let gone = DocumentPart { id: DocumentId::derive(&["gone"]), found: None };
+    let deleted = DocumentPart { id: DocumentId::derive(&["gone"]), found: None };
     let parts = [
         document("a.docx", TextState::NoText("DOCX files are kept without text".to_owned()), &[]),
         document("b.png", TextState::Processing, &[]),
         document("c.pdf", TextState::Failed("the file is damaged".to_owned()), &[]),
-        gone,
+        deleted,
     ];
     let none = message(&[], &[], &WorkingState::default());
     insta::assert_snapshot!(format!("{}\n=====\n{none}", message(&parts, &[], &WorkingState::default())));

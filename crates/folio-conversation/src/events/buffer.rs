@@ -10,7 +10,8 @@ use tokio::sync::watch;
 /// Size in bytes of an event in the buffer in addition to its text.
 const EVENT_BYTES: usize = 160;
 
-/// The available events of a turn. Readers pull by number; a reader that is too late receives [`Pulled::Unavailable`].
+/// The available events of a turn. Readers pull by number; a reader that is too late receives
+/// [`PullResult::Unavailable`].
 #[derive(Debug)]
 pub(crate) struct TurnBuffer {
     turn: u32,
@@ -32,15 +33,15 @@ struct Inner {
 
 /// The result of a pull.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Pulled {
+pub(crate) enum PullResult {
     /// Events from the requested number on.
     Events(Vec<Event>),
     /// No event is available yet.
-    Nothing,
+    Empty,
     /// The requested events are unavailable: the reader needs a snapshot.
-    Gone,
+    Evicted,
     /// The conversation was stopped with this error.
-    Cut(Error),
+    Stopped(Error),
 }
 
 impl TurnBuffer {
@@ -72,8 +73,8 @@ impl TurnBuffer {
         inner.bytes = inner.bytes.saturating_add(event_bytes(&event));
         inner.events.push_back(event);
         while inner.events.len() > 1 && (inner.bytes > self.bytes_max || inner.events.len() > self.count_max) {
-            if let Some(gone) = inner.events.pop_front() {
-                inner.bytes = inner.bytes.saturating_sub(event_bytes(&gone));
+            if let Some(evicted) = inner.events.pop_front() {
+                inner.bytes = inner.bytes.saturating_sub(event_bytes(&evicted));
             }
         }
         drop(inner);
@@ -106,21 +107,21 @@ impl TurnBuffer {
     }
 
     /// Returns at most `max` events from this number on.
-    pub(crate) fn pull(&self, from: u64, max: usize) -> Pulled {
+    pub(crate) fn pull(&self, from: u64, max: usize) -> PullResult {
         let inner = self.lock();
         let rest = match (inner.moved, &inner.cut) {
-            (true, _) => Pulled::Gone,
-            (false, Some(why)) => Pulled::Cut(why.clone()),
-            (false, None) => Pulled::Nothing,
+            (true, _) => PullResult::Evicted,
+            (false, Some(why)) => PullResult::Stopped(why.clone()),
+            (false, None) => PullResult::Empty,
         };
         let Some(first) = inner.events.front() else { return rest };
         // A snapshot at the front replaces all earlier events.
         if from < first.number && !matches!(first.kind, EventKind::Snapshot(_)) {
-            return Pulled::Gone;
+            return PullResult::Evicted;
         }
         let start = inner.events.partition_point(|event| event.number < from);
         let events: Vec<Event> = inner.events.iter().skip(start).take(max).cloned().collect();
-        if events.is_empty() { rest } else { Pulled::Events(events) }
+        if events.is_empty() { rest } else { PullResult::Events(events) }
     }
 
     /// Returns a receiver that changes when an event is added.
@@ -161,18 +162,18 @@ mod tests {
     #[test]
     fn a_reader_receives_later_events_and_learns_of_unavailable_ones() {
         let buffer = TurnBuffer::new(1, 1, 10_000, 3);
-        assert_eq!(buffer.pull(1, 10), Pulled::Nothing);
+        assert_eq!(buffer.pull(1, 10), PullResult::Empty);
         for number in 1..=5 {
             buffer.push(event(number, "x"));
         }
-        assert_eq!(buffer.pull(1, 10), Pulled::Gone, "invariant 10: bounded by count");
-        assert_eq!(buffer.pull(4, 1), Pulled::Events(vec![event(4, "x")]));
-        assert_eq!(buffer.pull(6, 10), Pulled::Nothing);
+        assert_eq!(buffer.pull(1, 10), PullResult::Evicted, "invariant 10: bounded by count");
+        assert_eq!(buffer.pull(4, 1), PullResult::Events(vec![event(4, "x")]));
+        assert_eq!(buffer.pull(6, 10), PullResult::Empty);
         assert!(buffer.covers(3) && buffer.covers(6) && !buffer.covers(2) && !buffer.covers(7));
         buffer.cut(crate::events::stopped());
         buffer.cut(folio_types::Error::internal("a later word"));
-        assert_eq!(buffer.pull(5, 10), Pulled::Events(vec![event(5, "x")]));
-        assert_eq!(buffer.pull(6, 10), Pulled::Cut(crate::events::stopped()));
+        assert_eq!(buffer.pull(5, 10), PullResult::Events(vec![event(5, "x")]));
+        assert_eq!(buffer.pull(6, 10), PullResult::Stopped(crate::events::stopped()));
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
         for number in 1..=10 {
             buffer.push(event(number, &"x".repeat(500)));
         }
-        assert_eq!(buffer.pull(1, 100), Pulled::Gone);
-        assert!(matches!(buffer.pull(8, 100), Pulled::Events(events) if events.len() == 3));
+        assert_eq!(buffer.pull(1, 100), PullResult::Evicted);
+        assert!(matches!(buffer.pull(8, 100), PullResult::Events(events) if events.len() == 3));
     }
 }

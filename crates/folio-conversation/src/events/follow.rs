@@ -7,27 +7,27 @@ use folio_types::{Error, Reason, Result};
 use futures::Stream;
 use futures::future::BoxFuture;
 
-use super::buffer::{Pulled, TurnBuffer};
+use super::buffer::{PullResult, TurnBuffer};
 
 /// Maximum events that a reader takes at once.
 const BATCH: usize = 64;
 
-/// The start of a stream: the first events, then the buffer from a number. No buffer: the stream ends after them.
+/// The start of a stream of events: the events to deliver first, and the position in the buffer that follows them.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub(crate) struct StreamStart {
     /// Number of the turn.
     pub(crate) turn: u32,
     /// Events to deliver first.
     pub(crate) lead: Vec<Event>,
-    /// The buffer and the number of the next event.
+    /// The buffer and the number of the next event. None: the stream ends after `lead`.
     pub(crate) then: Option<(Arc<TurnBuffer>, u64)>,
 }
 
-/// Asks the conversation for the continuation from a number that the buffer no longer has.
-pub(crate) type Refollow = Box<dyn Fn(u64) -> BoxFuture<'static, Result<Following>> + Send + Sync>;
+/// Opens the stream again at an event number that the buffer no longer contains.
+pub(crate) type Rejoin = Box<dyn Fn(u64) -> BoxFuture<'static, Result<StreamStart>> + Send + Sync>;
 
-/// The events of a turn up to its closing event.
-pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Result<Event>> + Send + 'static {
+/// Streams the events of a turn up to its closing event.
+pub(crate) fn follow(start: StreamStart, rejoin: Rejoin) -> impl Stream<Item = Result<Event>> + Send + 'static {
     async_stream::stream! {
         let mut step = start;
         loop {
@@ -43,7 +43,7 @@ pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Re
             loop {
                 changed.mark_unchanged();
                 match buffer.pull(from, BATCH) {
-                    Pulled::Events(events) => {
+                    PullResult::Events(events) => {
                         for event in events {
                             from = event.number.saturating_add(1);
                             let closing = event.kind.is_closing();
@@ -53,21 +53,21 @@ pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Re
                             }
                         }
                     }
-                    Pulled::Nothing => {
+                    PullResult::Empty => {
                         if changed.changed().await.is_err() {
                             yield Err(stopped());
                             return;
                         }
                     }
-                    Pulled::Gone => break,
-                    Pulled::Cut(why) => {
-                        yield Err(why);
+                    PullResult::Evicted => break,
+                    PullResult::Stopped(error) => {
+                        yield Err(error);
                         return;
                     }
                 }
             }
             drop(changed);
-            match again(from).await {
+            match rejoin(from).await {
                 Ok(next) => step = next,
                 Err(error) => {
                     yield Err(error);

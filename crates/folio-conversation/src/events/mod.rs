@@ -4,4 +4,4 @@ mod buffer;
 mod follow;
 
 pub(crate) use buffer::TurnBuffer;
-pub(crate) use follow::{Following, Refollow, follow, stopped};
+pub(crate) use follow::{Rejoin, StreamStart, follow, stopped};

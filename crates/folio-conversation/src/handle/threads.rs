@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{ANSWER_WITHIN, Conversations};
 use crate::actor::Request;
-use crate::prepare::{self, made_by};
+use crate::prepare::{self, requested_thread};
 use crate::turn::request_taken;
 use folio_history::command::{CreateThreadCommand, ForkThreadCommand};
 
@@ -77,9 +77,10 @@ impl Conversations {
     pub async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         if let Some(request) = &command.request_id {
-            let (id, row) = made_by(&principal.org, &principal.user, request.clone(), prepare::fork_digest(&command));
-            if let Some(made) = self.made(principal, &id, &row).await? {
-                return Ok(made);
+            let (id, row) =
+                requested_thread(&principal.org, &principal.user, request.clone(), prepare::fork_digest(&command));
+            if let Some(fork) = self.created_fork(principal, &id, &row).await? {
+                return Ok(fork);
             }
             self.visible(principal, &command.thread).await?;
             self.ask_once(principal, request, &id, &row.digest).await?;
@@ -90,11 +91,16 @@ impl Conversations {
     }
 
     /// Returns the thread that an earlier attempt of this request created.
-    async fn made(&self, principal: &Principal, id: &ThreadId, row: &RequestRow) -> Result<Option<ThreadHeader>> {
+    async fn created_fork(
+        &self,
+        principal: &Principal,
+        id: &ThreadId,
+        row: &RequestRow,
+    ) -> Result<Option<ThreadHeader>> {
         let threads = &self.node.shared.stores().threads;
-        let Some(made) = threads.header(&principal.org, id).await? else { return Ok(None) };
+        let Some(fork) = threads.header(&principal.org, id).await? else { return Ok(None) };
         match threads.request(&principal.org, id, &row.request).await? {
-            Some(existing) if existing.digest == row.digest => Ok(Some(made)),
+            Some(existing) if existing.digest == row.digest => Ok(Some(fork)),
             _ => Err(request_taken()),
         }
     }

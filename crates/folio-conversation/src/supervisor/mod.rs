@@ -20,7 +20,7 @@ use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
 pub(crate) use exit::Exit;
 pub(crate) use memory_budget::{BudgetReservation, MemoryBudget};
-pub(crate) use table::{Key, Seat, Table, Vitals};
+pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
 /// Maximum number of conversations that are evicted at once.
 const EVICTED_AT_ONCE: usize = 64;
@@ -187,15 +187,17 @@ impl SupervisorState {
             )
             .retry_after(Duration::from_millis(200)));
         }
-        let vitals = Arc::new(Vitals::default());
-        vitals.touch(age(self.born));
-        let start = Start { shared: self.shared.clone(), key: key.clone(), vitals: vitals.clone() };
+        let activity = Arc::new(Activity::default());
+        activity.touch(age(self.born));
+        let start = Start { shared: self.shared.clone(), key: key.clone(), activity: activity.clone() };
         let (actor, _joined) = Actor::spawn_linked(None, ConversationActor, start, myself.get_cell())
             .await
             .map_err(|error| Error::internal(format!("cannot start a conversation: {error}")))?;
         self.shared.counters.started.fetch_add(1, Ordering::Relaxed);
         self.keys.insert(actor.get_id(), key.clone());
-        self.shared.table.insert(key, Seat::new(actor, vitals, self.shared.options.in_flight_per_conversation));
+        self.shared
+            .table
+            .insert(key, ResidentConversation::new(actor, activity, self.shared.options.in_flight_per_conversation));
         Ok(())
     }
 

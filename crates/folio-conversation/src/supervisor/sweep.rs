@@ -84,18 +84,18 @@ impl Sweeper {
             return Ok(seen);
         }
         let header = self.shared.stores().threads.header(&key.0, &key.1).await?;
-        let verdict = classify(row, header.as_ref(), now);
-        match verdict {
-            Verdict::Ended | Verdict::Due if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {
-            }
-            Verdict::Ended => self.forget(row).await?,
-            Verdict::Later => {}
-            Verdict::Waiting(_) if seen.is_some() => return Ok(seen),
-            Verdict::Waiting(until) => {
+        let action = classify(row, header.as_ref(), now);
+        match action {
+            SweepAction::Ended | SweepAction::Due
+                if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {}
+            SweepAction::Ended => self.forget(row).await?,
+            SweepAction::Later => {}
+            SweepAction::Waiting(_) if seen.is_some() => return Ok(seen),
+            SweepAction::Waiting(until) => {
                 self.republish_if_lost(key, row, header.as_ref()).await;
                 return Ok(Some(until.min(now.saturating_add(REPUBLISH_CHECK_INTERVAL).unwrap_or(until))));
             }
-            Verdict::Due => self.wake(key).await,
+            SweepAction::Due => self.wake(key).await,
         }
         Ok(None)
     }
@@ -103,7 +103,7 @@ impl Sweeper {
     /// Removes the row of an ended turn after the turn's audit entries are stored.
     async fn forget(&self, row: &OpenTurnRow) -> Result<()> {
         if let Err(error) = audit::write_turn(&self.shared, &row.org, &row.turn).await {
-            tracing::warn!(turn = %row.turn, %error, "cannot write the audit entries of a turn; the next sweep does");
+            tracing::warn!(turn = %row.turn, %error, "cannot write the audit entries of a turn; the next sweep retries");
             return Ok(());
         }
         self.shared.stores().open_turns.remove(std::slice::from_ref(row)).await
@@ -174,7 +174,7 @@ impl Sweeper {
 
 /// The action that a row requires.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum SweepAction {
     /// The turn ended, and the header's epoch is not below the row's epoch: the row can be removed.
     Ended,
     /// The append of the row has not arrived, or never will.
@@ -192,15 +192,15 @@ fn begins(row: &OpenTurnRow, now: Timestamp) -> bool {
     first && inserted.is_ok_and(|inserted| now.duration_since(inserted) < BEGINS_WITHIN)
 }
 
-fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> Verdict {
-    let Some(header) = header else { return if begins(row, now) { Verdict::Later } else { Verdict::Ended } };
+fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> SweepAction {
+    let Some(header) = header else { return if begins(row, now) { SweepAction::Later } else { SweepAction::Ended } };
     match header.open_turn.as_ref().filter(|open| open.number == row.turn.number) {
-        None if header.epoch >= row.epoch && header.turns >= row.turn.number => Verdict::Ended,
-        None if row.until <= now => Verdict::Ended,
-        None => Verdict::Later,
+        None if header.epoch >= row.epoch && header.turns >= row.turn.number => SweepAction::Ended,
+        None if row.until <= now => SweepAction::Ended,
+        None => SweepAction::Later,
         Some(open) => match (open.phase, open.expires_at) {
-            (Phase::Paused, Some(until)) if now < until => Verdict::Waiting(until),
-            (Phase::Paused | Phase::Running | Phase::Executing | Phase::Closing, _) => Verdict::Due,
+            (Phase::Paused, Some(until)) if now < until => SweepAction::Waiting(until),
+            (Phase::Paused | Phase::Running | Phase::Executing | Phase::Closing, _) => SweepAction::Due,
         },
     }
 }
@@ -244,20 +244,24 @@ mod tests {
             OpenTurnRow { org: OrgId::derive(&["o"]), turn: TurnId::new(thread, 1), epoch: 2, until: second(1_000) };
         let open = |phase, expires_at| Some(OpenTurn { number: 1, phase, expires_at });
         let judged = |header: ThreadHeader| classify(&row, Some(&header), second(100));
-        assert_eq!(classify(&row, None, second(100)), Verdict::Ended);
+        assert_eq!(classify(&row, None, second(100)), SweepAction::Ended);
         let until = second(1_000 + OPEN_TURN_ROW_HOURS * 3_600);
         let begins = OpenTurnRow { epoch: 1, until, ..row.clone() };
         assert_eq!(
             classify(&begins, None, second(4_599)),
-            Verdict::Later,
+            SweepAction::Later,
             "the append that makes the thread may arrive"
         );
-        assert_eq!(classify(&begins, None, second(4_600)), Verdict::Ended);
-        assert_eq!(judged(header(2, 1, None)), Verdict::Ended);
-        assert_eq!(judged(header(1, 1, None)), Verdict::Later, "the append that the row announces may still arrive");
-        assert_eq!(judged(header(2, 0, None)), Verdict::Later);
-        assert_eq!(judged(header(2, 1, open(Phase::Running, None))), Verdict::Due);
-        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(200))))), Verdict::Waiting(second(200)));
-        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(100))))), Verdict::Due);
+        assert_eq!(classify(&begins, None, second(4_600)), SweepAction::Ended);
+        assert_eq!(judged(header(2, 1, None)), SweepAction::Ended);
+        assert_eq!(
+            judged(header(1, 1, None)),
+            SweepAction::Later,
+            "the append that the row announces may still arrive"
+        );
+        assert_eq!(judged(header(2, 0, None)), SweepAction::Later);
+        assert_eq!(judged(header(2, 1, open(Phase::Running, None))), SweepAction::Due);
+        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(200))))), SweepAction::Waiting(second(200)));
+        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(100))))), SweepAction::Due);
     }
 }

@@ -17,19 +17,19 @@ pub(crate) type Key = (OrgId, ThreadId);
 
 /// Published activity of a conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Vitals {
+pub(crate) struct Activity {
     phase: AtomicU8,
     busy: AtomicBool,
     queued: AtomicUsize,
     watchers: AtomicUsize,
-    /// Size of its history in bytes.
+    /// Size of the conversation's history in bytes.
     bytes: AtomicU64,
     /// Time of the last request, in milliseconds since the start of this incarnation.
     used: AtomicU64,
 }
 
-impl Vitals {
-    pub(crate) fn show(&self, phase: ActorPhase, busy: bool, queued: usize, watchers: usize, bytes: u64) {
+impl Activity {
+    pub(crate) fn update(&self, phase: ActorPhase, busy: bool, queued: usize, watchers: usize, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.busy.store(busy, Ordering::SeqCst);
@@ -56,16 +56,16 @@ impl Vitals {
 
 /// A conversation in memory.
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct ResidentConversation {
     pub(crate) actor: ActorRef<Msg>,
-    pub(crate) vitals: Arc<Vitals>,
+    pub(crate) activity: Arc<Activity>,
     slots: Arc<Semaphore>,
     slots_max: usize,
 }
 
-impl Seat {
-    pub(crate) fn new(actor: ActorRef<Msg>, vitals: Arc<Vitals>, slots_max: usize) -> Self {
-        Self { actor, vitals, slots: Arc::new(Semaphore::new(slots_max)), slots_max }
+impl ResidentConversation {
+    pub(crate) fn new(actor: ActorRef<Msg>, activity: Arc<Activity>, slots_max: usize) -> Self {
+        Self { actor, activity, slots: Arc::new(Semaphore::new(slots_max)), slots_max }
     }
 
     fn in_flight(&self) -> usize {
@@ -73,7 +73,7 @@ impl Seat {
     }
 
     fn is_busy(&self) -> bool {
-        self.vitals.is_busy() || self.in_flight() > 0
+        self.activity.is_busy() || self.in_flight() > 0
     }
 
     /// Acquires a permit for a request in flight. Mailboxes themselves are unbounded.
@@ -88,48 +88,48 @@ impl Seat {
 /// The conversations in memory.
 #[derive(Default)]
 pub(crate) struct Table {
-    seats: Mutex<HashMap<Key, Seat>>,
+    conversations: Mutex<HashMap<Key, ResidentConversation>>,
 }
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Seat>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, ResidentConversation>> {
+        self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the conversation of a thread with a permit for a request, if it is in memory.
     pub(crate) fn admit(&self, key: &Key, now: u64) -> Result<Option<(ActorRef<Msg>, OwnedSemaphorePermit)>> {
-        let seats = self.lock();
-        let Some(seat) = seats.get(key) else { return Ok(None) };
-        seat.vitals.touch(now);
-        Ok(Some((seat.actor.clone(), seat.admit()?)))
+        let conversations = self.lock();
+        let Some(conversation) = conversations.get(key) else { return Ok(None) };
+        conversation.activity.touch(now);
+        Ok(Some((conversation.actor.clone(), conversation.admit()?)))
     }
 
     /// Returns the conversation of a thread, if it is in memory.
     pub(crate) fn find(&self, key: &Key) -> Option<ActorRef<Msg>> {
-        self.lock().get(key).map(|seat| seat.actor.clone())
+        self.lock().get(key).map(|conversation| conversation.actor.clone())
     }
 
-    pub(crate) fn insert(&self, key: Key, seat: Seat) {
-        self.lock().insert(key, seat);
+    pub(crate) fn insert(&self, key: Key, conversation: ResidentConversation) {
+        self.lock().insert(key, conversation);
     }
 
     /// Removes a conversation if this actor still runs it.
     pub(crate) fn remove(&self, key: &Key, actor: ActorId) {
-        let mut seats = self.lock();
-        if seats.get(key).is_some_and(|seat| seat.actor.get_id() == actor) {
-            seats.remove(key);
+        let mut conversations = self.lock();
+        if conversations.get(key).is_some_and(|conversation| conversation.actor.get_id() == actor) {
+            conversations.remove(key);
         }
     }
 
     /// Removes a conversation if it has no request in flight. Later requests start another actor.
     pub(crate) fn leave(&self, key: &Key, actor: ActorId) -> bool {
-        let mut seats = self.lock();
-        match seats.get(key) {
-            Some(seat) if seat.actor.get_id() == actor && seat.in_flight() == 0 => {
-                seats.remove(key);
+        let mut conversations = self.lock();
+        match conversations.get(key) {
+            Some(conversation) if conversation.actor.get_id() == actor && conversation.in_flight() == 0 => {
+                conversations.remove(key);
                 true
             }
-            Some(seat) if seat.actor.get_id() == actor => false,
+            Some(conversation) if conversation.actor.get_id() == actor => false,
             _ => true,
         }
     }
@@ -144,9 +144,11 @@ impl Table {
         let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
             .lock()
             .values()
-            .filter(|seat| !seat.is_busy())
-            .map(|seat| (&seat.vitals, seat.actor.clone()))
-            .map(|(vitals, actor)| (vitals.used.load(Ordering::Relaxed), (vitals.bytes.load(Ordering::Relaxed), actor)))
+            .filter(|conversation| !conversation.is_busy())
+            .map(|conversation| (&conversation.activity, conversation.actor.clone()))
+            .map(|(activity, actor)| {
+                (activity.used.load(Ordering::Relaxed), (activity.bytes.load(Ordering::Relaxed), actor))
+            })
             .filter(|(used, _)| *used <= before)
             .collect();
         idle.sort_by_key(|(used, _)| *used);
@@ -154,47 +156,47 @@ impl Table {
     }
 
     pub(crate) fn all(&self) -> Vec<ActorRef<Msg>> {
-        self.lock().values().map(|seat| seat.actor.clone()).collect()
+        self.lock().values().map(|conversation| conversation.actor.clone()).collect()
     }
 
     /// Returns true if any conversation has work.
     pub(crate) fn any_busy(&self) -> bool {
-        self.lock().values().any(Seat::is_busy)
+        self.lock().values().any(ResidentConversation::is_busy)
     }
 
     /// Returns the number of conversations with work.
     pub(crate) fn busy_count(&self) -> usize {
-        self.lock().values().filter(|seat| seat.is_busy()).count()
+        self.lock().values().filter(|conversation| conversation.is_busy()).count()
     }
 
     /// Returns the totals over all conversations: queued messages, requests in flight, and watchers.
     pub(crate) fn totals(&self) -> (usize, usize, usize) {
-        self.lock().values().fold((0, 0, 0), |(queued, in_flight, watchers), seat| {
-            let vitals = &seat.vitals;
+        self.lock().values().fold((0, 0, 0), |(queued, in_flight, watchers), conversation| {
+            let activity = &conversation.activity;
             (
-                queued + vitals.queued.load(Ordering::Relaxed),
-                in_flight + seat.in_flight(),
-                watchers + vitals.watchers.load(Ordering::Relaxed),
+                queued + activity.queued.load(Ordering::Relaxed),
+                in_flight + conversation.in_flight(),
+                watchers + activity.watchers.load(Ordering::Relaxed),
             )
         })
     }
 
     /// Returns true if the conversation of a thread is in memory and has work.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
-        self.lock().get(key).is_some_and(Seat::is_busy)
+        self.lock().get(key).is_some_and(ResidentConversation::is_busy)
     }
 
     /// Returns the conversations with work, at most `limit`.
     pub(crate) fn busy(&self, limit: usize) -> Vec<ConversationView> {
-        let seats = self.lock();
-        let busy = seats.iter().filter(|(_, seat)| seat.is_busy());
+        let conversations = self.lock();
+        let busy = conversations.iter().filter(|(_, conversation)| conversation.is_busy());
         busy.take(limit)
-            .map(|((_, thread), seat)| ConversationView {
+            .map(|((_, thread), conversation)| ConversationView {
                 thread: thread.clone(),
-                phase: seat.vitals.phase(),
-                in_flight: seat.in_flight(),
-                queued: seat.vitals.queued.load(Ordering::Relaxed),
-                watchers: seat.vitals.watchers.load(Ordering::Relaxed),
+                phase: conversation.activity.phase(),
+                in_flight: conversation.in_flight(),
+                queued: conversation.activity.queued.load(Ordering::Relaxed),
+                watchers: conversation.activity.watchers.load(Ordering::Relaxed),
             })
             .collect()
     }

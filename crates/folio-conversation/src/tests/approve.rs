@@ -16,7 +16,7 @@ fn reject(reason: &str) -> Decision {
 }
 
 #[tokio::test]
-async fn a_write_waits_runs_once_approved_and_the_model_goes_on() {
+async fn a_write_waits_runs_when_approved_and_the_model_continues() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "invoices"}))).await;
     assert!(pending[0].needs_approval && pending[0].digest == Digest::of_json(&json!({"name": "invoices"})));
@@ -95,7 +95,7 @@ async fn the_record_of_a_turn_and_its_answer_stay_for_a_day() {
 }
 
 #[tokio::test]
-async fn the_sweep_ends_an_expired_pause_and_its_row_goes() {
+async fn the_sweep_ends_an_expired_pause_and_removes_its_row() {
     let sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     assert_eq!(sandbox.open_rows().await.len(), 1);

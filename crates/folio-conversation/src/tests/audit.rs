@@ -47,14 +47,14 @@ pub(super) fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Ru
 
 /// Kinds, places of the calls and grounds.
 fn summary(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
-    let place = |entry: &AuditEntry| entry.call.as_ref().map_or(0, |call| call.index);
-    let mut summary: Vec<_> = log.iter().map(|entry| (place(entry), entry.kind, entry.ground.clone())).collect();
-    summary.sort_by_key(|(place, kind, _)| (*place, *kind));
+    let index = |entry: &AuditEntry| entry.call.as_ref().map_or(0, |call| call.index);
+    let mut summary: Vec<_> = log.iter().map(|entry| (index(entry), entry.kind, entry.ground.clone())).collect();
+    summary.sort_by_key(|(index, kind, _)| (*index, *kind));
     summary
 }
 
 #[tokio::test]
-async fn the_audit_log_says_who_decided_what_by_which_rule_and_what_came_of_it() {
+async fn the_audit_log_records_decisions_with_user_rule_and_outcome() {
     let sandbox = Sandbox::start().await;
     let asks = Ruling::Ask(Approver::default());
     sandbox.with_policy(vec![rule("careful", "create_tag", "b", asks)]).await;
@@ -133,7 +133,7 @@ async fn writes_without_a_decision_are_audited_with_their_ground() {
 }
 
 #[tokio::test]
-async fn a_turn_without_writes_says_nothing_to_the_audit_log() {
+async fn a_turn_without_writes_adds_no_audit_entry() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([call("list_tags", json!({})), say("None.")]);
     sandbox.hang_at(Some("audit:before"));
@@ -143,7 +143,7 @@ async fn a_turn_without_writes_says_nothing_to_the_audit_log() {
 }
 
 #[tokio::test]
-async fn invariant_2_the_audit_log_lacks_nothing_of_an_approved_write_wherever_the_process_dies() {
+async fn invariant_2_the_audit_log_is_complete_for_an_approved_write_after_a_crash_at_any_step() {
     let points = [
         "decide:before",
         "decide:after",
@@ -200,7 +200,7 @@ async fn complete(sandbox: &Sandbox, turn: &TurnId) -> Vec<AuditEntry> {
 }
 
 #[tokio::test]
-async fn the_audit_log_lacks_nothing_of_writes_that_a_flag_let_run_wherever_the_process_dies() {
+async fn the_audit_log_is_complete_for_auto_approved_writes_after_a_crash_at_any_step() {
     for point in ["intent:after", "write:after", "audit:before", "end:after"] {
         let mut sandbox = Sandbox::start().await;
         sandbox.models.then([call("create_tag", json!({"name": "once"})), say("Made.")]);
@@ -221,7 +221,7 @@ async fn the_audit_log_lacks_nothing_of_writes_that_a_flag_let_run_wherever_the_
 }
 
 #[tokio::test]
-async fn a_thread_is_not_removed_before_the_audit_log_has_all_that_it_says() {
+async fn a_thread_is_not_removed_before_its_audit_entries_are_durable() {
     let mut sandbox = Sandbox::start_with(crate::Options {
         // No sweep comes between.
         sweep_interval: std::time::Duration::from_secs(3_600),

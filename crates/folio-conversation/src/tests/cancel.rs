@@ -16,7 +16,7 @@ async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
 }
 
 #[tokio::test]
-async fn cancelling_while_the_model_talks_stops_its_request_and_settles_it() {
+async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([Step::Hang]);
     let mut stream = sandbox.begin(sandbox.chat("talk")).await;
@@ -42,7 +42,7 @@ async fn cancelling_while_the_model_talks_stops_its_request_and_settles_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_its_turn_is_neither_made_nor_charged_once_it_is_cancelled() {
+async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled() {
     for abandoned in [AbandonedCalls::Cut, AbandonedCalls::Drain] {
         let sandbox = Sandbox::start_abandoning(abandoned).await;
         sandbox.models.then([Step::Queued(Box::new(say("Too late.")))]);
@@ -51,8 +51,8 @@ async fn a_call_that_waits_for_its_turn_is_neither_made_nor_charged_once_it_is_c
         let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
         assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
         assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
-        let gone = || async { (sandbox.models.open() == 0).then_some(()) };
-        folio_testkit::wait_for("the request to go", SOON, gone).await;
+        let is_closed = || async { (sandbox.models.open() == 0).then_some(()) };
+        folio_testkit::wait_for("the request to go", SOON, is_closed).await;
         sandbox.models.release();
         sandbox.conversations.drain(SOON).await;
         assert!(!sandbox.models.requests()[0].progress.is_sent(), "{abandoned:?}");
@@ -62,7 +62,7 @@ async fn a_call_that_waits_for_its_turn_is_neither_made_nor_charged_once_it_is_c
 }
 
 #[tokio::test]
-async fn a_call_that_is_sent_is_read_to_its_end_where_that_is_wanted() {
+async fn a_sent_call_is_read_to_its_end_if_configured() {
     let sandbox = Sandbox::start_abandoning(AbandonedCalls::Drain).await;
     sandbox.models.then([held(say("Read by nobody."))]);
     let stream = sandbox.begin(sandbox.chat("talk")).await;

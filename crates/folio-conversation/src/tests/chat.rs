@@ -36,9 +36,9 @@ async fn a_plain_chat_streams_and_commits_with_two_appends() {
 
 #[tokio::test]
 async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_name_it() {
-    let held_back = || ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
+    let unavailable = || ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
     let sandbox = Sandbox::start().await;
-    for error in [held_back(), ModelError::RateLimited { retry_after: None }] {
+    for error in [unavailable(), ModelError::RateLimited { retry_after: None }] {
         sandbox.models.then([Step::Fail(error), say("From the other.")]);
         let events = sandbox.run(sandbox.chat("hello")).await;
         assert_eq!(names(&events), ["turn_started", "round_started", "text_delta", "round_finished", "completed"]);
@@ -61,8 +61,8 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     let settled = sandbox.usage().await;
     assert!(settled.iter().any(|record| record.model == "scripted" && !record.completed), "{settled:?}");
-    // Both are held back, or another failure: the turn fails.
-    sandbox.models.then([Step::Fail(held_back()), Step::Fail(held_back())]);
+    // If both endpoints are suspended, or after another failure, the turn fails.
+    sandbox.models.then([Step::Fail(unavailable()), Step::Fail(unavailable())]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::ModelUnavailable));
     sandbox.models.then([Step::Fail(ModelError::Failed("broken".to_owned()))]);
@@ -72,11 +72,11 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
 }
 
 #[tokio::test]
-async fn a_model_that_cannot_hold_the_turn_does_not_stand_in_and_the_turn_can_be_resumed() {
+async fn a_model_with_a_too_small_context_is_no_fallback_and_the_turn_can_be_resumed() {
     let sandbox = Sandbox::start().await;
     sandbox.models.other_holds(500);
-    let held_back = ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
-    sandbox.models.then([Step::Fail(held_back)]);
+    let unavailable = ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
+    sandbox.models.then([Step::Fail(unavailable)]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     let EventKind::Failed { error, retriable, .. } = closing(&events) else { panic!("{events:?}") };
     assert_eq!((error.reason, *retriable), (Reason::ModelUnavailable, true), "the first model's: {error}");
@@ -103,7 +103,7 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
 }
 
 #[tokio::test]
-async fn read_only_calls_run_at_once_and_their_results_go_back() {
+async fn read_only_calls_run_concurrently_and_their_results_are_sent_to_the_model() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([calls(&[("list_tags", json!({})), ("get_ocr_text", json!({}))]), say("Done.")]);
     let events = sandbox.run(sandbox.chat("look")).await;
@@ -212,7 +212,7 @@ async fn a_busy_thread_rejects_queues_or_interrupts() {
 }
 
 #[tokio::test]
-async fn the_queue_is_bounded_and_forgets_who_leaves() {
+async fn the_queue_is_bounded_and_drops_disconnected_clients() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("One."))]);
     let first = sandbox.begin(sandbox.chat("one")).await;
@@ -242,7 +242,7 @@ async fn the_queue_is_bounded_and_forgets_who_leaves() {
 }
 
 #[tokio::test]
-async fn asking_again_from_an_earlier_message_drops_what_follows() {
+async fn a_chat_from_an_earlier_message_drops_the_later_messages() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("One."), say("Two."), say("Other.")]);
     let first = sandbox.run(sandbox.chat("first")).await;
@@ -260,7 +260,7 @@ async fn asking_again_from_an_earlier_message_drops_what_follows() {
 }
 
 #[tokio::test]
-async fn an_ephemeral_thread_brings_its_history_sanitized_and_goes_after_a_day() {
+async fn an_ephemeral_thread_imports_its_sanitized_history_and_expires_after_a_day() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("Yes.")]);
     let orphan = Message::Tool { call: "nothing".to_owned(), content: "lost".to_owned() };

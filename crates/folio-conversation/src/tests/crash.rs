@@ -55,7 +55,7 @@ async fn a_running_turn_is_found_after_a_crash_ended_retriably_and_resumed() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_chat_that_died_before_it_was_accepted() {
+async fn a_crash_before_acceptance_leaves_no_trace_of_the_chat() {
     let mut sandbox = Sandbox::start().await;
     sandbox.hang_at(Some("accept:before"));
     let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat("look") };
@@ -85,7 +85,7 @@ async fn a_pause_survives_and_can_be_approved_after_a_restart() {
 }
 
 #[tokio::test]
-async fn an_approved_write_happens_once_wherever_the_process_dies() {
+async fn an_approved_write_happens_once_after_a_crash_at_any_step() {
     let points = [
         "decide:before",
         "decide:after",
@@ -133,7 +133,7 @@ async fn an_approved_write_happens_once_wherever_the_process_dies() {
 }
 
 #[tokio::test]
-async fn invariant_3_recovery_takes_no_record_of_other_arguments_for_the_calls_own() {
+async fn invariant_3_recovery_ignores_an_op_row_of_other_arguments() {
     let mut sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "mine"}))).await;
     sandbox.hang_at(Some("write:before"));
@@ -168,7 +168,7 @@ async fn invariant_3_recovery_takes_no_record_of_other_arguments_for_the_calls_o
 }
 
 #[tokio::test]
-async fn a_cancel_that_died_half_way_is_finished() {
+async fn an_interrupted_cancellation_is_finished() {
     for point in ["closing:after", "close:before", "close:after"] {
         let mut sandbox = Sandbox::start().await;
         let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "never"}))).await;
@@ -193,7 +193,7 @@ async fn a_cancel_that_died_half_way_is_finished() {
 }
 
 #[tokio::test]
-async fn rows_of_the_index_go_once_their_turns_ended() {
+async fn index_rows_are_removed_after_their_turns_ended() {
     let mut sandbox = Sandbox::start().await;
     sandbox.models.then([super::script::Step::Hang, say("Second.")]);
     let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat("x") };

@@ -52,7 +52,7 @@ async fn usage_of_a_model_that_a_fallback_replaced_counts_in_the_turn() {
 }
 
 #[tokio::test]
-async fn a_model_that_cannot_be_paid_does_not_stand_in() {
+async fn a_model_that_the_credit_does_not_cover_is_no_fallback() {
     let sandbox = Sandbox::start().await;
     sandbox.models.fall_back_to(&["other", "cheap"]);
     sandbox.models.too_dear(&["other"]);
@@ -85,7 +85,7 @@ fn thoughts(request: &ModelRequest) -> (&str, Vec<&str>) {
 }
 
 #[tokio::test]
-async fn what_a_model_thought_is_sent_to_it_alone() {
+async fn thinking_is_sent_only_to_the_model_that_produced_it() {
     let sandbox = Sandbox::start().await;
     let fails = || Step::Fail(limited());
     sandbox.models.then([fails(), Step::Think("by the other", vec!["list_tags"]), Step::Think("by itself", vec![])]);

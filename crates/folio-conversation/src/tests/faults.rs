@@ -114,7 +114,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn what_a_model_said_before_it_turned_the_call_away_is_charged() {
+async fn output_before_a_models_refusal_is_charged() {
     let refused = ModelError::Refused { status: 400, message: "too long".to_owned() };
     for error in [ModelError::RateLimited { retry_after: None }, refused] {
         let sandbox = Sandbox::start().await;
@@ -149,7 +149,7 @@ async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut
 }
 
 #[tokio::test]
-async fn a_turn_has_used_what_the_model_calls_of_its_tools_used() {
+async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     let (tools, _) = odd_tools();
     let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
     let ask = || ("odd_read", json!({ "do": "ask a model" }));
@@ -242,7 +242,7 @@ async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
 }
 
 #[tokio::test]
-async fn a_turn_that_the_store_never_takes_fails_for_good_and_the_thread_goes_on() {
+async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_usable() {
     // The append that ends a turn without tools; the one with the outcome and the end of a turn with an approved write.
     let (sandbox, _) = start_flaky(Lose::Large, 2).await;
     sandbox.models.then([say("Too much."), say("Less.")]);

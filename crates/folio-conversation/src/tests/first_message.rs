@@ -14,12 +14,12 @@ async fn listed(sandbox: &Sandbox) -> usize {
 }
 
 #[tokio::test]
-async fn a_chat_that_is_refused_makes_no_thread_and_may_be_asked_again() {
+async fn a_refused_chat_creates_no_thread_and_may_be_repeated() {
     let sandbox = Sandbox::start().await;
-    let gone = DocumentId::derive(&["gone"]);
+    let missing = DocumentId::derive(&["gone"]);
     let large = "x".repeat(120 * 1024).replace('x', "\\\u{1}");
     let refused = [
-        (ChatCommand { documents: vec![gone.clone()], ..sandbox.chat("no document") }, Reason::NotFound),
+        (ChatCommand { documents: vec![missing.clone()], ..sandbox.chat("no document") }, Reason::NotFound),
         (ChatCommand { model: Some("nobody".into()), ..sandbox.chat("no model") }, Reason::ModelNotAvailable),
         (ChatCommand { text: large[..100 * 1024].to_owned(), ..sandbox.chat("") }, Reason::TooLarge),
     ];
@@ -65,7 +65,7 @@ async fn a_process_that_dies_before_the_first_append_leaves_no_thread_and_after_
 }
 
 #[tokio::test]
-async fn chats_at_once_with_one_request_id_begin_one_thread() {
+async fn concurrent_chats_with_one_request_id_create_one_thread() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("Hello.")]);
     let chat = || ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
@@ -77,7 +77,7 @@ async fn chats_at_once_with_one_request_id_begin_one_thread() {
 }
 
 #[tokio::test]
-async fn a_thread_that_has_not_begun_is_nobodys() {
+async fn a_thread_that_does_not_exist_is_visible_to_no_user() {
     let mut sandbox = Sandbox::start().await;
     sandbox.hang_at(Some("accept:before"));
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
@@ -103,7 +103,7 @@ async fn a_thread_that_has_not_begun_is_nobodys() {
 }
 
 #[tokio::test]
-async fn a_fork_belongs_to_who_forked() {
+async fn a_fork_belongs_to_the_user_that_forked() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("One.")]);
     let thread = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();

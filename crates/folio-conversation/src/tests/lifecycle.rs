@@ -42,7 +42,7 @@ async fn an_idle_conversation_leaves_memory_and_wakes_with_everything() {
 }
 
 #[tokio::test]
-async fn a_conversation_without_work_lets_its_history_go_and_reads_it_again() {
+async fn an_idle_conversation_evicts_its_history_and_reloads_it() {
     let options = Options { history_timeout: Duration::from_millis(30), ..quick(600_000) };
     let sandbox = Sandbox::start_with(options).await;
     sandbox.models.then([say("One."), say("Two.")]);
@@ -91,7 +91,7 @@ async fn requests_that_race_with_leaving_find_their_conversation() {
 }
 
 #[tokio::test]
-async fn conversations_in_memory_are_bounded_and_idle_ones_make_room() {
+async fn conversations_in_memory_are_bounded_and_idle_ones_are_evicted() {
     let options = Options { live_max: 2, sweep_interval: Duration::from_secs(60), ..Options::default() };
     let sandbox = Sandbox::start_with(options).await;
     sandbox.models.then([Step::Hang, Step::Hang]);
@@ -106,8 +106,8 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_make_room() {
         sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
     }
     drop((one, two));
-    sandbox.models.then([say("There is room.")]);
-    let events = folio_testkit::wait_for("room", SOON, || async {
+    sandbox.models.then([say("There is memory.")]);
+    let events = folio_testkit::wait_for("memory", SOON, || async {
         sandbox.conversations.chat(&sandbox.principal, sandbox.chat("4")).await.ok()
     })
     .await;
@@ -116,7 +116,7 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_make_room() {
 }
 
 #[tokio::test]
-async fn invariant_10_histories_in_memory_are_bounded_and_those_used_longest_ago_leave() {
+async fn invariant_10_histories_in_memory_are_bounded_and_the_least_recently_used_are_evicted() {
     let most = 64 * 1024;
     let sandbox = Sandbox::start_with(Options { history_bytes_max: most, ..quick(600_000) }).await;
     let text = "x".repeat(6_000);
@@ -125,7 +125,7 @@ async fn invariant_10_histories_in_memory_are_bounded_and_those_used_longest_ago
     for _ in 0..20 {
         let events = sandbox.run(sandbox.chat(&text)).await;
         keys.push((sandbox.principal.org.clone(), events[0].turn.thread.clone()));
-        folio_testkit::wait_for("room", SOON, || async {
+        folio_testkit::wait_for("memory", SOON, || async {
             (sandbox.conversations.snapshot().history_bytes <= most).then_some(())
         })
         .await;
@@ -140,7 +140,7 @@ async fn invariant_10_histories_in_memory_are_bounded_and_those_used_longest_ago
 }
 
 #[tokio::test]
-async fn a_history_for_which_no_room_can_be_made_is_refused_until_there_is() {
+async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
     let sandbox = Sandbox::start_with(Options { history_bytes_max: 10_000, ..quick(600_000) }).await;
     sandbox.models.then([say("Noted."), Step::Hang]);
     let first = sandbox.run(sandbox.chat(&"x".repeat(6_000))).await;
@@ -158,7 +158,7 @@ async fn a_history_for_which_no_room_can_be_made_is_refused_until_there_is() {
     let turn = folio_types::TurnId::new(busy[0].thread.clone(), 1);
     sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
     drop(running);
-    sandbox.models.then([say("There is room.")]);
+    sandbox.models.then([say("There is memory.")]);
     let events = sandbox.run(again).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }));
     sandbox.finish().await;
@@ -172,7 +172,7 @@ async fn two_in_flight(sandbox: &Sandbox) {
 }
 
 #[tokio::test]
-async fn requests_under_way_to_one_conversation_are_bounded() {
+async fn requests_in_flight_to_one_conversation_are_bounded() {
     let options = Options { in_flight_per_conversation: 2, ..quick(60_000) };
     let sandbox = Sandbox::start_with(options).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
@@ -244,7 +244,7 @@ async fn expire(sandbox: &Sandbox) {
 }
 
 #[tokio::test]
-async fn an_expired_thread_out_of_memory_goes_only_after_its_open_turn_was_cancelled() {
+async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cancelled() {
     let mut flaky = None;
     let wrap = |inner| {
         let made = Flaky::new(Lose::Request, usize::MAX);
@@ -283,7 +283,7 @@ async fn goes_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<Even
 }
 
 #[tokio::test]
-async fn an_ephemeral_thread_with_a_running_turn_goes_after_a_day() {
+async fn an_ephemeral_thread_with_a_running_turn_expires_after_a_day() {
     let sandbox = Sandbox::start_with(quick(60_000)).await;
     sandbox.models.then([Step::Hang]);
     let stream = sandbox.begin(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
@@ -295,7 +295,7 @@ async fn an_ephemeral_thread_with_a_running_turn_goes_after_a_day() {
 }
 
 #[tokio::test]
-async fn an_ephemeral_thread_with_a_waiting_turn_goes_after_a_day_in_memory_or_not() {
+async fn an_ephemeral_thread_with_a_waiting_turn_expires_after_a_day_loaded_or_not() {
     for idle in [30, 60_000] {
         let options = Options { approval_ttl: 30 * limits::DAY, ..quick(idle) };
         let sandbox = Sandbox::start_with(options).await;
@@ -310,7 +310,7 @@ async fn an_ephemeral_thread_with_a_waiting_turn_goes_after_a_day_in_memory_or_n
 }
 
 #[tokio::test]
-async fn expired_threads_without_an_open_turn_go_in_memory_or_not() {
+async fn expired_threads_without_an_open_turn_are_removed_loaded_or_not() {
     for idle in [30, 60_000] {
         let sandbox = Sandbox::start_with(quick(idle)).await;
         sandbox.models.then([say("One.")]);

@@ -41,20 +41,20 @@ macro_rules! suite {
 }
 
 suite! {
-    #[tokio::test] a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is,
-    #[tokio::test] a_running_turn_is_watched_where_it_runs,
+    #[tokio::test] a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner,
+    #[tokio::test] a_running_turn_is_watched_at_its_owner,
     #[tokio::test] a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead,
     #[tokio::test] a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept,
-    #[tokio::test] a_stream_goes_on_at_the_new_owner_with_a_snapshot,
+    #[tokio::test] a_stream_continues_at_the_new_owner_with_a_snapshot,
     #[tokio::test] an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread,
     #[tokio::test] two_approvals_on_two_nodes_at_once_have_one_effect,
-    #[tokio::test] a_node_that_drains_hands_back_what_rests_and_keeps_what_runs,
+    #[tokio::test] a_draining_node_releases_idle_threads_and_keeps_running_turns,
     #[tokio::test] while_liveness_is_unknown_own_threads_continue_and_takeovers_wait,
-    #[tokio::test] a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is,
+    #[tokio::test] a_conversation_that_was_taken_over_leaves_memory_and_names_its_owner,
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)] an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect,
 }
 
-async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is(ground: Ground) {
+async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
     let (thread, before) = (turn.thread.clone(), several.header(&turn.thread).await);
@@ -84,7 +84,7 @@ async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is(ground: Gr
     several.finish().await;
 }
 
-async fn a_running_turn_is_watched_where_it_runs(ground: Ground) {
+async fn a_running_turn_is_watched_at_its_owner(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     several.models.then([held(say("Slowly."))]);
     let stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
 }
 
 #[tokio::test]
-async fn invariant_8_a_turn_that_others_saw_waiting_is_found_when_its_owner_dies_after_the_decision() {
+async fn invariant_8_a_published_waiting_turn_is_found_if_its_owner_dies_after_the_decision() {
     let several = Several::start(2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
     // The second sweep of the other node from now on began after the pause: that node caches how long the turn waits.
@@ -157,7 +157,7 @@ async fn invariant_8_a_turn_that_others_saw_waiting_is_found_when_its_owner_dies
     several.finish().await;
 }
 
-async fn a_stream_goes_on_at_the_new_owner_with_a_snapshot(ground: Ground) {
+async fn a_stream_continues_at_the_new_owner_with_a_snapshot(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     several.models.then([held(say("Never."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
@@ -256,7 +256,7 @@ async fn two_approvals_on_two_nodes_at_once_have_one_effect(ground: Ground) {
     several.finish().await;
 }
 
-async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs(ground: Ground) {
+async fn a_draining_node_releases_idle_threads_and_keeps_running_turns(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     let (waiting, pending) = several.pause_at(0, call("create_tag", json!({"name": "moved"}))).await;
     several.models.then([held(say("Ended in order.")), say("Made."), say("Next.")]);
@@ -305,7 +305,7 @@ async fn while_liveness_is_unknown_own_threads_continue_and_takeovers_wait(groun
     several.finish().await;
 }
 
-async fn a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is(ground: Ground) {
+async fn a_conversation_that_was_taken_over_leaves_memory_and_names_its_owner(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     several.models.then([say("One."), say("Two.")]);
     let thread = several.run(0, several.chat("first")).await[0].turn.thread.clone();

@@ -56,7 +56,7 @@ async fn published(
 }
 
 /// The events of a turn as the others read them, once one of them is the last.
-async fn heard(
+async fn received(
     shared_turns: &SharedTurnStores,
     several: &Several,
     turn: &TurnId,
@@ -71,23 +71,24 @@ async fn heard(
 }
 
 #[tokio::test]
-async fn the_others_hear_of_a_pause_and_of_all_that_follows() {
+async fn other_nodes_receive_a_pause_and_all_later_states() {
     let mut several = Several::start(0).await;
     let (shared_turns, _) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
-    let waits = published(&shared_turns, &several, &turn, SharedTurn::waits).await;
+    let waits = published(&shared_turns, &several, &turn, SharedTurn::is_waiting).await;
     assert_eq!((&waits.pending, &waits.owner), (&pending, &several.nodes[0].incarnation));
     assert!(waits.expires_at.is_some());
     let listed = shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
     assert_eq!(listed, [waits]);
-    let first = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::AwaitingApproval { .. })).await;
+    let first =
+        received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::AwaitingApproval { .. })).await;
     assert_eq!(first[0].number, 1);
     several.models.then([say("Made.")]);
     reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
-    published(&shared_turns, &several, &turn, |state| !state.waits()).await;
+    published(&shared_turns, &several, &turn, |state| !state.is_waiting()).await;
     assert!(shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap().is_empty());
-    let all = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
+    let all = received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
     for (one, next) in all.iter().zip(all.iter().skip(1)) {
         assert_eq!(next.number, one.number + 1, "invariant 9: no gap");
     }
@@ -103,9 +104,9 @@ async fn a_new_owner_publishes_higher_numbers_with_a_snapshot_first() {
     several.models.then([held(say("Never."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let turn = stream.next().await.unwrap().unwrap().turn;
-    heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;
+    received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;
     several.kill(0).await;
-    let events = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Failed { .. })).await;
+    let events = received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Failed { .. })).await;
     assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "{events:?}");
     assert!(events[0].number > 1 << 32, "{events:?}");
     let (org, listed) = (&several.principal.org, &shared_turns.turns);
@@ -114,7 +115,7 @@ async fn a_new_owner_publishes_higher_numbers_with_a_snapshot_first() {
 }
 
 #[tokio::test]
-async fn a_store_of_events_that_is_away_holds_nothing_up_and_gets_a_snapshot_later() {
+async fn an_unavailable_event_store_blocks_nothing_and_gets_a_snapshot_later() {
     let mut several = Several::start(0).await;
     let (shared_turns, away) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
@@ -125,7 +126,7 @@ async fn a_store_of_events_that_is_away_holds_nothing_up_and_gets_a_snapshot_lat
     away.store(false, Ordering::SeqCst);
     several.models.then([say("Made.")]);
     reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
-    let events = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
+    let events = received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
     assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "what was not told is stood for: {events:?}");
     several.finish().await;
 }
@@ -139,9 +140,9 @@ async fn a_pending_turn_is_published_again_after_the_store_lost_it() {
     several.kill(0).await;
     let (shared_turns, _) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
-    let waits = published(&shared_turns, &several, &turn, SharedTurn::waits).await;
+    let waits = published(&shared_turns, &several, &turn, SharedTurn::is_waiting).await;
     assert_eq!(waits.pending, pending);
-    assert!(waits.waits_for(&several.principal) && waits.since < waits.expires_at);
+    assert!(waits.is_waiting_for(&several.principal) && waits.since < waits.expires_at);
     let listed = shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
     assert_eq!(listed, [waits]);
     several.finish().await;

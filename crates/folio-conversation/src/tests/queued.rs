@@ -27,7 +27,7 @@ impl Sandbox {
 }
 
 #[tokio::test]
-async fn a_chat_that_waited_begins_under_the_policy_of_then() {
+async fn a_queued_chat_starts_under_the_policy_of_its_start() {
     let sandbox = Sandbox::start().await;
     let tag = || call("create_tag", json!({"name": "never"}));
     sandbox.models.then([held(say("One.")), tag(), say("Two.")]);
@@ -39,8 +39,8 @@ async fn a_chat_that_waited_begins_under_the_policy_of_then() {
     assert!(matches!(closing(&all(first).await), EventKind::Completed { .. }));
     let second = all(second.await.unwrap().unwrap()).await;
     let EventKind::Completed { rounds, .. } = closing(&second) else { panic!("{second:?}") };
-    let told = &rounds[0].results[0].content;
-    assert!(told.contains("policy denies this call"), "{told}");
+    let content = &rounds[0].results[0].content;
+    assert!(content.contains("policy denies this call"), "{content}");
     assert!(sandbox.tag_names().await.is_empty());
     sandbox.finish().await;
 }

@@ -200,8 +200,8 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
         }
         Step::Break(text, error) => {
             let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
-            let said = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
-            futures::stream::iter(said.chain([Err(error)]).collect::<Vec<_>>()).boxed()
+            let deltas = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
+            futures::stream::iter(deltas.chain([Err(error)]).collect::<Vec<_>>()).boxed()
         }
         Step::Think(thought, tools) => {
             let ModelEvent::Done(mut whole) = reply("So.", vec![]) else { unreachable!() };

@@ -48,9 +48,9 @@ impl Owners for Seen {
         nodes.iter().find(|(node, _)| node == owner).map_or(Liveness::Dead, |(_, liveness)| *liveness)
     }
 
-    async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+    async fn is_thread_active(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         let running = self.known.running.lock().unwrap();
-        Ok(running.get(owner).is_some_and(|node| node.holds(org, thread)))
+        Ok(running.get(owner).is_some_and(|node| node.is_thread_active(org, thread)))
     }
 
     /// The first node that lives looks after everything.

@@ -130,7 +130,7 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn histories_and_effects_agree_whatever_clients_do_and_however_often_the_node_dies() {
+async fn histories_and_effects_agree_for_all_client_actions_and_crashes() {
     let options = Options {
         sweep_interval: Duration::from_millis(20),
         idle_timeout: Duration::from_millis(5),
@@ -161,7 +161,7 @@ async fn histories_and_effects_agree_whatever_clients_do_and_however_often_the_n
         threads.push(client.await.unwrap());
     }
 
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for thread in &threads {
         sandbox.assert_sendable(thread).await;
         let history = History::fold(sandbox.journal(thread).await);
@@ -170,12 +170,12 @@ async fn histories_and_effects_agree_whatever_clients_do_and_however_often_the_n
             assert_eq!(turn.open_intents().count(), 0);
             let calls = turn.rounds.iter().flat_map(|round| &round.calls);
             for call in calls.filter(|call| call.status() == Some(CallStatus::Ok)) {
-                assert!(told.insert(call.arguments()["name"].as_str().unwrap().to_owned()), "invariant 3");
+                assert!(reported.insert(call.arguments()["name"].as_str().unwrap().to_owned()), "invariant 3");
             }
         }
     }
-    assert!(!told.is_empty(), "something was done");
-    assert_eq!(sandbox.tag_names().await.into_iter().collect::<BTreeSet<_>>(), told, "invariants 2 and 3");
+    assert!(!reported.is_empty(), "something was done");
+    assert_eq!(sandbox.tag_names().await.into_iter().collect::<BTreeSet<_>>(), reported, "invariants 2 and 3");
     publish.send_replace(sandbox.conversations.clone());
     drop(publish);
     sandbox.finish().await;

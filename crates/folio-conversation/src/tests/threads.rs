@@ -9,7 +9,7 @@ use super::script::{Step, call, held, say};
 use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 
 #[tokio::test]
-async fn a_thread_made_with_a_request_id_is_made_once() {
+async fn a_thread_is_created_once_per_request_id() {
     let sandbox = Sandbox::start().await;
     let command = CreateThreadCommand {
         documents: vec![sandbox.document.clone()],
@@ -61,7 +61,7 @@ async fn a_thread_with_an_open_turn_is_removed_whole() {
 }
 
 #[tokio::test]
-async fn a_fork_begins_with_the_messages_and_the_working_state_of_its_point() {
+async fn a_fork_starts_with_the_messages_and_the_working_state_of_its_position() {
     let sandbox = Sandbox::start().await;
     let schema = json!({"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema":
         {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"],
@@ -183,9 +183,9 @@ async fn a_repeated_removal_succeeds_only_for_its_own_request() {
     sandbox.restart().await;
     delete(&sandbox, &turn, "d-1").await.unwrap();
     assert_eq!(delete(&sandbox, &turn, "d-2").await.unwrap_err().reason, Reason::NotFound);
-    let somebody = Principal { user: UserId::derive(&["somebody"]), ..sandbox.principal.clone() };
+    let stranger = Principal { user: UserId::derive(&["somebody"]), ..sandbox.principal.clone() };
     let id = request("d-1");
-    let error = sandbox.conversations.delete_thread(&somebody, &turn.thread, id.as_ref()).await.unwrap_err();
+    let error = sandbox.conversations.delete_thread(&stranger, &turn.thread, id.as_ref()).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
     sandbox.finish().await;
 }
@@ -203,7 +203,7 @@ async fn invariant_3_a_chat_that_is_repeated_after_its_thread_was_removed_begins
 }
 
 #[tokio::test]
-async fn removing_a_thread_stops_what_runs_in_it() {
+async fn removing_a_thread_stops_its_running_turn() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([Step::Hang]);
     let stream = sandbox.begin(sandbox.chat("x")).await;

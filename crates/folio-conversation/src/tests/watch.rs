@@ -15,7 +15,7 @@ async fn watch(sandbox: &Sandbox, turn: &folio_types::TurnId, from: u64) -> Vec<
 }
 
 #[tokio::test]
-async fn a_watcher_gets_the_events_from_the_number_it_asks_for() {
+async fn a_watcher_gets_the_events_from_the_requested_number() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([call("list_tags", json!({})), say("All of it.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -73,7 +73,7 @@ async fn a_watcher_that_joins_in_the_middle_and_one_below_the_buffer_see_one_end
 }
 
 #[tokio::test]
-async fn rounds_after_an_approval_are_numbered_on() {
+async fn the_round_numbers_continue_after_an_approval() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
     let before = sandbox.run(sandbox.chat("x")).await;

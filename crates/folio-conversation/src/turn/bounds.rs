@@ -34,7 +34,7 @@ pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
         return;
     }
     let raw = raw.saturating_sub(MARK.len());
-    let mut room = escaped.saturating_sub(json_bytes(&MARK));
+    let mut bytes_left = escaped.saturating_sub(json_bytes(&MARK));
     let mut end = 0;
     for (at, character) in text.char_indices() {
         let size = match character {
@@ -42,10 +42,10 @@ pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
             '\0'..='\u{1f}' => 6,
             _ => character.len_utf8(),
         };
-        if at + character.len_utf8() > raw || size > room {
+        if at + character.len_utf8() > raw || size > bytes_left {
             break;
         }
-        room -= size;
+        bytes_left -= size;
         end = at + character.len_utf8();
     }
     text.truncate(end);
@@ -58,8 +58,8 @@ pub(super) fn fit_result(result: &mut CallResult) {
         result.change = WorkingChange::default();
         result.content.insert_str(0, "(The working state could not follow: it is too large.)\n");
     }
-    let room = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
-    cut(&mut result.content, limits::TOOL_RESULT_BYTES, room);
+    let bytes_max = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
+    cut(&mut result.content, limits::TOOL_RESULT_BYTES, bytes_max);
 }
 
 /// Cuts the calls of an answer to the size of an entry before they are checked. Calls beyond the limit of a round
@@ -67,7 +67,7 @@ pub(super) fn fit_result(result: &mut CallResult) {
 pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     calls.truncate(CALLS_KEPT);
     let many = format!("more than {} calls in one response", limits::CALLS_PER_ROUND_MAX);
-    let mut room = ARGUMENTS_OF_ROUND;
+    let mut bytes_left = ARGUMENTS_OF_ROUND;
     for (at, call) in calls.iter_mut().enumerate() {
         shorten(&mut call.name);
         shorten(&mut call.provider_id);
@@ -76,11 +76,11 @@ pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
             call.arguments = Value::Object(serde_json::Map::new());
         }
         let bytes = json_bytes(&call.arguments);
-        if bytes > room || bytes > limits::ARGUMENTS_BYTES {
+        if bytes > bytes_left || bytes > limits::ARGUMENTS_BYTES {
             call.problem = Some("the arguments are too large".to_owned());
             call.arguments = Value::Object(serde_json::Map::new());
         } else {
-            room -= bytes;
+            bytes_left -= bytes;
         }
     }
 }
@@ -106,22 +106,22 @@ pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, w
     fit_text(text, thinking, ENTRY_CONTENT_BYTES.saturating_sub(working).saturating_sub(END_FRAME));
 }
 
-fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, room: usize) {
-    if json_bytes(text).saturating_add(json_bytes(thinking)) > room {
+fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, bytes_max: usize) {
+    if json_bytes(text).saturating_add(json_bytes(thinking)) > bytes_max {
         thinking.clear();
     }
-    cut(text, room, room);
+    cut(text, bytes_max, bytes_max);
 }
 
 /// Converts a round to entries: with the results that fit, and further entries for the other results.
 pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     let results = std::mem::take(&mut round.results);
-    let mut room = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&round));
+    let mut bytes_left = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&round));
     let mut after = Vec::new();
     for result in results {
         let bytes = json_bytes(&result).saturating_add(1);
-        if after.is_empty() && bytes <= room {
-            room -= bytes;
+        if after.is_empty() && bytes <= bytes_left {
+            bytes_left -= bytes;
             round.results.push(result);
         } else {
             after.push(Entry::Outcome(Outcome { turn: round.turn, result }));

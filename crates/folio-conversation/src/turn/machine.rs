@@ -46,7 +46,7 @@ pub(super) enum State {
     /// The open turn waits for decisions.
     Waiting,
     /// A model call is in progress.
-    Calling(Calling),
+    Calling(ActiveModelCall),
     /// Calls of the newest round are in progress: their indexes.
     Working(BTreeSet<u32>),
     /// Op rows of these calls (round and index) are being closed.
@@ -57,7 +57,7 @@ pub(super) enum State {
 
 /// A model call in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Calling {
+pub(super) struct ActiveModelCall {
     pub round: u32,
     pub attempt: u32,
     pub text: String,

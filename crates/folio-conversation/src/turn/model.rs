@@ -5,11 +5,11 @@ use folio_history::journal::{Access, Call, End, Entry, Round, TurnOptions};
 use folio_history::{RoundRecord, TurnRecord};
 use folio_tools::policy;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::policy::{Ruling, Waits};
+use folio_types::policy::{ApprovalRequirement, Ruling};
 use folio_types::{Error, Timestamp, limits};
 
 use super::effect::ModelCall;
-use super::machine::{Calling, State};
+use super::machine::{ActiveModelCall, State};
 use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds};
 
 impl Machine {
@@ -25,7 +25,7 @@ impl Machine {
             epoch: self.header.epoch,
             model: record.accepted.options.model.clone(),
         };
-        self.state = State::Calling(Calling { round, attempt, text: String::new(), thinking: String::new() });
+        self.state = State::Calling(ActiveModelCall { round, attempt, text: String::new(), thinking: String::new() });
         self.emit(EventKind::RoundStarted { round, attempt });
         self.out.push(Effect::CallModel(call));
     }
@@ -115,7 +115,7 @@ pub(super) fn finished(round: &RoundRecord) -> EventKind {
     EventKind::RoundFinished { round: round.round, model: round.model.clone(), usage: round.usage }
 }
 
-/// Converts a model's answer to a round, with the decision which calls wait.
+/// Converts a model's answer to a round, and decides which of its calls wait for approval.
 fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     let options = &record.accepted.options;
     let mut calls = reply.calls;
@@ -135,14 +135,14 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     round
 }
 
-/// Converts a call. The organization's policy decides if it waits; if no rule matches, a write waits unless the turn's
-/// options approve its tool. A call that cannot or must not run never waits.
+/// Converts a call. The organization's policy decides whether it waits; if no rule matches, a write waits unless the
+/// turn's options approve its tool. A call that cannot or must not run never waits.
 fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
-    let judged = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
-    let rule = if call.problem.is_none() { judged() } else { None };
+    let matching = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
+    let rule = if call.problem.is_none() { matching() } else { None };
     let rule = rule.as_deref();
     let problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
-    let waits = match rule.map(|rule| &rule.ruling) {
+    let is_waiting = match rule.map(|rule| &rule.ruling) {
         Some(Ruling::Ask(_)) => true,
         Some(Ruling::Allow | Ruling::Deny) => false,
         None => {
@@ -150,16 +150,16 @@ fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
             call.access == Access::ReadWrite && !allowed
         }
     };
-    let needs_approval = waits && problem.is_none();
-    let asks = rule.filter(|_| needs_approval).and_then(|rule| match &rule.ruling {
-        Ruling::Ask(approver) => Some(Waits { rule: rule.name.clone(), approver: approver.clone() }),
+    let needs_approval = is_waiting && problem.is_none();
+    let approval_requirement = rule.filter(|_| needs_approval).and_then(|rule| match &rule.ruling {
+        Ruling::Ask(approver) => Some(ApprovalRequirement { rule: rule.name.clone(), approver: approver.clone() }),
         Ruling::Allow | Ruling::Deny => None,
     });
     Call {
         index,
         provider_id: call.provider_id,
         needs_approval,
-        waits: asks,
+        approval_requirement,
         name: call.name,
         arguments: call.arguments,
         access: call.access,

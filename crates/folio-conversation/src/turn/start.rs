@@ -103,7 +103,7 @@ impl Machine {
     /// Returns the entry that accepts the chat.
     fn entry(&self, now: Timestamp, start: Start) -> Entry {
         let working = start.truncate_to.map_or_else(|| self.history.working(), |count| self.history.working_at(count));
-        let place = Some(self.history.place(start.truncate_to));
+        let position = Some(self.history.position(start.truncate_to));
         Entry::Accepted(Box::new(Accepted {
             turn: self.header.turns.saturating_add(1),
             request: start.request,
@@ -114,7 +114,7 @@ impl Machine {
             options: start.options,
             truncate_to: start.truncate_to,
             working,
-            place,
+            position,
             at: now,
         }))
     }

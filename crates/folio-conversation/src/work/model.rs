@@ -13,7 +13,7 @@ use futures::poll;
 use tokio::sync::Mutex;
 
 use super::Work;
-use super::model_stream::{Received, Rest, read};
+use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use crate::context::ContextLoader;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, prompt_tokens, tokens};
@@ -140,14 +140,14 @@ impl ModelWork {
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };
             match read(self, request).await {
-                Received::Failed { error, sent, output: 0 } if error.falls_back() && position < last => {
+                ReadOutcome::Failed { error, sent, output: 0 } if error.falls_back() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = unanswered(sent, prompt, 0);
                     self.settle(Some((permit, settlement))).await;
                     *spent = spent.plus(usage);
                     first.get_or_insert(error);
                 }
-                Received::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
+                ReadOutcome::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
                     self.drain(permit, rest, prompt);
                     return Err(Ok(None));
                 }
@@ -163,7 +163,7 @@ impl ModelWork {
     }
 
     /// Reads an abandoned answer to its end to obtain its usage. The drain of the process bounds this.
-    fn drain(&self, permit: Permit, mut rest: Rest, prompt: usize) {
+    fn drain(&self, permit: Permit, mut rest: AbandonedAnswer, prompt: usize) {
         let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
         self.work.shared.tracker.spawn(async move {
             let settlement = match rest.drain(&shared.token).await {
@@ -192,14 +192,15 @@ impl ModelWork {
         let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let around = tokens(&system).saturating_add(tool_tokens);
-        let room = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
+        let prompt_tokens = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
         let least = answer.min(ANSWER_TOKENS_MIN);
-        let messages = window.for_model(&info.name).within(room(answer), room(least)).map_err(|turn| {
-            let takes = turn.saturating_add(around).saturating_add(least);
-            let message =
-                format!("the turn takes about {takes} tokens, the context of model {} holds {context}", info.name);
-            Error::precondition(Reason::ContextTooSmall, message)
-        })?;
+        let messages =
+            window.for_model(&info.name).within(prompt_tokens(answer), prompt_tokens(least)).map_err(|turn| {
+                let takes = turn.saturating_add(around).saturating_add(least);
+                let message =
+                    format!("the turn takes about {takes} tokens, the context of model {} holds {context}", info.name);
+                Error::precondition(Reason::ContextTooSmall, message)
+            })?;
         Ok(ModelRequest {
             org: self.work.org.clone(),
             model: info.name.clone(),
@@ -231,12 +232,12 @@ impl ModelWork {
         }
     }
 
-    fn settlement_of(&self, received: Received, model: &str, prompt: usize) -> (Settlement, Outcome) {
+    fn settlement_of(&self, received: ReadOutcome, model: &str, prompt: usize) -> (Settlement, Outcome) {
         match received {
-            Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
-            Received::NotSent => (Settlement::NotSent, Ok(None)),
-            Received::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output())), Ok(None)),
-            Received::Failed { error, sent, output } => {
+            ReadOutcome::Complete(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
+            ReadOutcome::NotSent => (Settlement::NotSent, Ok(None)),
+            ReadOutcome::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output())), Ok(None)),
+            ReadOutcome::Failed { error, sent, output } => {
                 let retriable = error.is_retriable();
                 let (settlement, usage) = unanswered(sent, prompt, output);
                 (settlement, Err(Box::new(Failure { error: error.into(), retriable, usage })))

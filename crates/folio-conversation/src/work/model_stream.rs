@@ -15,16 +15,16 @@ use crate::turn::Delta;
 use crate::window::tokens;
 
 /// Maximum bytes of a message while further deltas are available.
-const GATHERED_BYTES: usize = 16 * 1024;
+const BATCH_BYTES: usize = 16 * 1024;
 
 /// The result of reading a model's stream.
-pub(super) enum Received {
+pub(super) enum ReadOutcome {
     /// The answer is complete.
-    Whole(Box<ModelReply>),
+    Complete(Box<ModelReply>),
     /// The request was stopped before it was sent.
     NotSent,
     /// The request was stopped and may have reached the provider.
-    Stopped(Rest),
+    Stopped(AbandonedAnswer),
     /// The request failed.
     Failed {
         /// The error of the call.
@@ -37,17 +37,17 @@ pub(super) enum Received {
 }
 
 /// The rest of an abandoned answer. Dropping it stops the request.
-pub(super) struct Rest {
+pub(super) struct AbandonedAnswer {
     stream: ModelStream,
     progress: Progress,
     /// Estimated tokens of text and thinking that were received.
-    spoken: usize,
+    text_tokens: usize,
 }
 
-impl Rest {
+impl AbandonedAnswer {
     /// Returns the estimated tokens that were received.
     pub(super) fn output(&self) -> usize {
-        output(self.spoken, &self.progress)
+        output(self.text_tokens, &self.progress)
     }
 
     /// Reads to the end, within the time limits of the call, or until `cut`. Returns the provider's usage, if it was
@@ -62,7 +62,7 @@ impl Rest {
             match item.ok()? {
                 ModelEvent::Done(reply) => return Some(reply.usage),
                 ModelEvent::Text(text) | ModelEvent::Thinking(text) => {
-                    self.spoken = self.spoken.saturating_add(tokens(&text));
+                    self.text_tokens = self.text_tokens.saturating_add(tokens(&text));
                 }
             }
         }
@@ -70,15 +70,15 @@ impl Rest {
 }
 
 /// Makes the request and reads its answer until it is stopped.
-pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
+pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome {
     let token = &call.work.token;
     if token.is_cancelled() {
-        return Received::NotSent;
+        return ReadOutcome::NotSent;
     }
     let progress = request.progress.clone();
     let failed = |error, deltas: &Batch| {
         let (sent, output) = (progress.is_sent(), output(deltas.tokens, &progress));
-        Received::Failed { error, sent, output }
+        ReadOutcome::Failed { error, sent, output }
     };
     let models = Arc::clone(call.work.shared.models());
     let mut stream = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
@@ -89,14 +89,14 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
             biased;
             // A request in the endpoint's queue is not sent anymore.
             () = token.cancelled() => return if progress.is_sent() {
-                Received::Stopped(Rest { stream, spoken: deltas.tokens, progress: progress.clone() })
+                ReadOutcome::Stopped(AbandonedAnswer { stream, text_tokens: deltas.tokens, progress: progress.clone() })
             } else {
-                Received::NotSent
+                ReadOutcome::NotSent
             },
-            item = stream.next(), if deltas.gathered < GATHERED_BYTES => match item {
+            item = stream.next(), if deltas.batch_bytes < BATCH_BYTES => match item {
                 Some(Ok(ModelEvent::Done(reply))) => {
                     deltas.send(call, None);
-                    return Received::Whole(reply);
+                    return ReadOutcome::Complete(reply);
                 }
                 Some(Ok(ModelEvent::Text(text))) => deltas.add(Delta::Text(text)),
                 Some(Ok(ModelEvent::Thinking(text))) => deltas.add(Delta::Thinking(text)),
@@ -111,7 +111,7 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
                 }
             },
             // The connection delivers one delta at a time: yield so that it can deliver the next one.
-            () = tokio::task::yield_now(), if deltas.may_be_more() => deltas.asked_for_more = true,
+            () = tokio::task::yield_now(), if deltas.may_be_more() => deltas.has_yielded = true,
             // The actor has handled the previous message, so the next one may be sent.
             permit = slot.clone().acquire_owned(), if !deltas.waiting.is_empty() && !deltas.may_be_more() => {
                 deltas.send(call, permit.ok());
@@ -124,8 +124,8 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
 }
 
 /// Estimates the received tokens: text and thinking, and the text of tool calls, which is mostly ASCII.
-fn output(spoken: usize, progress: &Progress) -> usize {
-    spoken.saturating_add(progress.call_bytes().div_ceil(4))
+fn output(text_tokens: usize, progress: &Progress) -> usize {
+    text_tokens.saturating_add(progress.call_bytes().div_ceil(4))
 }
 
 /// Deltas that are not sent yet. Adjacent deltas of a kind are merged.
@@ -133,9 +133,9 @@ fn output(spoken: usize, progress: &Progress) -> usize {
 struct Batch {
     waiting: Vec<Delta>,
     /// Bytes of these deltas.
-    gathered: usize,
+    batch_bytes: usize,
     /// Whether the task has yielded since the newest delta.
-    asked_for_more: bool,
+    has_yielded: bool,
     bytes: usize,
     tokens: usize,
 }
@@ -147,8 +147,8 @@ impl Batch {
             return;
         }
         self.bytes = self.bytes.saturating_add(text.len());
-        self.gathered = self.gathered.saturating_add(text.len());
-        self.asked_for_more = false;
+        self.batch_bytes = self.batch_bytes.saturating_add(text.len());
+        self.has_yielded = false;
         self.tokens = self.tokens.saturating_add(tokens(text));
         match (self.waiting.last_mut(), delta) {
             (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
@@ -159,7 +159,7 @@ impl Batch {
     }
 
     fn may_be_more(&self) -> bool {
-        !self.waiting.is_empty() && !self.asked_for_more && self.gathered < GATHERED_BYTES
+        !self.waiting.is_empty() && !self.has_yielded && self.batch_bytes < BATCH_BYTES
     }
 
     fn send(&mut self, call: &ModelWork, slot: Option<tokio::sync::OwnedSemaphorePermit>) {
@@ -167,7 +167,7 @@ impl Batch {
             return;
         }
         let deltas = std::mem::take(&mut self.waiting);
-        self.gathered = 0;
+        self.batch_bytes = 0;
         let work = &call.work;
         let deltas = Deltas { round: call.call.round, attempt: call.call.attempt, deltas, slot };
         let _ = work.actor.send_message(Msg::Deltas { generation: work.generation, deltas });

@@ -8,7 +8,7 @@ use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 use folio_types::{Reason, Result};
 
 use super::Backoff;
-use super::tools::{Guarded, ToolWork, done, error_content, failed};
+use super::tools::{GuardedResult, ToolWork, done, error_content, failed};
 use crate::turn::{Command, ToolOutcome, ToolResult};
 
 /// Attempts of the deciding write before the call is closed.
@@ -32,17 +32,17 @@ impl ToolWork {
             }
             tries += 1;
             let failure = match self.write_once(intent).await {
-                Guarded::Answered(Ok(output)) => return done(output),
-                Guarded::Answered(Err(ToolError::Conflict)) => String::new(),
-                Guarded::Answered(Err(ToolError::Failed(error)))
+                GuardedResult::Answered(Ok(output)) => return done(output),
+                GuardedResult::Answered(Err(ToolError::Conflict)) => String::new(),
+                GuardedResult::Answered(Err(ToolError::Failed(error)))
                     if error.reason == Reason::StoreUnavailable && tries < TRIES =>
                 {
                     backoff.pause().await;
                     continue;
                 }
-                Guarded::Answered(Err(error)) => self.said(error),
-                Guarded::TooLong => "The tool timed out.".to_owned(),
-                Guarded::Panicked => "The tool failed.".to_owned(),
+                GuardedResult::Answered(Err(error)) => self.said(error),
+                GuardedResult::TimedOut => "The tool timed out.".to_owned(),
+                GuardedResult::Panicked => "The tool failed.".to_owned(),
             };
             // This attempt wrote nothing. A batch of an earlier attempt may be in flight, so the op is closed.
             return self.close_failed(intent, &failure).await;

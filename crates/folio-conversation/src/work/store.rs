@@ -121,8 +121,8 @@ impl Work {
         }
     }
 
-    /// Removes a row of the index together with those of other turns that end within [`REMOVAL_DELAY`]. The sweep removes a
-    /// row that is left behind.
+    /// Removes a row of the index together with those of other turns that end within [`REMOVAL_DELAY`]. The sweep
+    /// removes a row that is left behind.
     pub(crate) fn remove_open_turn(&self, row: OpenTurnRow) {
         let shared = Arc::clone(&self.shared);
         if shared.removals.push(row) {

@@ -31,9 +31,9 @@ pub(crate) struct ToolWork {
 }
 
 /// The result of a call with a time limit and panic handling.
-pub(super) enum Guarded<T> {
+pub(super) enum GuardedResult<T> {
     Answered(Result<T, ToolError>),
-    TooLong,
+    TimedOut,
     Panicked,
 }
 
@@ -60,12 +60,12 @@ impl ToolWork {
             Some(Tool { kind: ToolKind::Write(tool), .. }) => {
                 let plan = tool.plan(&self.resources, &self.context, &self.run.arguments);
                 match self.guarded(plan).await {
-                    Guarded::Answered(Ok(Plan { target, expected, resolved })) => {
+                    GuardedResult::Answered(Ok(Plan { target, expected, resolved })) => {
                         Ok(CallPlan { target, expected, resolved })
                     }
-                    Guarded::Answered(Err(error)) => Err(error_content(&self.said(error))),
-                    Guarded::TooLong => Err(error_content("The tool timed out.")),
-                    Guarded::Panicked => Err(error_content("The tool failed.")),
+                    GuardedResult::Answered(Err(error)) => Err(error_content(&self.said(error))),
+                    GuardedResult::TimedOut => Err(error_content("The tool timed out.")),
+                    GuardedResult::Panicked => Err(error_content("The tool failed.")),
                 }
             }
             _ => Err(error_content(&format!("Unknown write tool {:?}.", self.run.name))),
@@ -79,18 +79,22 @@ impl ToolWork {
     pub(crate) async fn write(self, intent: Intent) {
         self.work.point("write", "before").await;
         let outcome = match self.write_once(&intent).await {
-            Guarded::Answered(Ok(output)) => ToolOutcome::Done(done(output)),
-            Guarded::Answered(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
-            Guarded::Answered(Err(ToolError::Conflict)) => ToolOutcome::Unclear,
-            Guarded::Answered(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
+            GuardedResult::Answered(Ok(output)) => ToolOutcome::Done(done(output)),
+            GuardedResult::Answered(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
+            GuardedResult::Answered(Err(ToolError::Conflict)) => ToolOutcome::Unclear,
+            GuardedResult::Answered(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
                 tracing::warn!(call = %self.run.call, %error, "the effect of a write is unknown");
                 ToolOutcome::Unclear
             }
-            Guarded::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => ToolOutcome::Refused(error),
+            GuardedResult::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => {
+                ToolOutcome::Refused(error)
+            }
             // A model or the tool failed. The call is closed without a retry, so that it has no later effect.
-            Guarded::Answered(Err(error)) => ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await),
-            Guarded::TooLong => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
-            Guarded::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
+            GuardedResult::Answered(Err(error)) => {
+                ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await)
+            }
+            GuardedResult::TimedOut => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
+            GuardedResult::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
         };
         self.work.point("write", "after").await;
         self.finished(outcome);
@@ -104,10 +108,10 @@ impl ToolWork {
     }
 
     /// Attempts the deciding write once.
-    pub(super) async fn write_once(&self, intent: &Intent) -> Guarded<ToolOutput> {
+    pub(super) async fn write_once(&self, intent: &Intent) -> GuardedResult<ToolOutput> {
         let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
             let message = format!("Unknown write tool {:?}.", self.run.name);
-            return Guarded::Answered(Err(ToolError::ForModel(message)));
+            return GuardedResult::Answered(Err(ToolError::ForModel(message)));
         };
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
         self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
@@ -123,7 +127,10 @@ impl ToolWork {
     }
 
     /// Runs the tool itself, within its span.
-    async fn executed(&self, call: impl Future<Output = Result<ToolOutput, ToolError>> + Send) -> Guarded<ToolOutput> {
+    async fn executed(
+        &self,
+        call: impl Future<Output = Result<ToolOutput, ToolError>> + Send,
+    ) -> GuardedResult<ToolOutput> {
         let name = &self.run.name;
         let span = tracing::info_span!(
             "execute_tool",
@@ -137,21 +144,21 @@ impl ToolWork {
         );
         let answer = self.guarded(call).instrument(span.clone()).await;
         match &answer {
-            Guarded::Answered(Ok(_)) => {}
-            Guarded::Answered(Err(ToolError::ForModel(_))) => record_error(&span, "told"),
-            Guarded::Answered(Err(ToolError::Conflict)) => record_error(&span, "moved"),
-            Guarded::Answered(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
-            Guarded::TooLong => record_error(&span, "timeout"),
-            Guarded::Panicked => record_error(&span, "panic"),
+            GuardedResult::Answered(Ok(_)) => {}
+            GuardedResult::Answered(Err(ToolError::ForModel(_))) => record_error(&span, "tool_error"),
+            GuardedResult::Answered(Err(ToolError::Conflict)) => record_error(&span, "moved"),
+            GuardedResult::Answered(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
+            GuardedResult::TimedOut => record_error(&span, "timeout"),
+            GuardedResult::Panicked => record_error(&span, "panic"),
         }
         span.in_scope(|| self.trace_content(&answer));
         answer
     }
 
     /// Traces arguments and result of the tool, if content is captured.
-    fn trace_content(&self, answer: &Guarded<ToolOutput>) {
+    fn trace_content(&self, answer: &GuardedResult<ToolOutput>) {
         let result = match answer {
-            Guarded::Answered(Ok(output)) => &output.content,
+            GuardedResult::Answered(Ok(output)) => &output.content,
             _ => &Value::Null,
         };
         tracing::event!(
@@ -163,30 +170,30 @@ impl ToolWork {
         );
     }
 
-    async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> Guarded<T> {
+    async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> GuardedResult<T> {
         let caught = AssertUnwindSafe(call).catch_unwind();
         let options = &self.work.shared.options;
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         let limit = if calls_models { options.model_tool_timeout } else { options.tool_timeout };
         match tokio::time::timeout(limit, caught).await {
-            Ok(Ok(answer)) => Guarded::Answered(answer),
+            Ok(Ok(answer)) => GuardedResult::Answered(answer),
             Ok(Err(_panic)) => {
                 tracing::error!(call = %self.run.call, tool = self.run.name, "a tool panicked");
-                Guarded::Panicked
+                GuardedResult::Panicked
             }
             Err(_) => {
                 tracing::warn!(call = %self.run.call, tool = self.run.name, "a tool timed out");
-                Guarded::TooLong
+                GuardedResult::TimedOut
             }
         }
     }
 
-    fn read_result(&self, answer: Guarded<ToolOutput>) -> ToolResult {
+    fn read_result(&self, answer: GuardedResult<ToolOutput>) -> ToolResult {
         match answer {
-            Guarded::Answered(Ok(output)) => done(output),
-            Guarded::Answered(Err(error)) => failed(&self.said(error)),
-            Guarded::TooLong => failed("The tool timed out."),
-            Guarded::Panicked => failed("The tool failed."),
+            GuardedResult::Answered(Ok(output)) => done(output),
+            GuardedResult::Answered(Err(error)) => failed(&self.said(error)),
+            GuardedResult::TimedOut => failed("The tool timed out."),
+            GuardedResult::Panicked => failed("The tool failed."),
         }
     }
 

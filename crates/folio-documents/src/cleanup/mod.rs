@@ -83,7 +83,7 @@ impl CleanupOptions {
 /// concurrent sweeps do no harm.
 pub type IsSweeper = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Returns the predicate of a process that does not share its stores.
+/// Returns the predicate of a process that does not share its stores: always true.
 pub fn always_sweeper() -> IsSweeper {
     Arc::new(|| true)
 }
@@ -109,14 +109,14 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts sweeping while `mine` returns true. It skips the bytes of `active_uploads`.
+    /// Starts the task, which sweeps while `is_sweeper` returns true. A sweep skips the bytes of `active_uploads`.
     pub fn start(
         stores: Stores,
         turns: Arc<dyn SharedTurnStore>,
         environment: Arc<dyn Environment>,
         active_uploads: ActiveUploads,
         options: CleanupOptions,
-        mine: IsSweeper,
+        is_sweeper: IsSweeper,
     ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
@@ -124,20 +124,20 @@ impl Cleaner {
             orphans: Orphans {
                 stores: stores.clone(),
                 active_uploads,
-                due: Due::every(options.orphan_interval_seconds),
+                due: Interval::every(options.orphan_interval_seconds),
             },
             organizations: Organizations::new(stores.clone(), turns),
-            retention: Retention { stores: stores.clone(), due: Due::every(options.retention_interval_seconds) },
+            retention: Retention { stores: stores.clone(), due: Interval::every(options.retention_interval_seconds) },
             stores,
             batch: options.batch.max(1),
             begun: HashSet::new(),
         };
         let interval = Duration::from_secs(options.interval_seconds.max(1));
-        let task = tokio::spawn(run(sweep, environment, Pace { interval, wake, mine }, stop.clone()));
+        let task = tokio::spawn(run(sweep, environment, Triggers { interval, wake, is_sweeper }, stop.clone()));
         (Self { stop, task }, handle)
     }
 
-    /// Ends after the current sweep.
+    /// Stops the task after the current sweep.
     pub async fn stop(mut self) {
         self.stop.cancel();
         let _ = (&mut self.task).await;
@@ -151,22 +151,22 @@ impl Drop for Cleaner {
 }
 
 /// Triggers of a sweep.
-struct Pace {
+struct Triggers {
     interval: Duration,
     wake: Arc<Notify>,
-    mine: IsSweeper,
+    is_sweeper: IsSweeper,
 }
 
-async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, stop: CancellationToken) {
-    let mut ticks = tokio::time::interval(pace.interval);
+async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Triggers, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval(triggers.interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = ticks.tick() => {}
-            () = pace.wake.notified() => {}
+            () = triggers.wake.notified() => {}
         }
-        if !(pace.mine)() {
+        if !(triggers.is_sweeper)() {
             continue;
         }
         if let Err(error) = sweep.run(environment.now()).await {
@@ -185,14 +185,14 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, st
     }
 }
 
-/// A search that runs at the first sweep and then periodically.
-struct Due {
+/// The interval of a search, which runs at the first sweep and then periodically.
+struct Interval {
     every: Duration,
     /// Time of the next run. None: immediately.
     next: Option<Timestamp>,
 }
 
-impl Due {
+impl Interval {
     fn every(seconds: u64) -> Self {
         Self { every: Duration::from_secs(seconds), next: None }
     }

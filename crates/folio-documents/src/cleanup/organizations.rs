@@ -12,7 +12,7 @@ use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{OrgId, Result, Timestamp, limits};
 
 /// Maximum organizations that one scan of all rows erases.
-const AT_ONCE: usize = 1_000;
+const ORGANIZATIONS_PER_SCAN: usize = 1_000;
 
 /// Erases deleted organizations.
 pub(super) struct Organizations {
@@ -38,7 +38,7 @@ impl Organizations {
     /// Scans all rows once for all due organizations. A failure affects only its organization, which is retried without
     /// another scan.
     pub(super) async fn sweep(&mut self, now: Timestamp) -> Result<()> {
-        let deleted = self.stores.of::<Organization>().deleted(AT_ONCE).await?;
+        let deleted = self.stores.of::<Organization>().deleted(ORGANIZATIONS_PER_SCAN).await?;
         let deleted: BTreeMap<_, _> = deleted.into_iter().map(|(_, org, at)| (org, at)).collect();
         self.erased.retain(|org, _| deleted.contains_key(org));
         let last = |at: &Timestamp| at.checked_add(limits::DAY).is_ok_and(|end| now >= end);

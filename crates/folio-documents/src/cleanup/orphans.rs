@@ -5,14 +5,14 @@ use folio_storage::{StoredBlob, Stores};
 use folio_types::{Result, Timestamp, limits};
 use futures::StreamExt as _;
 
-use super::Due;
+use super::Interval;
 use crate::active_uploads::ActiveUploads;
 
 /// The search for orphaned bytes.
 pub(super) struct Orphans {
     pub(super) stores: Stores,
     pub(super) active_uploads: ActiveUploads,
-    pub(super) due: Due,
+    pub(super) due: Interval,
 }
 
 impl Orphans {

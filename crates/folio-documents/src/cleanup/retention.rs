@@ -10,7 +10,7 @@ use folio_types::page::{Order, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;
 
-use super::Due;
+use super::Interval;
 
 /// Organizations per page.
 const ORGANIZATIONS: u32 = 1_000;
@@ -20,7 +20,7 @@ const THREADS: u32 = 100;
 /// The search for expired threads.
 pub(super) struct Retention {
     pub(super) stores: Stores,
-    pub(super) due: Due,
+    pub(super) due: Interval,
 }
 
 impl Retention {
@@ -43,10 +43,10 @@ impl Retention {
             let found = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &page).await?;
             for organization in &found.items {
                 // Unreadable rows of one organization do not block the others.
-                match self.of(organization, now).await {
+                match self.mark_threads(organization, now).await {
                     Ok(threads) => marked += threads,
                     Err(error) => {
-                        tracing::warn!(org = %organization.id, %error, "cannot check the threads of an organization; the next search does")
+                        tracing::warn!(org = %organization.id, %error, "cannot check the threads of an organization; the next search retries")
                     }
                 }
             }
@@ -55,8 +55,9 @@ impl Retention {
         }
     }
 
-    /// Marks the threads of an organization, oldest first. Threads that started within the period were used within it.
-    async fn of(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
+    /// Marks the expired threads of an organization, oldest first. Threads that were created within the period are not
+    /// expired.
+    async fn mark_threads(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
         let Some(before) = kept_since(organization, now) else { return Ok(0) };
         let (threads, org) = (&self.stores.threads, &organization.id);
         let mut page = PageRequest { size: THREADS, order: Order::Oldest, ..PageRequest::default() };

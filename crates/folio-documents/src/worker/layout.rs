@@ -62,17 +62,17 @@ impl OutputDev for Layout {
 
     fn output_character(
         &mut self,
-        place: &Transform,
+        transform: &Transform,
         width: f64,
         _spacing: f64,
         font_size: f64,
         character: &str,
     ) -> Result<(), OutputError> {
-        let size = (place.m11 * place.m22 - place.m12 * place.m21).abs().sqrt() * font_size.abs();
+        let size = (transform.m11 * transform.m22 - transform.m12 * transform.m21).abs().sqrt() * font_size.abs();
         if std::mem::take(&mut self.word_begins) {
-            self.separate(place.m31, place.m32, size);
+            self.separate(transform.m31, transform.m32, size);
         }
-        self.pen = Some((place.m31 + width * size, place.m32));
+        self.pen = Some((transform.m31 + width * size, transform.m32));
         let length = character.chars().count();
         if length > self.chars_left {
             self.full = true;

@@ -70,8 +70,8 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
-    let gone = async || bench.bytes(&document).await.is_none().then_some(());
-    wait_for("the bytes are removed", Duration::from_secs(10), gone).await;
+    let is_removed = async || bench.bytes(&document).await.is_none().then_some(());
+    wait_for("the bytes are removed", Duration::from_secs(10), is_removed).await;
     let marked = async || end(&bench, &about).await;
     let ends = wait_for("its thread is marked", Duration::from_secs(10), marked).await;
     assert!(ends >= deleted + limits::DAY, "{ends}");
@@ -82,7 +82,7 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     late.finish().await.unwrap();
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
-    wait_for("the bytes are removed again", Duration::from_secs(10), gone).await;
+    wait_for("the bytes are removed again", Duration::from_secs(10), is_removed).await;
     cleaner.stop().await;
     assert!(bench.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
     assert_eq!(end(&bench, &about).await, Some(ends), "the conversations' sweep removes it");
@@ -164,10 +164,10 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     }
     let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
     let options = CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..Default::default() };
-    let under_way = uploader.active_uploads().clone();
-    let (cleaner, handle) = bench.cleaner(under_way, options);
-    let gone = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
-    wait_for("the orphaned bytes are removed", Duration::from_secs(10), || gone(&left[0])).await;
+    let active_uploads = uploader.active_uploads().clone();
+    let (cleaner, handle) = bench.cleaner(active_uploads, options);
+    let is_removed = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
+    wait_for("the orphaned bytes are removed", Duration::from_secs(10), || is_removed(&left[0])).await;
     assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
     assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "under way");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
@@ -177,7 +177,7 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     assert_eq!(again, left[2]);
     bench.environment.advance(Duration::from_secs(3_700));
     handle.sweep_soon();
-    wait_for("the next search finds bytes that are old enough", Duration::from_secs(10), || gone(&left[1])).await;
+    wait_for("the next search finds bytes that are old enough", Duration::from_secs(10), || is_removed(&left[1])).await;
     cleaner.stop().await;
     assert_eq!(bench.bytes(&again).await.unwrap(), b"again");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");

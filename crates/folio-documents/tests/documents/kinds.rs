@@ -115,7 +115,7 @@ async fn long_files_without_pages_of_their_own_become_ready() {
 }
 
 #[tokio::test]
-async fn office_documents_have_no_text_and_say_why() {
+async fn office_documents_have_no_text_and_a_reason() {
     let mut docx = b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0[Content_Types].xml".to_vec();
     docx.extend([0; 64]);
     let reading = read("a.docx", &docx).await;

@@ -17,10 +17,10 @@ fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
         entries.push(entry);
     };
     for (number, (rounds, truncate_to)) in (1u32..).zip(turns) {
-        let place = history.place(*truncate_to);
+        let position = history.position(*truncate_to);
         let mut entry = accepted(number, *truncate_to, state(number));
         if let Entry::Accepted(accepted) = &mut entry {
-            accepted.place = Some(place);
+            accepted.position = Some(position);
         }
         write(&mut history, entry);
         for at in 1..=*rounds {
@@ -37,14 +37,14 @@ fn by_places(entries: &[Entry]) -> Vec<(u32, Message)> {
     let mut next = entries.iter().rposition(Entry::begins);
     let mut end = u32::MAX;
     while let Some(at) = next {
-        let place = entries[at].place().unwrap();
-        let piece = entries[at..].iter().enumerate().take_while(|(step, entry)| *step == 0 || !entry.begins());
-        let history = History::fold(piece.map(|(_, entry)| entry.clone()));
-        let visible = end.saturating_sub(place.messages) as usize;
-        let messages = history.messages().take(visible).map(|shown| (shown.count + place.counted, shown.message));
+        let position = entries[at].position().unwrap();
+        let group = entries[at..].iter().enumerate().take_while(|(step, entry)| *step == 0 || !entry.begins());
+        let history = History::fold(group.map(|(_, entry)| entry.clone()));
+        let visible = end.saturating_sub(position.messages) as usize;
+        let messages = history.messages().take(visible).map(|shown| (shown.count + position.counted, shown.message));
         found.extend(messages.collect::<Vec<_>>().into_iter().rev());
-        end = place.messages;
-        next = place.below.first().map(|at| *at as usize);
+        end = position.messages;
+        next = position.below.first().map(|at| *at as usize);
     }
     found.reverse();
     found
@@ -63,11 +63,11 @@ proptest! {
         prop_assert_eq!(&by_places(&entries), &expected);
         // The segments below are named at distances 1, 2, 4, …, each with fewer preceding messages.
         for entry in entries.iter().filter(|entry| entry.begins()) {
-            let place = entry.place().unwrap();
-            let mut before = place.messages;
-            for (at, below) in place.below.iter().enumerate() {
-                let below = entries[*below as usize].place().unwrap();
-                prop_assert!(below.messages < before || (below.messages == 0 && before == 0), "{place:?}");
+            let position = entry.position().unwrap();
+            let mut before = position.messages;
+            for (at, below) in position.below.iter().enumerate() {
+                let below = entries[*below as usize].position().unwrap();
+                prop_assert!(below.messages < before || (below.messages == 0 && before == 0), "{position:?}");
                 prop_assert!(at < 5);
                 before = below.messages;
             }
@@ -90,7 +90,7 @@ fn size(entries: &[Entry]) -> usize {
 }
 
 #[test]
-fn a_fork_of_a_full_thread_takes_its_newest_half_and_says_so() {
+fn a_fork_of_a_full_thread_copies_its_newest_half_and_states_it() {
     let turns = u32::try_from(limits::THREAD_BYTES).unwrap() / 100_000;
     let history = History::fold((1..=turns).flat_map(|turn| large(turn, 100_000)));
     let fork = history.fork(None).unwrap();
@@ -109,7 +109,7 @@ fn a_fork_of_a_full_thread_takes_its_newest_half_and_says_so() {
 }
 
 #[test]
-fn a_fork_of_many_turns_has_room_for_as_many() {
+fn a_fork_of_many_turns_accepts_as_many_turns() {
     let count = limits::TURNS_PER_THREAD;
     let history = History::fold((1..=count).flat_map(|turn| large(turn, 10)));
     let forked = History::fold(history.fork(None).unwrap());
@@ -119,7 +119,7 @@ fn a_fork_of_many_turns_has_room_for_as_many() {
 }
 
 #[test]
-fn invariant_4_a_fork_keeps_every_call_with_its_results_and_cuts_what_fills_no_entry() {
+fn invariant_4_a_fork_keeps_calls_with_their_results_and_shortens_oversized_rounds() {
     let long = |index| {
         let content = "r".repeat(limits::TOOL_RESULT_BYTES);
         crate::journal::CallResult { content, ..result(1, index) }
@@ -136,7 +136,7 @@ fn invariant_4_a_fork_keeps_every_call_with_its_results_and_cuts_what_fills_no_e
 }
 
 #[test]
-fn a_round_that_fills_no_entry_beside_the_working_state_is_left_as_text() {
+fn a_round_that_exceeds_an_entry_with_the_working_state_is_reduced_to_text() {
     let call = ToolCall {
         id: "c".into(),
         name: "t".into(),
@@ -148,7 +148,7 @@ fn a_round_that_fills_no_entry_beside_the_working_state_is_left_as_text() {
         Message::Tool { call: "c".into(), content: "r".into() },
     ];
     let history =
-        History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })]);
+        History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), position: None })]);
     let fork = history.fork(None).unwrap();
     assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
     let kept: Vec<Message> = History::fold(fork).messages().map(|shown| shown.message).collect();

@@ -36,8 +36,8 @@ impl History {
         let (mut bytes, mut turns) = (FRAME_BYTES, 0usize);
         for (at, slot) in slots.iter().enumerate().rev() {
             let working = self.working_after(*slot);
-            let room = room(&working);
-            let fitting = self.groups(*slot).into_iter().map(|piece| fit(piece, room));
+            let bytes_max = bytes_max(&working);
+            let fitting = self.groups(*slot).into_iter().map(|group| fit(group, bytes_max));
             let entries = import(fitting.flatten().collect(), &working)?;
             let whole = newest_first.len();
             for entry in entries.into_iter().rev() {
@@ -59,7 +59,7 @@ impl History {
 }
 
 /// Returns the size in bytes of the messages that fit into an entry with a working state.
-fn room(working: &WorkingState) -> usize {
+fn bytes_max(working: &WorkingState) -> usize {
     limits::ENTRY_BYTES.saturating_sub(json_bytes(working)).saturating_sub(FRAME_BYTES)
 }
 
@@ -76,33 +76,33 @@ fn left_out(working: &WorkingState) -> Entry {
 }
 
 /// Shortens a segment: cuts its longest results, then drops its calls and cuts its text.
-fn fit(mut piece: Vec<Message>, room: usize) -> Vec<Message> {
+fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     let mut longest = limits::TOOL_RESULT_BYTES;
-    while json_bytes(&piece) > room && longest > RESULT_FLOOR {
+    while json_bytes(&group) > bytes_max && longest > RESULT_FLOOR {
         longest /= 2;
-        for message in &mut piece {
+        for message in &mut group {
             if let Message::Tool { content, .. } = message {
                 shorten(content, longest);
             }
         }
     }
-    if json_bytes(&piece) > room {
-        piece.truncate(1);
-        piece.iter_mut().for_each(|message| plain(message, room));
+    if json_bytes(&group) > bytes_max {
+        group.truncate(1);
+        group.iter_mut().for_each(|message| plain(message, bytes_max));
     }
-    piece
+    group
 }
 
 /// Keeps only the text of a message, cut to the available bytes.
-fn plain(message: &mut Message, room: usize) {
-    let mut longest = room;
+fn plain(message: &mut Message, bytes_max: usize) {
+    let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
         (*thinking, *calls) = (Vec::new(), Vec::new());
         if text.is_empty() {
             text.push_str("(The calls of this round are left out.)");
         }
     }
-    while json_bytes(message) > room && longest > RESULT_FLOOR {
+    while json_bytes(message) > bytes_max && longest > RESULT_FLOOR {
         longest /= 2;
         match message {
             Message::User { text } | Message::Assistant { text, .. } => shorten(text, longest),
@@ -123,21 +123,21 @@ fn shorten(text: &mut String, longest: usize) {
 /// # Errors
 /// `TOO_LARGE` if one message (with the results of its calls) does not fit into an entry.
 pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entry>> {
-    let room = room(working);
+    let bytes_max = bytes_max(working);
     let mut entries = Vec::new();
     let mut part: Vec<Message> = Vec::new();
     let mut filled = 0usize;
-    for piece in pieces(sanitize(messages)) {
-        let bytes = json_bytes(&piece);
-        if bytes > room {
+    for group in groups(sanitize(messages)) {
+        let bytes = json_bytes(&group);
+        if bytes > bytes_max {
             return Err(folio_types::Error::invalid(folio_types::Reason::TooLarge, "a message is too large to import"));
         }
-        if filled + bytes > room {
+        if filled + bytes > bytes_max {
             entries.push(entry(std::mem::take(&mut part), working));
             filled = 0;
         }
         filled += bytes;
-        part.extend(piece);
+        part.extend(group);
     }
     if !part.is_empty() {
         entries.push(entry(part, working));
@@ -146,20 +146,20 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
 }
 
 fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
-    Entry::Imported(Imported { messages, working: working.clone(), place: None })
+    Entry::Imported(Imported { messages, working: working.clone(), position: None })
 }
 
 /// Splits messages into segments: a message, or an assistant message with the results of its calls.
-fn pieces(messages: Vec<Message>) -> Vec<Vec<Message>> {
-    let mut pieces: Vec<Vec<Message>> = Vec::new();
+fn groups(messages: Vec<Message>) -> Vec<Vec<Message>> {
+    let mut groups: Vec<Vec<Message>> = Vec::new();
     for message in messages {
-        match pieces.last_mut() {
-            Some(piece) if matches!(message, Message::Tool { .. }) => piece.push(message),
-            _ => pieces.push(vec![message]),
+        match groups.last_mut() {
+            Some(group) if matches!(message, Message::Tool { .. }) => group.push(message),
+            _ => groups.push(vec![message]),
         }
     }
-    debug_assert!(pieces.iter().all(|piece| piece.first().is_none_or(|m| counts(m) || piece.len() > 1)));
-    pieces
+    debug_assert!(groups.iter().all(|group| group.first().is_none_or(|m| counts(m) || group.len() > 1)));
+    groups
 }
 
 /// Returns the size of a value as JSON, without serializing it into memory.

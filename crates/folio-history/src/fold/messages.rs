@@ -52,7 +52,7 @@ impl History {
 
     /// Returns the messages before a turn that a model may receive, newest first, in segments that must not be split: a
     /// message, or an assistant message with the results of its calls. Segments are built lazily.
-    pub fn pieces_before(&self, turn: u32) -> impl Iterator<Item = Vec<Message>> + '_ {
+    pub fn groups_before(&self, turn: u32) -> impl Iterator<Item = Vec<Message>> + '_ {
         self.slots
             .iter()
             .rev()
@@ -76,38 +76,38 @@ impl History {
     /// Returns the slots with the first `count` counted messages, and their actual number.
     pub(super) fn cut(&self, count: u32) -> (Vec<Slot>, u32) {
         let mut kept = Vec::new();
-        let mut held = 0u32;
+        let mut counted = 0u32;
         for slot in &self.slots {
-            let room = count.saturating_sub(held);
+            let remaining = count.saturating_sub(counted);
             let size = self.slot_count(*slot);
-            if size <= room {
+            if size <= remaining {
                 kept.push(*slot);
-                held = held.saturating_add(size);
+                counted = counted.saturating_add(size);
                 continue;
             }
-            if let Some(part) = self.part(*slot, room) {
+            if let Some(part) = self.part(*slot, remaining) {
                 kept.push(part);
-                held = held.saturating_add(room);
+                counted = counted.saturating_add(remaining);
             }
             break;
         }
         // A turn without an answer counts one message. It is dropped if none of its messages is kept.
-        (kept, held)
+        (kept, counted)
     }
 
-    /// Returns the part of a slot that contains its first `room` counted messages (fewer than it has).
-    fn part(&self, slot: Slot, room: u32) -> Option<Slot> {
-        if room == 0 {
+    /// Returns the part of a slot that contains its first `count` counted messages (fewer than it has).
+    fn part(&self, slot: Slot, count: u32) -> Option<Slot> {
+        if count == 0 {
             return None;
         }
         match slot {
             Slot::Turn { at, .. } => Some(Slot::Turn { at, user_only: true }),
             Slot::Imported { at, messages } => {
                 let all = &self.imported.get(at)?.messages;
-                let (mut held, mut keep) = (0u32, 0usize);
+                let (mut counted, mut keep) = (0u32, 0usize);
                 for message in all.iter().take(messages) {
-                    held = held.saturating_add(u32::from(counts(message)));
-                    if held > room || (held == room && !counts(message)) {
+                    counted = counted.saturating_add(u32::from(counts(message)));
+                    if counted > count || (counted == count && !counts(message)) {
                         break;
                     }
                     keep = keep.saturating_add(1);
@@ -138,7 +138,7 @@ impl History {
             Slot::Turn { at, user_only } => match self.turns.get(at) {
                 None => Vec::new(),
                 Some(turn) if user_only => vec![vec![turn.user_message()]],
-                Some(turn) => turn.pieces(),
+                Some(turn) => turn.groups(),
             },
         }
     }
@@ -183,15 +183,15 @@ impl TurnRecord {
     /// Returns the messages of a turn: the user's, complete rounds with their results, the text of incomplete rounds,
     /// and the answer.
     pub fn messages(&self) -> Vec<Message> {
-        self.pieces().into_iter().flatten().collect()
+        self.groups().into_iter().flatten().collect()
     }
 
     /// Returns the same messages in segments that must not be split.
-    pub fn pieces(&self) -> Vec<Vec<Message>> {
-        let mut pieces = vec![vec![self.user_message()]];
-        pieces.extend(self.rounds.iter().map(|round| round.messages(self.number())).filter(|piece| !piece.is_empty()));
-        pieces.extend(self.answer_message().map(|answer| vec![answer]));
-        pieces
+    pub fn groups(&self) -> Vec<Vec<Message>> {
+        let mut groups = vec![vec![self.user_message()]];
+        groups.extend(self.rounds.iter().map(|round| round.messages(self.number())).filter(|group| !group.is_empty()));
+        groups.extend(self.answer_message().map(|answer| vec![answer]));
+        groups
     }
 
     fn user_message(&self) -> Message {

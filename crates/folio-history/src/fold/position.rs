@@ -22,7 +22,7 @@ pub(super) struct Mark {
 impl History {
     /// Returns the position of the next entry after a truncation to the first `keep` user and final assistant messages
     /// (None: all). The newest turn must have ended, without entries that are not in the journal.
-    pub fn place(&self, keep: Option<u32>) -> SegmentPosition {
+    pub fn position(&self, keep: Option<u32>) -> SegmentPosition {
         let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.cut(keep).0);
         let mark = self.mark_after(&slots);
         let steps = (0..u32::BITS).map_while(|power| slots.len().checked_sub(1 << power));
@@ -81,7 +81,7 @@ pub(super) fn placed(mut entries: Vec<Entry>) -> Vec<Entry> {
     for (at, entry) in entries.iter_mut().enumerate() {
         if let Entry::Imported(imported) = entry {
             let steps = (0..u32::BITS).map_while(|power| at.checked_sub(1 << power));
-            imported.place = Some(SegmentPosition { messages, counted, below: steps.map(|at| at as u64).collect() });
+            imported.position = Some(SegmentPosition { messages, counted, below: steps.map(|at| at as u64).collect() });
             let of_these = imported.messages.iter().filter(|message| counts(message)).count();
             messages = messages.saturating_add(u32::try_from(imported.messages.len()).unwrap_or(u32::MAX));
             counted = counted.saturating_add(u32::try_from(of_these).unwrap_or(u32::MAX));

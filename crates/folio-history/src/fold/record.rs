@@ -265,7 +265,7 @@ impl TurnRecord {
 
     fn push_round(&mut self, round: Round) {
         match self.rounds.iter_mut().find(|record| record.round == round.round) {
-            Some(there) => round.results.into_iter().for_each(|result| there.set_result(result)),
+            Some(existing) => round.results.into_iter().for_each(|result| existing.set_result(result)),
             None => {
                 for result in &round.results {
                     self.working.apply(&result.change);

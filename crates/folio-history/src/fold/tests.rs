@@ -36,7 +36,7 @@ pub(super) fn accepted(turn: u32, truncate_to: Option<u32>, working: WorkingStat
         options: TurnOptions { approval_ttl_seconds: 300, rounds_max: 10, ..TurnOptions::default() },
         truncate_to,
         working,
-        place: None,
+        position: None,
         at: at(),
     }))
 }
@@ -66,7 +66,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
         arguments: json!({ "n": index }),
         access: Access::ReadWrite,
         needs_approval: true,
-        waits: None,
+        approval_requirement: None,
         problem: None,
     };
     Entry::Round(Box::new(Round {
@@ -151,7 +151,7 @@ fn imported_messages_come_first_and_are_counted_and_cut() {
         Message::Tool { call: "c".into(), content: "r".into() },
         Message::Assistant { text: "said".into(), thinking: Vec::new(), calls: Vec::new() },
     ];
-    let mut entries = vec![Entry::Imported(Imported { messages, working: state(7), place: None })];
+    let mut entries = vec![Entry::Imported(Imported { messages, working: state(7), position: None })];
     entries.extend(chat(1));
     let history = History::fold(entries.clone());
     let counts: Vec<_> = history.messages().map(|shown| (shown.turn, shown.count)).collect();
@@ -184,7 +184,7 @@ fn a_long_history_is_split_into_entries_within_their_bound() {
 }
 
 #[test]
-fn a_round_whose_calls_lack_results_goes_as_text_only() {
+fn a_round_whose_calls_lack_results_is_sent_as_text_only() {
     let mut history = History::fold([accepted(1, None, state(1)), round(1, 1, 2, vec![result(1, 1)])]);
     let Message::Assistant { calls, thinking, .. } = history.messages().nth(1).unwrap().message else { panic!() };
     assert!(calls.is_empty() && thinking.is_empty());
@@ -193,8 +193,8 @@ fn a_round_whose_calls_lack_results_goes_as_text_only() {
     let Message::Assistant { calls, thinking, .. } = &messages[1] else { panic!() };
     assert_eq!(calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["call_1_1_1", "call_1_1_2"]);
     assert_eq!((thinking.len(), messages.len()), (1, 4));
-    let pieces: Vec<_> = history.pieces_before(2).map(|piece| piece.len()).collect();
-    assert_eq!(pieces, [3, 1], "newest first, and no call without its results");
+    let groups: Vec<_> = history.groups_before(2).map(|group| group.len()).collect();
+    assert_eq!(groups, [3, 1], "newest first, and no call without its results");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_pause_shows_as_expired_from_its_instant_on() {
 }
 
 #[test]
-fn entries_of_turns_that_are_not_there_change_nothing() {
+fn entries_of_missing_turns_change_nothing() {
     let mut history = History::fold(chat(1));
     let before = history.clone();
     for entry in [round(7, 1, 1, Vec::new()), paused(7, 1, 1), resumed(7, ResumeCause::Takeover)] {
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncation_keeps_as_many_messages_as_it_says(turns in 0u32..6, keep in 0u32..16, again in 0u32..8) {
+    fn a_truncation_keeps_the_stated_number_of_messages(turns in 0u32..6, keep in 0u32..16, again in 0u32..8) {
         let mut history = History::fold(chat(turns));
         let before = texts(&history);
         history.push(accepted(turns + 1, Some(keep), WorkingState::default()));

@@ -201,7 +201,10 @@ impl CallRecord {
             digest: folio_types::Digest::of_json(arguments),
             access: self.call.access,
             needs_approval: self.call.needs_approval,
-            waits: self.call.needs_approval.then(|| self.call.waits.clone().unwrap_or_default()),
+            approval_requirement: self
+                .call
+                .needs_approval
+                .then(|| self.call.approval_requirement.clone().unwrap_or_default()),
         }
     }
 

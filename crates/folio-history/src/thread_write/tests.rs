@@ -1,4 +1,4 @@
-//! Every combination of stored rows and writes has the verdict of the table; plans contain the right rows.
+//! Every combination of stored rows and writes has the decision of the table; plans contain the right rows.
 
 use std::collections::BTreeMap;
 
@@ -65,11 +65,11 @@ fn sizes() -> Sizes {
     Sizes { imported: size(4, 40), appended: size(2, 20) }
 }
 
-fn outcome(decided: &Result<Verdict>) -> &'static str {
+fn outcome(decided: &Result<WriteDecision>) -> &'static str {
     match decided {
-        Ok(Verdict::Write(_)) => "write",
-        Ok(Verdict::Answer(Appended::Done(_))) => "done",
-        Ok(Verdict::Answer(Appended::Refused { .. })) => "refused",
+        Ok(WriteDecision::Write(_)) => "write",
+        Ok(WriteDecision::Answer(Appended::Done(_))) => "done",
+        Ok(WriteDecision::Answer(Appended::Refused { .. })) => "refused",
         Err(error) => match error.reason {
             Reason::NotFound => "not found",
             Reason::RequestIdConflict => "conflict",
@@ -108,11 +108,11 @@ fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for (write, verdicts) in cases {
         let situations = [
-            Situation::default(),
-            Situation { record: live(), ..Situation::default() },
-            Situation { record: live(), is_committed: true, request: Some(ours()) },
-            Situation { record: live(), is_committed: false, request: Some(ours()) },
-            Situation { record: live(), is_committed: false, request: Some(row("ours", "other")) },
+            StoredState::default(),
+            StoredState { record: live(), ..StoredState::default() },
+            StoredState { record: live(), is_committed: true, request: Some(ours()) },
+            StoredState { record: live(), is_committed: false, request: Some(ours()) },
+            StoredState { record: live(), is_committed: false, request: Some(row("ours", "other")) },
         ];
         for (read, expected) in situations.into_iter().zip(verdicts) {
             let decided = decide(&write, sizes(), read.clone());
@@ -123,14 +123,14 @@ fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
             };
             assert_eq!(outcome(&decided), expected, "{write:?} {read:?}");
             *seen.entry(expected).or_default() += 1;
-            if let Ok(Verdict::Answer(answer)) = decided {
+            if let Ok(WriteDecision::Answer(answer)) = decided {
                 if let Appended::Refused { request, .. } = &answer {
                     assert_eq!(*request, read.request);
                 }
                 assert_eq!(answer.header(), stored());
             }
         }
-        let removed = Situation { record: Some(stored().tombstone(None)), ..Situation::default() };
+        let removed = StoredState { record: Some(stored().tombstone(None)), ..StoredState::default() };
         assert_eq!(outcome(&decide(&write, sizes(), removed)), "not found", "{write:?}");
     }
     let all = ["conflict", "done", "internal", "not found", "refused", "write"];
@@ -139,9 +139,9 @@ fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
 
 fn planned(write: &ThreadWrite, record: Option<ThreadHeader>) -> ThreadPlan {
     let record = record.map(|header| ThreadRecord::Live(Box::new(header)));
-    match decide(write, sizes(), Situation { record, ..Situation::default() }).unwrap() {
-        Verdict::Write(plan) => *plan,
-        Verdict::Answer(answer) => panic!("{answer:?}"),
+    match decide(write, sizes(), StoredState { record, ..StoredState::default() }).unwrap() {
+        WriteDecision::Write(plan) => *plan,
+        WriteDecision::Answer(answer) => panic!("{answer:?}"),
     }
 }
 
@@ -197,9 +197,9 @@ fn a_new_thread_contains_its_import_and_its_first_append() {
 #[test]
 fn an_import_contains_no_other_entries() {
     let imported = |entry| ThreadWrite::Create(Box::new(NewThread { imported: vec![entry], ..*new(None) }));
-    let import = Entry::Imported(Imported { messages: vec![], working: WorkingState::default(), place: None });
+    let import = Entry::Imported(Imported { messages: vec![], working: WorkingState::default(), position: None });
     let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(1) });
-    let decided = |write| outcome(&decide(&write, sizes(), Situation::default()));
+    let decided = |write| outcome(&decide(&write, sizes(), StoredState::default()));
     assert_eq!(decided(imported(import)), "write");
     assert_eq!(decided(imported(closing)), "internal");
 }

@@ -83,7 +83,7 @@ impl Attempts {
     pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
         // If the breaker opened between two attempts, the error of the previous attempt is more useful.
         let attempt = self.endpoint.admit().map_err(|retry_after| match self.last.take() {
-            Some(last) => last.held_back(retry_after),
+            Some(last) => last.given_up(retry_after),
             None => ModelError::Unavailable { retry_after },
         })?;
         self.progress.set_sent(true);

@@ -18,11 +18,12 @@ pub(super) fn input(messages: &[Message]) -> Value {
 /// Formats the answer.
 pub(super) fn output(reply: &ModelReply) -> Value {
     let thinking = reply.thinking.iter().map(|block| reasoning(&block.text));
-    let said = (!reply.text.is_empty()).then(|| text(&reply.text));
+    let content = (!reply.text.is_empty()).then(|| text(&reply.text));
     // Arguments that are not JSON are recorded as text.
     let arguments = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
-    let calls = reply.calls.iter().map(|made| call(&made.id, &made.name, &arguments(&made.arguments)));
-    let parts: Value = thinking.chain(said).chain(calls).collect();
+    let calls =
+        reply.calls.iter().map(|tool_call| call(&tool_call.id, &tool_call.name, &arguments(&tool_call.arguments)));
+    let parts: Value = thinking.chain(content).chain(calls).collect();
     json!([{"role": "assistant", "parts": parts, "finish_reason": reply.finish.map_or("error", finish)}])
 }
 
@@ -38,12 +39,12 @@ pub(super) fn finish(finish: FinishReason) -> &'static str {
 
 fn message(message: &Message) -> Value {
     match message {
-        Message::User { text: said } => json!({"role": "user", "parts": [text(said)]}),
-        Message::Assistant { text: said, thinking, calls } => {
+        Message::User { text: content } => json!({"role": "user", "parts": [text(content)]}),
+        Message::Assistant { text: content, thinking, calls } => {
             let thinking = thinking.iter().map(|block| reasoning(&block.text));
-            let said = (!said.is_empty()).then(|| text(said));
-            let calls = calls.iter().map(|made| call(&made.id, &made.name, &made.arguments));
-            let parts: Value = thinking.chain(said).chain(calls).collect();
+            let content = (!content.is_empty()).then(|| text(content));
+            let calls = calls.iter().map(|tool_call| call(&tool_call.id, &tool_call.name, &tool_call.arguments));
+            let parts: Value = thinking.chain(content).chain(calls).collect();
             json!({"role": "assistant", "parts": parts})
         }
         Message::Tool { call, content } => {
@@ -75,13 +76,13 @@ mod tests {
     #[test]
     fn messages_are_recorded_as_roles_and_parts() {
         let thinking = vec![ThinkingBlock { text: "hm".into(), ..ThinkingBlock::default() }];
-        let made = ToolCall { id: "c1".into(), name: "get".into(), arguments: json!({"page": 1}) };
+        let tool_call = ToolCall { id: "c1".into(), name: "get".into(), arguments: json!({"page": 1}) };
         let messages = [
             Message::User { text: "read".into() },
-            Message::Assistant { text: String::new(), thinking: thinking.clone(), calls: vec![made] },
+            Message::Assistant { text: String::new(), thinking: thinking.clone(), calls: vec![tool_call] },
             Message::Tool { call: "c1".into(), content: "a page".into() },
         ];
-        let told = json!([
+        let expected = json!([
             {"role": "user", "parts": [{"type": "text", "content": "read"}]},
             {"role": "assistant", "parts": [
                 {"type": "reasoning", "content": "hm"},
@@ -89,7 +90,7 @@ mod tests {
             ]},
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "a page"}]},
         ]);
-        assert_eq!(input(&messages), told);
+        assert_eq!(input(&messages), expected);
         let calls = vec![RawToolCall { id: "c2".into(), name: "get".into(), arguments: "{no json".into() }];
         let finish = Some(FinishReason::ToolCalls);
         let reply = ModelReply { text: "so".into(), thinking, calls, finish, ..ModelReply::default() };

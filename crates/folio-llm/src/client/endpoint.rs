@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::attempt::Attempt;
 use super::failure::Failure;
 use crate::model::ModelError;
-use crate::network::{Reach, Resolver};
+use crate::network::{AddressPolicy, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
 
@@ -42,24 +42,25 @@ pub struct EndpointStatus {
     pub waiting: usize,
 }
 
-/// Label of tenants' accounts in metrics and spans. The names that tenants choose for providers and models are unbounded.
+/// Label of tenants' accounts in metrics and spans. The names that tenants choose for providers and models are
+/// unbounded.
 pub const TENANTS: &str = "(tenants)";
 
 /// Owner of the account at a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Owned {
+pub enum AccountOwner {
     /// The platform.
     #[default]
     Platform,
     /// A tenant, with its own key. The URL is the platform's.
     ByKey,
-    /// A tenant, with its own URL. [`Reach`] restricts the addresses.
+    /// A tenant, with its own URL. [`AddressPolicy`] restricts the addresses.
     ByUrl,
 }
 
 pub(super) struct Endpoint {
     pub(super) name: String,
-    owned: Owned,
+    owner: AccountOwner,
     pub(super) key: Secret,
     pub(super) timeouts: Timeouts,
     pub(super) retries: RetryOptions,
@@ -82,18 +83,18 @@ impl Endpoint {
         provider: &ProviderOptions,
         options: &Options,
         environment: Arc<dyn Environment>,
-        owned: Owned,
-        reach: &Reach,
+        owner: AccountOwner,
+        policy: &AddressPolicy,
     ) -> Result<Self, InvalidSettings> {
         let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
         let base_url = provider.base_url.trim_end_matches('/').to_owned();
         let chat_url = Url::parse(&format!("{base_url}/chat/completions"));
         let chat_url = chat_url.map_err(|_| problem("base_url: is not a URL"))?;
-        let reach = (owned == Owned::ByUrl).then_some(reach);
-        let http = http_client(&chat_url, provider, &options.timeouts, reach).map_err(|what| problem(&what))?;
+        let policy = (owner == AccountOwner::ByUrl).then_some(policy);
+        let http = http_client(&chat_url, provider, &options.timeouts, policy).map_err(|what| problem(&what))?;
         Ok(Self {
             name: name.to_owned(),
-            owned,
+            owner,
             key: provider.api_key.clone(),
             timeouts: options.timeouts,
             retries: options.retries,
@@ -116,14 +117,14 @@ impl Endpoint {
 
     /// Returns the label of this provider, or of a model of it, in metrics and spans.
     pub(super) fn label<'a>(&self, name: &'a str) -> &'a str {
-        if self.owned == Owned::Platform { name } else { TENANTS }
+        if self.owner == AccountOwner::Platform { name } else { TENANTS }
     }
 
     /// Waits until `end` for a permit for a call of an organization.
     ///
     /// # Errors
-    /// `Busy` if the queue is full, or if the call was evicted for an organization with fewer waiting calls. `NotReached` if
-    /// `end` passed.
+    /// `Busy` if the queue is full, or if the call was evicted for an organization with fewer waiting calls.
+    /// `NotReached` if `end` passed.
     pub(super) async fn permit(&self, org: &OrgId, end: Instant) -> Result<Permit<OrgId>, ModelError> {
         let weight = self.weights.get(org).copied().unwrap_or(1);
         self.permits.acquire(org, weight, end).await.map_err(|refused| match refused {
@@ -196,12 +197,12 @@ pub(super) async fn read_bounded(
     Ok(true)
 }
 
-/// Creates the HTTP client of an endpoint. `reach` restricts its addresses; None: no restriction.
+/// Creates the HTTP client of an endpoint. `policy` restricts its addresses; None: no restriction.
 fn http_client(
     url: &Url,
     provider: &ProviderOptions,
     timeouts: &Timeouts,
-    reach: Option<&Reach>,
+    policy: Option<&AddressPolicy>,
 ) -> Result<reqwest::Client, String> {
     let mut headers = HeaderMap::new();
     if !provider.api_key.is_empty() {
@@ -225,12 +226,12 @@ fn http_client(
     if is_local {
         builder = builder.no_proxy();
     }
-    if let Some(reach) = reach {
-        if !reach.allows_url(url) {
+    if let Some(policy) = policy {
+        if !policy.allows_url(url) {
             return Err("base_url: the address is in a network that is not public".to_owned());
         }
         // A proxy would resolve the name without this check.
-        builder = builder.no_proxy().dns_resolver(Arc::new(Resolver::new(reach.clone())));
+        builder = builder.no_proxy().dns_resolver(Arc::new(Resolver::new(policy.clone())));
     }
     builder.build().map_err(|error| format!("base_url: cannot create a client ({error})"))
 }

@@ -7,10 +7,10 @@ use folio_types::Environment;
 use folio_types::settings::InvalidSettings;
 use sha2::{Digest as _, Sha256};
 
-use super::endpoint::{Endpoint, EndpointStatus, Owned};
+use super::endpoint::{AccountOwner, Endpoint, EndpointStatus};
 use super::list;
 use crate::model::ModelError;
-use crate::network::Reach;
+use crate::network::AddressPolicy;
 use crate::options::{Options, ProviderOptions};
 
 /// Registry of the endpoints in use. Clones share the registry.
@@ -23,16 +23,16 @@ struct Shared {
     /// Timeouts, retries and circuit breaker of all endpoints.
     options: Options,
     /// Address restrictions of tenants' endpoints.
-    reach: Reach,
+    policy: AddressPolicy,
     environment: Arc<dyn Environment>,
     known: Mutex<HashMap<[u8; 32], Weak<Endpoint>>>,
 }
 
 impl Endpoints {
     /// Creates an empty registry. Only timeouts, retries and circuit breaker of the options are used.
-    pub fn new(options: &Options, reach: Reach, environment: Arc<dyn Environment>) -> Self {
+    pub fn new(options: &Options, policy: AddressPolicy, environment: Arc<dyn Environment>) -> Self {
         let options = Options { providers: std::collections::BTreeMap::new(), ..options.clone() };
-        Self { shared: Arc::new(Shared { options, reach, environment, known: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { options, policy, environment, known: Mutex::default() }) }
     }
 
     /// Returns the endpoint of a provider, creating it if necessary. The name is part of the identity, because errors
@@ -41,17 +41,17 @@ impl Endpoints {
         &self,
         name: &str,
         provider: &ProviderOptions,
-        owned: Owned,
+        owner: AccountOwner,
     ) -> Result<Arc<Endpoint>, InvalidSettings> {
-        let key = identity(name, provider, owned);
+        let key = identity(name, provider, owner);
         let mut known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = known.get(&key).and_then(Weak::upgrade) {
-            return Ok(there);
+        if let Some(endpoint) = known.get(&key).and_then(Weak::upgrade) {
+            return Ok(endpoint);
         }
-        let made = Arc::new(self.made(name, provider, owned)?);
-        known.retain(|_, there| there.strong_count() > 0);
-        known.insert(key, Arc::downgrade(&made));
-        Ok(made)
+        let created = Arc::new(self.create(name, provider, owner)?);
+        known.retain(|_, endpoint| endpoint.strong_count() > 0);
+        known.insert(key, Arc::downgrade(&created));
+        Ok(created)
     }
 
     /// Returns the state of each endpoint in use. Several endpoints have the same name if organizations use their own
@@ -69,27 +69,27 @@ impl Endpoints {
         &self,
         name: &str,
         provider: &ProviderOptions,
-        owned: Owned,
+        owner: AccountOwner,
     ) -> Result<Vec<String>, ModelError> {
-        let endpoint = self.endpoint(name, provider, owned);
+        let endpoint = self.endpoint(name, provider, owner);
         list::models(&endpoint.map_err(|error| ModelError::Failed(error.to_string()))?).await
     }
 
-    fn made(&self, name: &str, provider: &ProviderOptions, owned: Owned) -> Result<Endpoint, InvalidSettings> {
-        let Shared { options, reach, environment, .. } = &*self.shared;
-        Endpoint::new(name, provider, options, Arc::clone(environment), owned, reach)
+    fn create(&self, name: &str, provider: &ProviderOptions, owner: AccountOwner) -> Result<Endpoint, InvalidSettings> {
+        let Shared { options, policy, environment, .. } = &*self.shared;
+        Endpoint::new(name, provider, options, Arc::clone(environment), owner, policy)
     }
 }
 
 /// Returns the identity of an endpoint: a digest of its settings.
-fn identity(name: &str, provider: &ProviderOptions, owned: Owned) -> [u8; 32] {
+fn identity(name: &str, provider: &ProviderOptions, owner: AccountOwner) -> [u8; 32] {
     let ProviderOptions { base_url, api_key, max_concurrent_calls, max_waiting_calls, .. } = provider;
     let how = format!(
         "{max_concurrent_calls} {max_waiting_calls} {:?} {}",
         provider.output_limit_field, provider.stream_usage
     );
     let mut hash = Sha256::new();
-    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &how, &format!("{owned:?}")] {
+    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &how, &format!("{owner:?}")] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_of_a_list_is_kept_than_its_first_names() {
+    fn only_the_first_names_of_a_long_list_are_kept() {
         let numbers = format!("[0{}]", ",0".repeat(BODY_BYTES / 2));
         assert!(names(&numbers).is_err(), "values that are no models are not read to the end");
         let long: Vec<String> =

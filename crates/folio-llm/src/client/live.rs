@@ -48,7 +48,8 @@ pub(super) struct LiveStream {
     body: Option<BoxStream<'static, Result<Bytes, reqwest::Error>>>,
     parser: StreamParser,
     phase: Phase,
-    /// Number of tokens at the start of the current wait, and its start time. Time that the consumer takes does not count.
+    /// Number of tokens at the start of the current wait, and its start time. Time that the consumer takes does not
+    /// count.
     waiting: Option<(u64, Instant)>,
     timer: Pin<Box<Sleep>>,
     first_end: Instant,
@@ -196,8 +197,8 @@ impl LiveStream {
         end.min(self.call_end)
     }
 
-    /// Ready when the deadline of the current wait has passed. Each token extends the deadline, but the timer is reset only
-    /// when it fires, so that a token does not cost a timer operation.
+    /// Ready when the deadline of the current wait has passed. Each token extends the deadline, but the timer is reset
+    /// only when it fires, so that a token does not cost a timer operation.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.deadline();
         if self.timer.deadline() > deadline {

@@ -24,16 +24,16 @@ fn problems(change: impl FnOnce(&mut Options)) -> String {
     options.resolve(variable).unwrap_err().to_string()
 }
 
-fn here(options: &mut Options) -> &mut ProviderOptions {
+fn provider(options: &mut Options) -> &mut ProviderOptions {
     options.providers.get_mut("here").unwrap()
 }
 
 #[test]
 fn a_table_is_read_with_defaults_and_its_key_from_the_environment() {
     let options = serde_json::from_str::<Options>(TABLE).unwrap().resolve(variable).unwrap();
-    let here = &options.providers["here"];
-    assert_eq!(here.api_key.reveal(), "sk-from-environment");
-    assert_eq!(here.models["fast"].context_tokens, 32_768);
+    let provider = &options.providers["here"];
+    assert_eq!(provider.api_key.reveal(), "sk-from-environment");
+    assert_eq!(provider.models["fast"].context_tokens, 32_768);
     assert_eq!(options.timeouts, Timeouts::default());
     let shown = format!("{options:?}{}", serde_json::to_string(&options).unwrap());
     assert!(!shown.contains("sk-from"), "{shown}");
@@ -56,35 +56,35 @@ fn unknown_settings_are_refused_by_name() {
 #[test]
 fn every_problem_is_named_with_its_path() {
     for (wanted, found) in [
-        ("providers.here.base_url: is missing", problems(|o| here(o).base_url.clear())),
-        ("providers.here.base_url: is not a URL", problems(|o| here(o).base_url = "nowhere".into())),
-        ("providers.here.base_url: must start with", problems(|o| here(o).base_url = "ftp://a/b".into())),
-        ("not contain a user or password", problems(|o| here(o).base_url = "http://me:secret@a/b".into())),
-        ("no query", problems(|o| here(o).base_url = "http://a/b?c=d".into())),
-        ("no variable \"OTHER\"", problems(|o| here(o).api_key_env = "OTHER".into())),
-        ("is the mask", problems(|o| here(o).api_key = Secret::new("********"))),
-        ("contains spaces", problems(|o| here(o).api_key = Secret::new("a\nb"))),
+        ("providers.here.base_url: is missing", problems(|o| provider(o).base_url.clear())),
+        ("providers.here.base_url: is not a URL", problems(|o| provider(o).base_url = "nowhere".into())),
+        ("providers.here.base_url: must start with", problems(|o| provider(o).base_url = "ftp://a/b".into())),
+        ("not contain a user or password", problems(|o| provider(o).base_url = "http://me:secret@a/b".into())),
+        ("no query", problems(|o| provider(o).base_url = "http://a/b?c=d".into())),
+        ("no variable \"OTHER\"", problems(|o| provider(o).api_key_env = "OTHER".into())),
+        ("is the mask", problems(|o| provider(o).api_key = Secret::new("********"))),
+        ("contains spaces", problems(|o| provider(o).api_key = Secret::new("a\nb"))),
         ("default_model: \"off\" is not an enabled model; enabled: fast", problems(|o| o.default_model = "off".into())),
         ("default_embedding_model: \"x\"", problems(|o| o.default_embedding_model = "x".into())),
-        ("max_concurrent_calls", problems(|o| here(o).max_concurrent_calls = 0)),
+        ("max_concurrent_calls", problems(|o| provider(o).max_concurrent_calls = 0)),
         ("timeouts.connect_seconds", problems(|o| o.timeouts.connect_seconds = Duration::ZERO)),
         ("retries.retries", problems(|o| o.retries.retries = 11)),
         (
             "models.fast.max_output_tokens",
             problems(|o| {
-                here(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000;
+                provider(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000;
             }),
         ),
         (
             "a model's name is",
             problems(|o| {
-                here(o).models.insert("a b".into(), ModelOptions::default());
+                provider(o).models.insert("a b".into(), ModelOptions::default());
             }),
         ),
         (
             "provider \"here\" has a model of this name too",
             problems(|o| {
-                let twin = here(o).clone();
+                let twin = provider(o).clone();
                 o.providers.insert("twin".into(), twin);
             }),
         ),
@@ -93,7 +93,7 @@ fn every_problem_is_named_with_its_path() {
         assert!(!found.contains("secret"), "{found}");
     }
     let many = problems(|o| {
-        here(o).base_url.clear();
+        provider(o).base_url.clear();
         o.retries.retries = 99;
     });
     assert!(many.contains("base_url") && many.contains("retries.retries"), "{many}");
@@ -103,9 +103,9 @@ fn every_problem_is_named_with_its_path() {
 fn a_disabled_provider_is_not_checked() {
     let mut options: Options = serde_json::from_str(TABLE).unwrap();
     options.default_model.clear();
-    here(&mut options).enabled = false;
-    here(&mut options).base_url.clear();
-    here(&mut options).api_key_env = "OTHER".into();
+    provider(&mut options).enabled = false;
+    provider(&mut options).base_url.clear();
+    provider(&mut options).api_key_env = "OTHER".into();
     assert!(options.resolve(|_| None).is_ok());
 }
 
@@ -133,14 +133,14 @@ fn lacking(known: &Value, given: &[&Value]) -> Vec<String> {
         _ => None,
     };
     let lacking = |(name, below): (&String, &Value)| {
-        let there: Vec<&Value> = given.iter().filter_map(|given| given.get(name)).collect();
+        let settings: Vec<&Value> = given.iter().filter_map(|given| given.get(name)).collect();
         match entry(name) {
-            _ if there.is_empty() => vec![name.clone()],
+            _ if settings.is_empty() => vec![name.clone()],
             Some(entry) => {
-                let entries = there.iter().filter_map(|map| map.as_object()).flat_map(|map| map.values());
+                let entries = settings.iter().filter_map(|map| map.as_object()).flat_map(|map| map.values());
                 lacking(&entry, &entries.collect::<Vec<_>>())
             }
-            None => lacking(below, &there),
+            None => lacking(below, &settings),
         }
     };
     known.as_object().into_iter().flatten().flat_map(lacking).collect()
@@ -177,7 +177,7 @@ fn weights_are_read_by_organization_and_bounded() {
     assert_eq!(options.resolve(|_| None).unwrap().weights[&org], 3);
     for bad in ["= 0", "= 1001"] {
         let options: Options = toml::from_str(&text.replace("= 3", bad)).unwrap();
-        let told = options.resolve(|_| None).unwrap_err().to_string();
-        assert!(told.contains(&format!("models.weights.{org}: must be from 1 to 1000")), "{told}");
+        let message = options.resolve(|_| None).unwrap_err().to_string();
+        assert!(message.contains(&format!("models.weights.{org}: must be from 1 to 1000")), "{message}");
     }
 }

@@ -45,7 +45,7 @@ fn block(signature: Option<&str>) -> ThinkingBlock {
 }
 
 #[test]
-fn a_conversation_is_written_as_the_protocol_wants_it() {
+fn a_conversation_is_encoded_as_the_protocol_requires() {
     let mut request = request(vec![
         Message::User { text: "hello".into() },
         assistant(vec![], true),

@@ -139,8 +139,8 @@ fn resolve<'a>(root: &'a Value, reference: &str) -> Result<(String, &'a Value), 
     }
     match root.pointer(pointer) {
         Some(target) if target.is_object() || target.is_boolean() => Ok((reference.to_owned(), target)),
-        Some(_) => Err(format!("{shown:?} leads to something that is no schema")),
-        None => Err(format!("{shown:?} leads nowhere")),
+        Some(_) => Err(format!("{shown:?} refers to a value that is not a schema")),
+        None => Err(format!("{shown:?} refers to a missing value")),
     }
 }
 

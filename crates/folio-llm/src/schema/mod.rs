@@ -1,6 +1,7 @@
 //! Validation of schemas, and of data against schemas.
 //!
-//! A schema of Folio is an OpenAI `response_format`: `{type: "json_schema", json_schema: {name, schema, strict: true}}`.
+//! A schema of Folio is an OpenAI `response_format`: `{type: "json_schema", json_schema: {name, schema, strict:
+//! true}}`.
 //! [`check_response_format`] returns every violation of a response format with its path. [`validate_data`] returns the
 //! violations of data. Both accept hostile input: size, nesting, references and the work of recursive schemas are
 //! bounded before any recursive code runs.

@@ -22,7 +22,7 @@ fn object(properties: Value) -> Value {
 }
 
 #[test]
-fn a_good_schema_is_kept_as_it_is_and_may_come_as_text() {
+fn a_valid_schema_is_kept_unchanged_and_may_be_a_string() {
     let good = format(object(json!({ "total": { "type": ["number", "null"] } })));
     let checked = check_response_format(&good, Rules::Strict).unwrap();
     assert_eq!((&checked.response_format, checked.strict), (&good, true));
@@ -62,7 +62,7 @@ fn every_violation_is_named_with_its_path() {
 }
 
 #[test]
-fn the_strict_rules_reach_every_place_that_holds_a_schema() {
+fn the_strict_rules_apply_to_every_subschema() {
     let loose = json!({ "type": "object", "properties": {} });
     for (keyword, value) in [
         ("items", json!([loose])),
@@ -138,14 +138,14 @@ fn the_shell_is_checked_too() {
 }
 
 #[test]
-fn a_schema_that_is_not_strict_is_kept_where_it_may_be_and_says_so() {
+fn a_non_strict_schema_is_kept_if_allowed_and_is_marked() {
     let loose = format(json!({ "type": "object", "properties": { "a": { "type": "string" } } }));
     let kept = check_response_format(&loose, Rules::AllowNonStrict).unwrap();
     assert!(!kept.strict);
     assert_eq!(kept.response_format["json_schema"]["strict"], json!(false));
     assert!(check_response_format(&loose, Rules::Strict).is_err());
-    let held = format(object(json!({ "a": { "type": "string" } })));
-    assert!(check_response_format(&held, Rules::AllowNonStrict).unwrap().strict);
+    let accepted = format(object(json!({ "a": { "type": "string" } })));
+    assert!(check_response_format(&accepted, Rules::AllowNonStrict).unwrap().strict);
     let broken = format(json!({ "type": 3 }));
     assert!(check_response_format(&broken, Rules::AllowNonStrict).is_err());
 }
@@ -188,7 +188,7 @@ fn another_draft_is_refused_and_draft_7_may_be_named() {
 }
 
 #[test]
-fn references_that_never_go_down_are_refused() {
+fn references_without_progress_are_refused() {
     for schema in [
         json!({ "$ref": "#" }),
         json!({ "allOf": [{ "$ref": "#" }] }),
@@ -203,7 +203,7 @@ fn nested(depth: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_recursive_schema_takes_deep_data_and_refuses_what_is_deeper() {
+async fn a_recursive_schema_accepts_data_up_to_the_maximum_depth() {
     let schema = object(json!({ "next": { "anyOf": [{ "type": "null" }, { "$ref": "#" }] } }));
     assert!(check_schema(&schema, Rules::Strict).is_empty());
     assert_eq!(validate_data(&schema, &nested(40)).await, Ok(Vec::new()));
@@ -216,7 +216,7 @@ async fn a_recursive_schema_takes_deep_data_and_refuses_what_is_deeper() {
 }
 
 #[tokio::test]
-async fn work_that_doubles_at_each_level_is_refused_before_it_is_done() {
+async fn exponential_work_is_refused_before_it_starts() {
     let doubling = json!({ "properties": { "next": { "anyOf": [{ "$ref": "#" }, { "allOf": [{ "$ref": "#" }, { "$ref": "#" }] }] } } });
     assert_eq!(validate_data(&doubling, &nested(5)).await, Ok(Vec::new()));
     let found = validate_data(&doubling, &nested(60)).await.unwrap();

@@ -71,8 +71,8 @@ impl Assembler {
         // Calls of a complete message have no index; their position is used.
         let calls = chunk.choices.iter_mut().flatten().filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
         for calls in calls {
-            for (place, call) in (0..).zip(calls) {
-                call.index = Some(place);
+            for (position, call) in (0..).zip(calls) {
+                call.index = Some(position);
             }
         }
         let choices = self.common(&chunk)?;
@@ -101,7 +101,7 @@ impl Assembler {
 
     fn choice(&mut self, choice: &Choice<'_>) -> Result<(), StreamError> {
         if choice.index != 0 {
-            return Err(StreamError::malformed("more than the one choice that was asked for"));
+            return Err(StreamError::malformed("more choices than requested"));
         }
         if let Some(delta) = &choice.delta {
             let empty = is_empty(delta);
@@ -128,7 +128,7 @@ impl Assembler {
         let blocks = delta.thinking_blocks.as_deref().unwrap_or_default();
         if blocks.is_empty() {
             // Some endpoints use two names for the same text. An endpoint that sends both means one.
-            let reasoning = Some(text(&delta.reasoning_content)).filter(|piece| !piece.is_empty());
+            let reasoning = Some(text(&delta.reasoning_content)).filter(|delta| !delta.is_empty());
             self.thinking_text(reasoning.unwrap_or_else(|| text(&delta.reasoning)))?;
         }
         for block in blocks {
@@ -143,39 +143,39 @@ impl Assembler {
         Ok(())
     }
 
-    fn message_text(&mut self, piece: &str) -> Result<(), StreamError> {
-        if piece.is_empty() {
+    fn message_text(&mut self, delta: &str) -> Result<(), StreamError> {
+        if delta.is_empty() {
             return Ok(());
         }
-        if self.text.len().saturating_add(piece.len()) > MODEL_TEXT_BYTES {
+        if self.text.len().saturating_add(delta.len()) > MODEL_TEXT_BYTES {
             return Err(StreamError::TooLarge("text"));
         }
-        self.text.push_str(piece);
+        self.text.push_str(delta);
         // Deltas that arrive together are returned together.
         match self.events.back_mut() {
-            Some(ModelEvent::Text(waiting)) => waiting.push_str(piece),
-            _ => self.events.push_back(ModelEvent::Text(piece.to_owned())),
+            Some(ModelEvent::Text(waiting)) => waiting.push_str(delta),
+            _ => self.events.push_back(ModelEvent::Text(delta.to_owned())),
         }
         Ok(())
     }
 
-    fn thinking_text(&mut self, piece: &str) -> Result<(), StreamError> {
-        if piece.is_empty() {
+    fn thinking_text(&mut self, delta: &str) -> Result<(), StreamError> {
+        if delta.is_empty() {
             return Ok(());
         }
-        self.thinking.text(piece)?;
+        self.thinking.text(delta)?;
         match self.events.back_mut() {
-            Some(ModelEvent::Thinking(waiting)) => waiting.push_str(piece),
-            _ => self.events.push_back(ModelEvent::Thinking(piece.to_owned())),
+            Some(ModelEvent::Thinking(waiting)) => waiting.push_str(delta),
+            _ => self.events.push_back(ModelEvent::Thinking(delta.to_owned())),
         }
         Ok(())
     }
 
     fn thinking_block(&mut self, block: &Block<'_>) -> Result<(), StreamError> {
-        let (piece, signature, data) = (text(&block.thinking), text(&block.signature), text(&block.data));
-        let repeated = !signature.is_empty() && self.thinking.open_text_is(piece);
+        let (delta, signature, data) = (text(&block.thinking), text(&block.signature), text(&block.data));
+        let repeated = !signature.is_empty() && self.thinking.open_text_is(delta);
         if !repeated {
-            self.thinking_text(piece)?;
+            self.thinking_text(delta)?;
         }
         if !signature.is_empty() {
             self.thinking.signature(signature)?;
@@ -186,16 +186,16 @@ impl Assembler {
         Ok(())
     }
 
-    fn call(&mut self, piece: &Call<'_>) -> Result<(), StreamError> {
-        let id = text(&piece.id);
-        let place = self.place(piece.index, id)?;
-        let Some(call) = self.calls.get_mut(place) else {
+    fn call(&mut self, delta: &Call<'_>) -> Result<(), StreamError> {
+        let id = text(&delta.id);
+        let position = self.call_position(delta.index, id)?;
+        let Some(call) = self.calls.get_mut(position) else {
             return Err(StreamError::malformed("a delta that belongs to no tool call"));
         };
         if call.id.is_empty() {
             call.id.push_str(bounded_name(id)?);
         }
-        let Some(function) = &piece.function else { return Ok(()) };
+        let Some(function) = &delta.function else { return Ok(()) };
         let name = text(&function.name);
         if call.name.is_empty() {
             call.name.push_str(bounded_name(name)?);
@@ -216,17 +216,17 @@ impl Assembler {
     /// Returns the position of the call that a delta belongs to, or adds a new call. Deltas of several calls may be
     /// interleaved and are distinguished by index. Some endpoints use the same index, or none, for every call; a new id
     /// then starts a call.
-    fn place(&mut self, index: Option<u32>, id: &str) -> Result<usize, StreamError> {
+    fn call_position(&mut self, index: Option<u32>, id: &str) -> Result<usize, StreamError> {
         let found = match index {
             Some(index) => self.indexes.iter().rposition(|known| *known == index),
             None => self.calls.len().checked_sub(1),
         };
-        let same = found.filter(|place| {
-            let known = self.calls.get(*place).map_or("", |call| call.id.as_str());
+        let same = found.filter(|position| {
+            let known = self.calls.get(*position).map_or("", |call| call.id.as_str());
             id.is_empty() || known.is_empty() || known == id
         });
-        if let Some(place) = same {
-            return Ok(place);
+        if let Some(position) = same {
+            return Ok(position);
         }
         if self.calls.len() >= CALLS_MAX {
             return Err(StreamError::TooLarge("tool calls"));
@@ -314,7 +314,7 @@ fn finish_reason(written: &str, has_calls: bool) -> FinishReason {
 
 fn is_empty(delta: &Delta<'_>) -> bool {
     let texts = [&delta.content, &delta.refusal, &delta.reasoning_content, &delta.reasoning];
-    texts.into_iter().all(|piece| text(piece).is_empty())
+    texts.into_iter().all(|delta| text(delta).is_empty())
         && delta.thinking_blocks.as_ref().is_none_or(Vec::is_empty)
         && delta.tool_calls.as_ref().is_none_or(Vec::is_empty)
 }

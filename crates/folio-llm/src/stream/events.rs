@@ -126,22 +126,22 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], u8, &[u8])> {
 mod tests {
     use super::*;
 
-    fn split(pieces: &[&[u8]]) -> Vec<String> {
+    fn split(chunks: &[&[u8]]) -> Vec<String> {
         let mut found = Vec::new();
         let mut splitter = EventSplitter::default();
         let mut take = |data: &[u8]| {
             found.push(String::from_utf8(data.to_vec()).unwrap());
             Ok(())
         };
-        for piece in pieces {
-            splitter.feed(piece, &mut take).unwrap();
+        for chunk in chunks {
+            splitter.feed(chunk, &mut take).unwrap();
         }
         splitter.end(&mut take).unwrap();
         found
     }
 
     #[test]
-    fn events_are_found_whatever_ends_a_line_and_wherever_it_is_cut() {
+    fn events_are_split_with_every_line_ending_and_at_every_chunk_boundary() {
         let expected = vec!["one".to_owned(), "two\nlines".to_owned(), String::new(), "last".to_owned()];
         for end in ["\n", "\r\n", "\r"] {
             let text = [
@@ -172,16 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_ends_is_refused_before_it_is_large() {
+    fn an_endless_line_is_refused_at_the_bound() {
         let mut splitter = EventSplitter::default();
-        let piece = [b'x'; 64 * 1024];
-        let outcome = (0..100).try_for_each(|_| splitter.feed(&piece, |_| Ok(())));
+        let chunk = [b'x'; 64 * 1024];
+        let outcome = (0..100).try_for_each(|_| splitter.feed(&chunk, |_| Ok(())));
         assert_eq!(outcome, Err(StreamError::TooLarge("one line of the stream")));
         assert!(splitter.line.len() <= EVENT_BYTES_MAX);
     }
 
     #[test]
-    fn an_event_of_endless_lines_is_refused_before_it_is_large() {
+    fn an_event_of_endless_lines_is_refused_at_the_bound() {
         let mut splitter = EventSplitter::default();
         let line = [b"data: ".as_slice(), &[b'x'; 1_000], b"\n"].concat();
         let outcome = (0..2_000).try_for_each(|_| splitter.feed(&line, |_| Ok(())));

@@ -48,11 +48,11 @@ const PIECES: &[&str] = &[
 /// Result of a stream, complete or cut.
 type Outcome = (Result<(), StreamError>, Vec<ModelEvent>, Option<ModelReply>);
 
-fn parse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut parser = StreamParser::default();
     let mut outcome = Ok(());
-    for piece in pieces {
-        outcome = parser.feed(piece);
+    for chunk in chunks {
+        outcome = parser.feed(chunk);
         if outcome.is_err() {
             break;
         }
@@ -70,12 +70,12 @@ fn check((outcome, events, reply): &Outcome) {
     assert!(reply.finish.is_some());
     assert!(reply.text.len() <= MODEL_TEXT_BYTES && reply.calls.len() <= CALLS_MAX);
     let joined = |thinking: bool| {
-        let pieces = events.iter().filter_map(|event| match event {
-            ModelEvent::Text(piece) if !thinking => Some(piece.as_str()),
-            ModelEvent::Thinking(piece) if thinking => Some(piece.as_str()),
+        let chunks = events.iter().filter_map(|event| match event {
+            ModelEvent::Text(chunk) if !thinking => Some(chunk.as_str()),
+            ModelEvent::Thinking(chunk) if thinking => Some(chunk.as_str()),
             _ => None,
         });
-        pieces.collect::<String>()
+        chunks.collect::<String>()
     };
     assert_eq!(joined(false), reply.text);
     assert_eq!(joined(true), reply.thinking.iter().map(|block| block.text.as_str()).collect::<String>());
@@ -94,12 +94,12 @@ fn stream_parser_takes_any_bytes() {
 }
 
 #[test]
-fn stream_parser_takes_any_sequence_of_pieces() {
+fn stream_parser_takes_any_sequence_of_chunks() {
     bolero::check!().with_iterations(INPUTS).with_max_len(16).for_each(|choices: &[u8]| {
         let mut text = Vec::new();
         for choice in choices {
             match PIECES.get(usize::from(*choice) % (PIECES.len() + 4)) {
-                Some(piece) => text.extend_from_slice(piece.as_bytes()),
+                Some(chunk) => text.extend_from_slice(chunk.as_bytes()),
                 None => text.push(*choice),
             }
         }

@@ -62,7 +62,7 @@ fn a_text_is_assembled_with_usage() {
 }
 
 #[test]
-fn pieces_of_one_read_are_handed_on_together() {
+fn deltas_of_one_read_are_returned_together() {
     let mut parser = StreamParser::default();
     let text = stream_of(&[
         delta(json!({"reasoning_content": "hm"})),
@@ -187,7 +187,7 @@ fn a_stream_without_a_finish_reason_is_never_an_answer() {
 }
 
 #[test]
-fn what_makes_no_sense_is_an_error() {
+fn malformed_events_are_errors() {
     let text = || delta(json!({"content": "a"}));
     assert!(malformed(&[finish("stop"), text()]), "a delta after the finish reason");
     assert!(malformed(&[finish("stop"), call(Some(0), Some("a"), Some("b"), "")]), "a call after it");
@@ -210,7 +210,7 @@ fn what_makes_no_sense_is_an_error() {
 }
 
 #[test]
-fn what_some_endpoints_send_beside_the_protocol_is_borne() {
+fn known_deviations_of_endpoints_are_accepted() {
     let repeated = json!({"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1}});
     let filter = json!({"choices": [], "prompt_filter_results": [{"index": 0}]});
@@ -235,25 +235,25 @@ fn an_error_inside_of_a_stream_is_reported() {
 #[test]
 fn everything_that_grows_is_bounded() {
     let many = |chunk: Value, times: usize| parse(&stream_of(&vec![chunk; times]));
-    let piece = "x".repeat(10_000);
-    let times = MODEL_TEXT_BYTES / piece.len() + 1;
-    assert_eq!(many(delta(json!({"content": piece})), times), Err(StreamError::TooLarge("text")));
-    assert_eq!(many(delta(json!({"reasoning_content": piece})), times), Err(StreamError::TooLarge("thinking")));
+    let chunk = "x".repeat(10_000);
+    let times = MODEL_TEXT_BYTES / chunk.len() + 1;
+    assert_eq!(many(delta(json!({"content": chunk})), times), Err(StreamError::TooLarge("text")));
+    assert_eq!(many(delta(json!({"reasoning_content": chunk})), times), Err(StreamError::TooLarge("thinking")));
     let signed = delta(json!({"thinking_blocks": [{"signature": "s"}]}));
     assert_eq!(many(signed, 100), Err(StreamError::TooLarge("thinking blocks")));
-    let times = ARGUMENTS_BYTES / piece.len() + 1;
-    let arguments = call(Some(0), Some("a"), Some("one"), &piece);
+    let times = ARGUMENTS_BYTES / chunk.len() + 1;
+    let arguments = call(Some(0), Some("a"), Some("one"), &chunk);
     assert_eq!(many(arguments, times), Err(StreamError::TooLarge("tool arguments")));
     let calls: Vec<_> = (0..200).map(|n| call(Some(n), Some(&format!("c{n}")), Some("f"), "{}")).collect();
     assert_eq!(parse(&stream_of(&calls)), Err(StreamError::TooLarge("tool calls")));
-    let spread: Vec<_> = (0..30).map(|n| call(Some(n), None, Some("f"), &piece)).collect();
+    let spread: Vec<_> = (0..30).map(|n| call(Some(n), None, Some("f"), &chunk)).collect();
     assert_eq!(parse(&stream_of(&spread)), Err(StreamError::TooLarge("tool arguments")));
-    let name = call(Some(0), Some("a"), Some(&piece), "");
+    let name = call(Some(0), Some("a"), Some(&chunk), "");
     assert_eq!(parse(&stream_of(&[name])), Err(StreamError::TooLarge("name of a tool call")));
 }
 
 #[test]
-fn an_answer_that_was_not_streamed_gives_the_same() {
+fn a_response_without_streaming_gives_the_same_answer() {
     let mut assembler = Assembler::default();
     let body = json!({
         "model": "vendor/m",

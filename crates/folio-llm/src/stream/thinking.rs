@@ -18,11 +18,11 @@ pub(super) struct Thinking {
 
 impl Thinking {
     /// Appends text. Starts a new block after a signed one.
-    pub(super) fn text(&mut self, piece: &str) -> Result<(), StreamError> {
-        self.grow(piece)?;
+    pub(super) fn text(&mut self, delta: &str) -> Result<(), StreamError> {
+        self.grow(delta)?;
         match self.blocks.last_mut().filter(|block| !block.is_signed()) {
-            Some(open) => open.text.push_str(piece),
-            None => self.open(ThinkingBlock { text: piece.to_owned(), ..ThinkingBlock::default() })?,
+            Some(open) => open.text.push_str(delta),
+            None => self.open(ThinkingBlock { text: delta.to_owned(), ..ThinkingBlock::default() })?,
         }
         Ok(())
     }
@@ -63,8 +63,8 @@ impl Thinking {
         Ok(())
     }
 
-    fn grow(&mut self, piece: &str) -> Result<(), StreamError> {
-        self.bytes = self.bytes.saturating_add(piece.len());
+    fn grow(&mut self, delta: &str) -> Result<(), StreamError> {
+        self.bytes = self.bytes.saturating_add(delta.len());
         if self.bytes > MODEL_TEXT_BYTES { Err(StreamError::TooLarge("thinking")) } else { Ok(()) }
     }
 }

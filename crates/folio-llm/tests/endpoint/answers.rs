@@ -2,7 +2,7 @@
 
 use folio_llm::{ModelError, Models, RawToolCall, ResponseFormat, ToolDefinition, Tools};
 use folio_types::message::{FinishReason, ThinkingBlock, ToolCall};
-use llm_sim::{Pacing, Recorded};
+use llm_sim::{Pacing, RecordedRequest};
 use serde_json::json;
 
 use super::*;
@@ -63,10 +63,10 @@ async fn an_agents_rounds_are_the_same_streamed_and_whole() {
     first.tools = tools();
     first.thinking = true;
 
-    let heard = hear(&mut models.stream(first.clone()).await.unwrap()).await;
-    let reply = heard.end.unwrap().unwrap();
+    let received = receive(&mut models.stream(first.clone()).await.unwrap()).await;
+    let reply = received.end.unwrap().unwrap();
     check_first(&reply);
-    assert_eq!((heard.text.as_str(), heard.thinking.as_str()), ("Let me look.", "I should look."));
+    assert_eq!((received.text.as_str(), received.thinking.as_str()), ("Let me look.", "I should look."));
     check_first(&models.complete(first.clone()).await.unwrap());
 
     let mut second = first;
@@ -76,8 +76,8 @@ async fn an_agents_rounds_are_the_same_streamed_and_whole() {
         calls: vec![ToolCall { id: "call_1".into(), name: "get_ocr_text".into(), arguments: json!({"page_num": 1}) }],
     });
     second.messages.push(Message::Tool { call: "call_1".into(), content: "5 EUR".into() });
-    let heard = hear(&mut models.stream(second).await.unwrap()).await;
-    let reply = heard.end.unwrap().unwrap();
+    let received = receive(&mut models.stream(second).await.unwrap()).await;
+    let reply = received.end.unwrap().unwrap();
     assert_eq!((reply.text.as_str(), reply.finish), ("It is 5.", Some(FinishReason::Stop)));
     assert!(!reply.usage.reported && reply.usage.input_tokens > 20 && reply.usage.output_tokens > 2, "counted here");
 
@@ -113,7 +113,7 @@ async fn embeddings_come_in_order_in_requests_of_bounded_size() {
     let name = models.default_embedding_model().unwrap().to_owned();
     let vectors = models.embed(&org(), &name, texts.clone()).await.unwrap();
     assert_eq!(vectors.len(), 130);
-    assert_eq!(sim.requests().iter().filter(|request| !Recorded::is_chat(request)).count(), 3);
+    assert_eq!(sim.requests().iter().filter(|request| !RecordedRequest::is_chat(request)).count(), 3);
     for place in [0, 63, 64, 129] {
         let alone = models.embed(&org(), "", vec![texts[place].clone()]).await.unwrap();
         assert_eq!(alone, [vectors[place].clone()], "{place}");
@@ -124,7 +124,7 @@ async fn embeddings_come_in_order_in_requests_of_bounded_size() {
 }
 
 #[tokio::test]
-async fn the_table_says_what_there_is() {
+async fn the_table_lists_the_available_models() {
     let (models, _) = client("http://127.0.0.1:9/v1", |options| {
         let provider = options.providers.get_mut("openai").unwrap();
         let base = provider.models["scripted"].clone();

@@ -17,8 +17,8 @@ async fn an_endless_text_is_cut_off() {
 
 #[tokio::test]
 async fn a_line_without_an_end_is_cut_off() {
-    let piece = chunk(&"x".repeat(60_000));
-    let server = RawServer::start(vec![send(HEAD), Step::Forever(piece.into_bytes())]).await;
+    let chunk = chunk(&"x".repeat(60_000));
+    let server = RawServer::start(vec![send(HEAD), Step::Forever(chunk.into_bytes())]).await;
     let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
     assert_eq!(error, ModelError::TooLarge("one line of the stream"));
 }
@@ -58,7 +58,7 @@ async fn leaving_before_the_first_token_stops_the_upstream_request() {
 }
 
 #[tokio::test]
-async fn calls_at_once_are_bounded_and_so_are_those_that_wait() {
+async fn concurrent_and_waiting_calls_are_bounded() {
     let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
     let (models, _) = client(&sim.url(), |options| {
         let provider = options.providers.get_mut("openai").unwrap();
@@ -88,7 +88,7 @@ async fn calls_at_once_are_bounded_and_so_are_those_that_wait() {
 }
 
 #[tokio::test]
-async fn a_call_is_sent_once_it_has_a_place_and_not_before() {
+async fn a_call_is_sent_only_with_a_permit() {
     let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
     let (models, _) = client(&sim.url(), |options| {
         options.providers.get_mut("openai").unwrap().max_concurrent_calls = 1;
@@ -115,7 +115,7 @@ async fn a_call_is_sent_once_it_has_a_place_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_burst_of_one_organization_is_one_turn_each_for_another() {
+async fn a_burst_of_one_organization_does_not_starve_another() {
     let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
     let (models, _) = client(&sim.url(), |options| {
         let provider = options.providers.get_mut("openai").unwrap();
@@ -125,9 +125,9 @@ async fn a_burst_of_one_organization_is_one_turn_each_for_another() {
     let (asked, mut calls) = (models.clone(), Vec::new());
     for (at, of) in [&flood, &flood, &flood, &flood, &quiet, &quiet].into_iter().enumerate() {
         let (models, of) = (models.clone(), of.clone());
-        let said = format!("{at}");
+        let text = format!("{at}");
         calls.push(tokio::spawn(async move {
-            let request = ModelRequest { org: of, messages: vec![Message::User { text: said }], ..request() };
+            let request = ModelRequest { org: of, messages: vec![Message::User { text }], ..request() };
             models.complete(request).await
         }));
         folio_testkit::wait_for("it is there", LIMIT, || async {
@@ -171,5 +171,5 @@ async fn a_slow_consumer_is_no_time_out() {
     assert!(matches!(stream.next().await, Some(Ok(ModelEvent::Text(_)))));
     // Time itself is what is tested here.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(hear(&mut stream).await.end.unwrap().is_ok());
+    assert!(receive(&mut stream).await.end.unwrap().is_ok());
 }

@@ -54,7 +54,7 @@ async fn retries_come_to_an_end() {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_asks_to_wait_is_waited_in_full() {
+async fn the_retry_delay_of_an_endpoint_is_respected() {
     let began = Instant::now();
     recovers(FaultPlan::first(1, status(429, Some(1))), 2).await;
     assert!(began.elapsed() >= Duration::from_secs(2), "once for each of two calls");
@@ -143,7 +143,7 @@ async fn a_stream_cut_before_its_first_token_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_that_had_begun_is_never_asked_for_again() {
+async fn a_partial_answer_without_streaming_is_never_retried() {
     let broken = Fault::Cut { after_chunks: 3, broken: true };
     for fault in [Fault::NoFinish, broken, Fault::Reset { after_chunks: 3 }] {
         let sim = faulty(FaultPlan::always(fault.clone())).await;
@@ -225,7 +225,7 @@ async fn events_before_a_reported_error_are_returned() {
     let request = request();
     let progress = request.progress.clone();
     let mut stream = models(&server.url()).stream(request).await.unwrap();
-    let end = hear(&mut stream).await.end.unwrap();
+    let end = receive(&mut stream).await.end.unwrap();
     assert!(matches!(end, Err(ModelError::RateLimited { .. })), "{end:?}");
     assert_eq!((progress.is_sent(), progress.call_bytes()), (true, arguments.len()));
 }

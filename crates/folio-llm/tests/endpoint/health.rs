@@ -20,7 +20,7 @@ fn breaker(models: &OpenAiModels) -> BreakerState {
 }
 
 #[tokio::test]
-async fn the_breaker_opens_holds_calls_back_and_recovers() {
+async fn the_breaker_opens_rejects_calls_and_recovers() {
     let sim = faulty(FaultPlan::always(FAILURE)).await;
     let (models, clock) = with_breaker(&sim.url());
     for _ in 0..2 {
@@ -28,10 +28,10 @@ async fn the_breaker_opens_holds_calls_back_and_recovers() {
     }
     assert!(matches!(breaker(&models), BreakerState::Open { .. }));
     clock.advance(Duration::from_secs(10));
-    let held_back = ModelError::Unavailable { retry_after: Duration::from_secs(20) };
-    assert_eq!(streamed(&models).await.unwrap_err().1, held_back);
-    assert_eq!(models.complete(request()).await, Err(held_back));
-    assert_eq!(sim.chats().len(), 2, "what is held back does not reach the endpoint");
+    let unavailable = ModelError::Unavailable { retry_after: Duration::from_secs(20) };
+    assert_eq!(streamed(&models).await.unwrap_err().1, unavailable);
+    assert_eq!(models.complete(request()).await, Err(unavailable));
+    assert_eq!(sim.chats().len(), 2, "a rejected call does not reach the endpoint");
 
     // The probe fails: open again.
     clock.advance(Duration::from_secs(20));
@@ -45,7 +45,7 @@ async fn the_breaker_opens_holds_calls_back_and_recovers() {
 }
 
 #[tokio::test]
-async fn one_call_probes_at_a_time_and_one_that_leaves_makes_room() {
+async fn one_call_probes_at_a_time_and_a_cancelled_probe_is_replaced() {
     let sim = faulty(FaultPlan::always(FAILURE)).await;
     let (models, clock) = with_breaker(&sim.url());
     for _ in 0..2 {
@@ -67,7 +67,7 @@ async fn one_call_probes_at_a_time_and_one_that_leaves_makes_room() {
 }
 
 #[tokio::test]
-async fn refusals_rate_limits_and_callers_that_leave_do_not_open_it() {
+async fn refusals_rate_limits_and_cancellations_do_not_open_the_breaker() {
     let sim = faulty(FaultPlan::none()).await;
     let (models, _) = with_breaker(&sim.url());
     for code in [429, 400, 401, 404] {
@@ -103,8 +103,11 @@ async fn retries_stop_where_the_breaker_opens() {
     let (_, error) = streamed(&models).await.unwrap_err();
     assert!(error.to_string().contains("500"), "the endpoint's own error: {error}");
     assert_eq!(sim.chats().len(), 2);
-    assert!(error.falls_back() && error.may_cost(), "no token came, and another endpoint is not held back: {error:?}");
-    let told = folio_types::Error::from(error);
-    assert_eq!(told.reason, folio_types::Reason::ModelFailed);
-    assert!(told.retry_after.is_some(), "{told:?}");
+    assert!(
+        error.falls_back() && error.may_cost(),
+        "no token was received, and the breaker of another endpoint is closed: {error:?}"
+    );
+    let error_of_folio = folio_types::Error::from(error);
+    assert_eq!(error_of_folio.reason, folio_types::Reason::ModelFailed);
+    assert!(error_of_folio.retry_after.is_some(), "{error_of_folio:?}");
 }

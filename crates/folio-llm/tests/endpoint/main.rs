@@ -82,39 +82,39 @@ struct Received {
     end: Option<Result<ModelReply, ModelError>>,
 }
 
-async fn hear(stream: &mut ModelStream) -> Received {
-    let mut heard = Received { text: String::new(), thinking: String::new(), end: None };
+async fn receive(stream: &mut ModelStream) -> Received {
+    let mut received = Received { text: String::new(), thinking: String::new(), end: None };
     let all = async {
         while let Some(event) = stream.next().await {
-            assert!(heard.end.is_none(), "something after the end: {event:?}");
+            assert!(received.end.is_none(), "something after the end: {event:?}");
             match event {
-                Ok(ModelEvent::Text(piece)) => heard.text.push_str(&piece),
-                Ok(ModelEvent::Thinking(piece)) => heard.thinking.push_str(&piece),
-                Ok(ModelEvent::Done(reply)) => heard.end = Some(Ok(*reply)),
-                Err(error) => heard.end = Some(Err(error)),
+                Ok(ModelEvent::Text(delta)) => received.text.push_str(&delta),
+                Ok(ModelEvent::Thinking(delta)) => received.thinking.push_str(&delta),
+                Ok(ModelEvent::Done(reply)) => received.end = Some(Ok(*reply)),
+                Err(error) => received.end = Some(Err(error)),
             }
         }
     };
     tokio::time::timeout(LIMIT, all).await.expect("the stream ends");
-    heard
+    received
 }
 
 /// The whole of a streaming call: its reply, or its error with the text that came before it.
 async fn streamed(models: &OpenAiModels) -> Result<ModelReply, (String, ModelError)> {
     let mut stream = models.stream(request()).await.map_err(|error| (String::new(), error))?;
-    let heard = hear(&mut stream).await;
-    match heard.end.expect("a last item") {
+    let received = receive(&mut stream).await;
+    match received.end.expect("a last item") {
         Ok(reply) => {
-            assert_eq!(heard.text, reply.text, "the pieces are the whole");
+            assert_eq!(received.text, reply.text, "the deltas are the whole text");
             Ok(reply)
         }
-        Err(error) => Err((heard.text, error)),
+        Err(error) => Err((received.text, error)),
     }
 }
 
 /// Waits until the endpoint saw the client close its last request.
 async fn closed_by_client(sim: &LlmSim) {
-    let closed = |requests: &[llm_sim::Recorded]| {
+    let closed = |requests: &[llm_sim::RecordedRequest]| {
         requests.last().is_some_and(|request| request.outcome == Outcome::ClosedByClient)
     };
     sim.wait_until(LIMIT, closed).await.expect("the endpoint sees that the client left");

@@ -32,7 +32,7 @@ async fn every_body_of_a_refusal_is_returned_with_its_status() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_said_and_never_shown() {
+async fn a_refused_key_is_reported_and_never_shown() {
     for code in [400, 401, 403] {
         let body = format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY}. See sk-test-****mnop"}}}}"#);
         let error = refused(code, &body).await;

@@ -1,7 +1,8 @@
 //! The meter actor of an organization: executes the effects of its wallet. One per organization with traffic in this
 //! process.
 //!
-//! Its mailbox is bounded by other means: requests by the admission of the handle, ends of calls by the permits.
+//! The actor's mailbox is bounded by other means: requests by the admission of the handle, ends of calls by the
+//! permits.
 
 mod supervisor;
 
@@ -48,11 +49,15 @@ impl Shared {
     pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
         let now = self.environment.now();
         let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
-        let ends = month.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        let settled_row = month.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
         let name = month.strftime("%Y-%m").to_string();
         let id = GrantId::derive(&["allowance", org.as_str(), &name]);
         let grant = Grant::new(id, GrantKind::Allowance, self.options.monthly_allowance, now);
-        (grant.amount > 0).then(|| Grant { expires_at: Some(ends), note: format!("allowance of {name}"), ..grant })
+        (grant.amount > 0).then(|| Grant {
+            expires_at: Some(settled_row),
+            note: format!("allowance of {name}"),
+            ..grant
+        })
     }
 }
 
@@ -301,7 +306,7 @@ impl MeterState {
         self.shared.tasks.spawn(async move {
             match shared.escrow.close(&org, &block, record).await {
                 Ok(Closing::Closed) => {}
-                Ok(Closing::Waits) => tracing::debug!(%org, %block, "block waits for its last call"),
+                Ok(Closing::CallsInFlight) => tracing::debug!(%org, %block, "block waits for its last call"),
                 Err(error) => {
                     tracing::warn!(%org, %block, %error, "block not closed; another process closes it after expiry")
                 }
@@ -313,9 +318,9 @@ impl MeterState {
     fn give_up(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
         let (shared, org, reserved) = (Arc::clone(&self.shared), self.org.clone(), row.credits);
         self.shared.tasks.spawn(async move {
-            let ends = row.settled_as_not_sent(shared.environment.now());
-            let used = match shared.escrow.store().settle(&org, &block, ends).await {
-                Ok(stands) => stands.charge().min(reserved),
+            let settled_row = row.settled_as_not_sent(shared.environment.now());
+            let used = match shared.escrow.store().settle(&org, &block, settled_row).await {
+                Ok(stored) => stored.charge().min(reserved),
                 Err(error) => {
                     tracing::warn!(%org, key = row.key, %error, "reservation not cancelled; it is charged");
                     reserved

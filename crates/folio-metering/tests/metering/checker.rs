@@ -25,14 +25,14 @@ pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), St
 
 /// Checks the sums when all blocks are closed, from the entries and the ledgers alone.
 pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) -> Result<(), String> {
-    let told = |error: folio_types::Error| error.to_string();
-    let account = store.account(org).await.map_err(told)?;
+    let message = |error: folio_types::Error| error.to_string();
+    let account = store.account(org).await.map_err(message)?;
     account.check()?;
     if !account.blocks.is_empty() {
         return Err(format!("blocks are open: {:?}", account.blocks));
     }
     let (mut granted, mut withdrawn, mut drawn, mut ends) = (0, 0, BTreeMap::new(), BTreeMap::new());
-    for entry in store.account_entries(org, "", None, 100_000).await.map_err(told)? {
+    for entry in store.account_entries(org, "", None, 100_000).await.map_err(message)? {
         match entry {
             AccountEntry::Granted(grant) => granted += grant.amount,
             AccountEntry::Withdrawn { amount, .. } => withdrawn += amount,
@@ -49,7 +49,7 @@ pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) 
     let mut rows: BTreeMap<(BlockId, String), u64> = BTreeMap::new();
     let mut settled = 0;
     for (block, (amount, told_settled)) in &ends {
-        let ledger = store.ledger(org, block).await.map_err(told)?;
+        let ledger = store.ledger(org, block).await.map_err(message)?;
         let taken: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
         if drawn[block] != *amount || taken != *told_settled || taken > *amount {
             return Err(format!(
@@ -70,7 +70,7 @@ pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) 
         let charged = rows.get(&(call.block.clone(), call.key.clone())).copied();
         let (own, whole) = (call.cost.min(call.reserved), call.reserved);
         let right = match call.settled {
-            Some(told) => charged == Some(told) && (told == own || told == whole),
+            Some(message) => charged == Some(message) && (message == own || message == whole),
             None => charged == Some(own) || charged == Some(whole),
         };
         if !right {

@@ -33,7 +33,7 @@ async fn drawn(escrow: &Escrow, org: &OrgId, name: &str, life: Duration) -> Bloc
 }
 
 #[tokio::test]
-async fn a_block_that_cannot_be_closed_does_not_keep_the_others() {
+async fn a_block_that_cannot_be_closed_does_not_block_the_others() {
     let mut bench = Bench::new();
     let grant = Grant::new(GrantId::derive(&["closing"]), GrantKind::Admin, 30, System.now());
     let stuck = BlockId::derive(&["a"]);
@@ -47,8 +47,8 @@ async fn a_block_that_cannot_be_closed_does_not_keep_the_others() {
     drawn(&escrow, &bench.org, "a", Duration::ZERO).await;
     drawn(&escrow, &bench.org, "b", Duration::ZERO).await;
     let lives = drawn(&escrow, &bench.org, "c", Duration::from_secs(600)).await;
-    let told = escrow.collect(&bench.org).await;
-    assert!(told.is_err_and(|error| error.reason == Reason::StoreUnavailable));
+    let collected = escrow.collect(&bench.org).await;
+    assert!(collected.is_err_and(|error| error.reason == Reason::StoreUnavailable));
     assert_eq!(open().await, [stuck.clone(), lives.clone()]);
 
     // A call that needs what the others give back gets it; one that needs more is not told that there is none.

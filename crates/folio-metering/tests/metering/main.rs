@@ -1,4 +1,5 @@
-//! Credit: every interleaving keeps its sums, on a model of a store, on the embedded one and on CQL; and the meter above it.
+//! Credit: every interleaving keeps its sums, on a model of a store, on the embedded one and on CQL; and the meter
+//! above it.
 
 #![allow(
     clippy::unwrap_used,

@@ -58,7 +58,7 @@ fn used(input_tokens: u64) -> Usage {
 }
 
 #[tokio::test]
-async fn invariant_5_a_call_is_charged_once_and_the_rest_comes_back() {
+async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
     let (bench, meter) = {
         let bench = Bench::new();
         let meter = bench.meter(1_000).await;
@@ -75,9 +75,9 @@ async fn invariant_5_a_call_is_charged_once_and_the_rest_comes_back() {
     let again = meter.permit(bench.call("a", 5_000)).await;
     assert!(again.is_err_and(|error| error.reason == Reason::VersionConflict), "a key is used once in a block");
 
-    // What is idle is given back by itself.
+    // An idle block is returned automatically.
     let idle = async || meter.balance(&bench.org).await.unwrap().account.blocks.is_empty().then_some(());
-    wait_for("the block to be given back", STOP, idle).await;
+    wait_for("the block to be returned", STOP, idle).await;
     let balance = meter.balance(&bench.org).await.unwrap();
     assert_eq!((balance.available, balance.account.settled), (993, 7));
     let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
@@ -106,8 +106,8 @@ async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
     assert_eq!((meter.counters().settled_late(), meter.counters().used()), (1, 12));
     meter.stop(STOP).await;
     let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
-    let told: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap().basis)).collect();
-    assert_eq!(told, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
+    let bases: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap().basis)).collect();
+    assert_eq!(bases, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
 }
 
 /// Fails once if armed.
@@ -124,7 +124,7 @@ impl UsageLayer for Forgetful {
 }
 
 #[tokio::test]
-async fn a_record_that_could_not_be_written_is_written_when_the_block_is_given_back() {
+async fn a_record_that_could_not_be_written_is_written_when_the_block_is_returned() {
     let mut bench = Bench::new();
     let fails = Arc::new(AtomicBool::new(true));
     bench.stores.usage = Layered::over(Forgetful(fails.clone()), &bench.stores.usage);
@@ -152,13 +152,13 @@ async fn calls_that_are_only_recorded_have_their_cost() {
     meter.settle(permit, Settlement::Partial(Usage { reported: false, ..used(1_000) })).await.unwrap();
     let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
     let charged: Vec<_> = records.into_iter().map(|record| record.charged.unwrap()).collect();
-    let told: Vec<_> =
+    let charges: Vec<_> =
         charged.iter().map(|charged| (charged.credits, charged.cost_microdollars, charged.basis)).collect();
-    assert_eq!(told, [(0, Some(10_000), Basis::Reported), (0, None, Basis::Counted)]);
+    assert_eq!(charges, [(0, Some(10_000), Basis::Reported), (0, None, Basis::Counted)]);
 }
 
 #[tokio::test]
-async fn a_call_that_the_balance_does_not_cover_is_not_made_until_a_top_up() {
+async fn a_call_beyond_the_balance_is_refused_until_a_top_up() {
     let bench = Bench::new();
     let meter = bench.meter(5).await;
     let error = meter.permit(bench.call("a", 5_000)).await.unwrap_err();
@@ -177,7 +177,7 @@ async fn a_call_that_the_balance_does_not_cover_is_not_made_until_a_top_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn invariant_5_calls_at_once_on_two_nodes_never_overdraw() {
+async fn invariant_5_concurrent_calls_on_two_nodes_never_overdraw() {
     let bench = Bench::new();
     let meters = [bench.meter(200).await, bench.meter(200).await];
     let mut calls = tokio::task::JoinSet::new();

@@ -166,7 +166,7 @@ impl Node {
             Err(_) => {
                 let ends = row.settled_as_not_sent(now);
                 let used = self.store.settle(&self.world.org, &block, ends).await;
-                let used = used.map_or(need, |stands| stands.charge());
+                let used = used.map_or(need, |stored| stored.charge());
                 self.wallet.settled(&block, need, used, now)
             }
         }
@@ -190,9 +190,9 @@ impl Node {
             at: now,
         };
         let ends = LedgerRow { settled: Some(end), ..row };
-        let stands = self.store.settle(&self.world.org, &made.block, ends).await;
-        let used = stands.as_ref().map_or(made.reserved, LedgerRow::charge);
-        self.world.made.lock().unwrap()[number].settled = stands.ok().map(|stands| stands.charge());
+        let stored = self.store.settle(&self.world.org, &made.block, ends).await;
+        let used = stored.as_ref().map_or(made.reserved, LedgerRow::charge);
+        self.world.made.lock().unwrap()[number].settled = stored.ok().map(|stored| stored.charge());
         let effects = self.wallet.settled(&made.block, made.reserved, used, now);
         self.perform(effects, 0).await;
     }

@@ -26,7 +26,7 @@ async fn is_done_once(store: Arc<dyn CreditStore>) {
 }
 
 #[tokio::test]
-async fn invariant_5_credit_is_given_and_taken_back_once() {
+async fn invariant_5_credit_is_granted_and_withdrawn_once() {
     is_done_once(Arc::new(Memory::default())).await;
     let (folder, store) = embedded();
     is_done_once(store.stores().credit).await;
@@ -34,7 +34,7 @@ async fn invariant_5_credit_is_given_and_taken_back_once() {
 }
 
 #[tokio::test]
-async fn invariant_5_credit_is_given_and_taken_back_once_on_cql() {
+async fn invariant_5_credit_is_granted_and_withdrawn_once_on_cql() {
     let (folder, blobs) = embedded();
     is_done_once(cql().await.stores(blobs.stores().blobs).credit).await;
     drop(folder);

@@ -1,5 +1,5 @@
-//! A store whose operations wait until a scheduler decides: executed, executed with a lost reply, executed later, or never
-//! executed.
+//! A store whose operations wait until a scheduler decides: executed, executed with a lost reply, executed later, or
+//! never executed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -24,7 +24,7 @@ impl Journal {
         let mut history = History::new();
         let mut entries = Vec::new();
         for (turn, truncate_to) in (1u32..).zip(turns) {
-            let place = placed.then(|| history.place(truncate_to));
+            let position = placed.then(|| history.position(truncate_to));
             let accepted = Entry::Accepted(Box::new(Accepted {
                 turn,
                 request: format!("r-{turn}").parse().unwrap(),
@@ -35,7 +35,7 @@ impl Journal {
                 options: TurnOptions::default(),
                 truncate_to,
                 working: WorkingState::default(),
-                place,
+                position,
                 at: Timestamp::UNIX_EPOCH,
             }));
             let text = format!("answer {turn}");

@@ -16,7 +16,7 @@ fn counts(permits: &Permits<&'static str>) -> (usize, usize) {
 }
 
 #[test]
-fn a_key_takes_its_share_and_leaves_the_others_theirs() {
+fn every_key_gets_its_share_of_permits() {
     let permits = Permits::without_queue(Load::permits(3), Load::permits(2));
     let first = permits.try_acquire(&"a", 0).unwrap();
     let _second = permits.try_acquire(&"a", 0).unwrap();
@@ -65,7 +65,7 @@ async fn a_dropped_permit_goes_to_the_next_key() {
 }
 
 #[tokio::test]
-async fn a_cancelled_caller_gives_back_its_position_and_the_permit_that_it_was_sent() {
+async fn a_cancelled_caller_releases_its_position_and_its_permit() {
     let permits = Permits::with_queue(1, 8);
     let first = permits.acquire(&FLOOD, 1, later()).await.unwrap();
     let mut cancelled = Box::pin(permits.acquire(&FLOOD, 1, later()));

@@ -15,7 +15,7 @@ fn scheduler<W>(total: usize, waiters: usize) -> Scheduler<Key, W> {
 /// Requests a permit that is not free, under a name.
 fn queue(scheduler: &mut Scheduler<Key, String>, key: Key, weight: u32, name: &str) -> Ticket {
     match scheduler.request(&key, weight, name.to_owned()) {
-        Requested::Queued(ticket, None) => ticket,
+        RequestOutcome::Queued(ticket, None) => ticket,
         other => panic!("{name}: {other:?}"),
     }
 }
@@ -38,7 +38,7 @@ fn is_empty<W>(scheduler: &Scheduler<Key, W>) -> bool {
 #[test]
 fn a_burst_gets_one_permit_in_each_round() {
     let mut scheduler = scheduler(1, 100);
-    assert_eq!(scheduler.request(&"flood", 1, String::new()), Requested::Granted);
+    assert_eq!(scheduler.request(&"flood", 1, String::new()), RequestOutcome::Granted);
     for at in 0..6 {
         queue(&mut scheduler, "flood", 1, &format!("flood {at}"));
     }
@@ -54,7 +54,7 @@ fn a_burst_gets_one_permit_in_each_round() {
 #[test]
 fn a_key_takes_its_weight_in_each_round() {
     let mut scheduler = scheduler(1, 100);
-    assert_eq!(scheduler.request(&"a", 1, String::new()), Requested::Granted);
+    assert_eq!(scheduler.request(&"a", 1, String::new()), RequestOutcome::Granted);
     for at in 0..6 {
         queue(&mut scheduler, "a", 1, &format!("a{at}"));
         queue(&mut scheduler, "b", 3, &format!("b{at}"));
@@ -63,8 +63,8 @@ fn a_key_takes_its_weight_in_each_round() {
     assert_eq!(order(&mut scheduler, "a"), expected);
 }
 
-/// Two permits, each used for one second of virtual time. A caller that arrives during the burst of another key waits for one
-/// permit, not for the burst.
+/// Two permits, each used for one second of virtual time. A caller that arrives during the burst of another key waits
+/// for one permit, not for the burst.
 #[test]
 fn a_late_caller_waits_for_the_next_permit_only() {
     let mut scheduler = scheduler(2, 100);
@@ -74,7 +74,7 @@ fn a_late_caller_waits_for_the_next_permit_only() {
     arrivals.extend([(2_500, "quiet", "quiet 0".to_owned()), (2_600, "quiet", "quiet 1".to_owned())]);
     for now in 0..20_000 {
         for (_, key, name) in arrivals.iter().filter(|(at, ..)| *at == now) {
-            if scheduler.request(key, 1, name.clone()) == Requested::Granted {
+            if scheduler.request(key, 1, name.clone()) == RequestOutcome::Granted {
                 begun.insert(name.clone(), now);
                 ends.push((now + 1_000, key));
             }
@@ -95,7 +95,7 @@ fn a_late_caller_waits_for_the_next_permit_only() {
 #[test]
 fn a_cancelled_waiter_leaves_the_queue() {
     let mut scheduler = scheduler(1, 10);
-    assert_eq!(scheduler.request(&"a", 1, String::new()), Requested::Granted);
+    assert_eq!(scheduler.request(&"a", 1, String::new()), RequestOutcome::Granted);
     let first = queue(&mut scheduler, "a", 1, "a0");
     queue(&mut scheduler, "b", 1, "b0");
     assert!(scheduler.cancel(&"a", first));
@@ -106,18 +106,18 @@ fn a_cancelled_waiter_leaves_the_queue() {
 #[test]
 fn a_full_queue_evicts_from_the_key_with_the_most_waiters() {
     let mut full = scheduler(1, 4);
-    assert_eq!(full.request(&"flood", 1, String::new()), Requested::Granted);
+    assert_eq!(full.request(&"flood", 1, String::new()), RequestOutcome::Granted);
     for at in 0..4 {
         queue(&mut full, "flood", 1, &at.to_string());
     }
-    assert_eq!(full.request(&"flood", 1, "4".into()), Requested::QueueFull);
-    let evicted = |requested| if let Requested::Queued(_, evicted) = requested { evicted } else { None };
+    assert_eq!(full.request(&"flood", 1, "4".into()), RequestOutcome::QueueFull);
+    let evicted = |requested| if let RequestOutcome::Queued(_, evicted) = requested { evicted } else { None };
     assert_eq!(evicted(full.request(&"quiet", 1, "q0".into())), Some("3".into()), "the newest waiter");
     assert_eq!(evicted(full.request(&"quiet", 1, "q1".into())), Some("2".into()));
-    assert_eq!(full.request(&"quiet", 1, "q2".into()), Requested::QueueFull, "half each");
+    assert_eq!(full.request(&"quiet", 1, "q2".into()), RequestOutcome::QueueFull, "half each");
     assert!(evicted(full.request(&"heavy", 2, "h0".into())).is_some());
     assert_eq!(full.waiting(), 4);
-    assert_eq!(scheduler(0, 0).request(&"a", 1, ()), Requested::QueueFull);
+    assert_eq!(scheduler(0, 0).request(&"a", 1, ()), RequestOutcome::QueueFull);
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn a_key_at_its_own_bound_is_skipped_and_served_when_it_releases() {
     let bounds = Bounds { total: Load::permits(3), per_key: Load::permits(1), waiters: 8 };
     let mut scheduler = Scheduler::new(bounds);
     for key in ["a", "b"] {
-        assert_eq!(scheduler.request(&key, 1, String::new()), Requested::Granted);
+        assert_eq!(scheduler.request(&key, 1, String::new()), RequestOutcome::Granted);
     }
     queue(&mut scheduler, "a", 1, "a0");
-    assert_eq!(scheduler.request(&"c", 1, String::new()), Requested::Granted, "another key does not wait");
+    assert_eq!(scheduler.request(&"c", 1, String::new()), RequestOutcome::Granted, "another key does not wait");
     queue(&mut scheduler, "c", 1, "c0");
     assert_eq!(scheduler.release(&"b", 0), None, "both waiters belong to keys at their bound");
     assert_eq!(scheduler.release(&"c", 0), Some(("c", "c0".to_owned())), "a is skipped");
@@ -158,8 +158,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Permits and waiters are bounded, no permit is free while a caller may have it, and a waiter waits for a bounded number of
-    /// permits of other keys (without a bound of each key).
+    /// Permits and waiters are bounded, no permit is free while a caller may have it, and a waiter waits for a bounded
+    /// number of permits of other keys (without a bound of each key).
     #[test]
     fn any_history_keeps_the_bounds_and_the_fair_shares(
         steps in steps(), weights in vec(1..4u32, KEYS.len()), total in 1..4usize, each in 1..5usize, most in 0..12usize,
@@ -177,11 +177,11 @@ proptest! {
         for (call, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Request(of) => match scheduler.request(&KEYS[of], weights[of], call) {
-                    Requested::Granted => {
+                    RequestOutcome::Granted => {
                         prop_assert!(may(&holders, KEYS[of]));
                         holders.push(KEYS[of]);
                     }
-                    Requested::Queued(ticket, evicted) => {
+                    RequestOutcome::Queued(ticket, evicted) => {
                         prop_assert!(!may(&holders, KEYS[of]), "a caller waits though a permit is free for it");
                         if let Some(evicted) = evicted {
                             prop_assert!(waiting.remove(&evicted).is_some());
@@ -190,7 +190,7 @@ proptest! {
                         let rounds = u32::try_from(before).unwrap() / weights[of] + 2;
                         waiting.insert(call, (of, ticket, rounds * round));
                     }
-                    Requested::QueueFull => {
+                    RequestOutcome::QueueFull => {
                         prop_assert!(!may(&holders, KEYS[of]));
                         prop_assert_eq!(waiting.len(), most);
                     }

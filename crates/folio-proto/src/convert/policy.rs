@@ -2,7 +2,7 @@
 
 use folio_resources::Organization;
 use folio_types::access::Role;
-use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test, Waits};
+use folio_types::policy::{ApprovalRequirement, Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test};
 use folio_types::{Error, Result};
 use serde_json::{Number, Value};
 
@@ -27,9 +27,10 @@ impl From<&Rule> for v1::PolicyRule {
     fn from(rule: &Rule) -> Self {
         let ruling = match &rule.ruling {
             Ruling::Deny => rule::Ruling::Deny(v1::Deny {}),
-            Ruling::Ask(approver) => {
-                rule::Ruling::Ask(v1::Ask { roles: shown(&approver.roles), not_by_asker: approver.not_by_asker })
-            }
+            Ruling::Ask(approver) => rule::Ruling::Ask(v1::Ask {
+                roles: shown(&approver.roles),
+                not_by_requester: approver.not_by_requester,
+            }),
             Ruling::Allow => rule::Ruling::Allow(v1::Allow {}),
         };
         Self {
@@ -44,18 +45,21 @@ impl From<&Rule> for v1::PolicyRule {
     }
 }
 
-impl From<&Waits> for v1::CallWaits {
-    fn from(waits: &Waits) -> Self {
-        let Approver { roles, not_by_asker } = &waits.approver;
-        Self { rule: waits.rule.clone(), roles: shown(roles), not_by_asker: *not_by_asker }
+impl From<&ApprovalRequirement> for v1::ApprovalRequirement {
+    fn from(requirement: &ApprovalRequirement) -> Self {
+        let Approver { roles, not_by_requester } = &requirement.approver;
+        Self { rule: requirement.rule.clone(), roles: shown(roles), not_by_requester: *not_by_requester }
     }
 }
 
-impl TryFrom<v1::CallWaits> for Waits {
+impl TryFrom<v1::ApprovalRequirement> for ApprovalRequirement {
     type Error = Error;
-    fn try_from(waits: v1::CallWaits) -> Result<Self> {
-        let approver = Approver { roles: read_roles("waits.roles", &waits.roles)?, not_by_asker: waits.not_by_asker };
-        Ok(Self { rule: waits.rule, approver })
+    fn try_from(requirement: v1::ApprovalRequirement) -> Result<Self> {
+        let approver = Approver {
+            roles: read_roles("approval_requirement.roles", &requirement.roles)?,
+            not_by_requester: requirement.not_by_requester,
+        };
+        Ok(Self { rule: requirement.rule, approver })
     }
 }
 
@@ -94,7 +98,7 @@ fn read_rule(field: &str, rule: &v1::PolicyRule) -> Result<Rule> {
         rule::Ruling::Deny(v1::Deny {}) => Ruling::Deny,
         rule::Ruling::Ask(ask) => Ruling::Ask(Approver {
             roles: read_roles(&format!("{field}.ask.roles"), &ask.roles)?,
-            not_by_asker: ask.not_by_asker,
+            not_by_requester: ask.not_by_requester,
         }),
         rule::Ruling::Allow(v1::Allow {}) => Ruling::Allow,
     };
@@ -110,11 +114,11 @@ fn read_rule(field: &str, rule: &v1::PolicyRule) -> Result<Rule> {
 }
 
 fn read_roles(field: &str, roles: &[i32]) -> Result<Vec<Role>> {
-    let said = |number: &i32| {
+    let shown_number = |number: &i32| {
         let role = fields::choice::<v1::Role>(field, *number)?.specified();
         role.ok_or_else(|| Error::invalid_field(field, "must not contain ROLE_UNSPECIFIED"))
     };
-    roles.iter().map(said).collect()
+    roles.iter().map(shown_number).collect()
 }
 
 fn read_condition(field: &str, condition: &v1::PolicyCondition) -> Result<Condition> {

@@ -6,7 +6,7 @@ use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, Tu
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
-use folio_types::policy::{Approver, Waits};
+use folio_types::policy::{ApprovalRequirement, Approver};
 use folio_types::{
     CallId, Code, Digest, DocumentId, Error, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId,
     ThreadId, Timestamp, TurnId,
@@ -66,9 +66,9 @@ fn call_view() -> impl Strategy<Value = CallView> {
             digest: Digest::of_json(&arguments),
             arguments,
             access: if writes { Access::ReadWrite } else { Access::ReadOnly },
-            waits: needs_approval.then(|| Waits {
+            approval_requirement: needs_approval.then(|| ApprovalRequirement {
                 rule: if writes { String::new() } else { name.clone() },
-                approver: Approver { roles: vec![Role::Member, Role::Admin], not_by_asker: writes },
+                approver: Approver { roles: vec![Role::Member, Role::Admin], not_by_requester: writes },
             }),
             name,
             needs_approval,

@@ -25,7 +25,7 @@ pub fn from_proto(field: &str, time: &prost_types::Timestamp) -> Result<Timestam
 /// Reads a time from an optional field of a message.
 ///
 /// # Errors
-/// Those of [`from_proto`].
+/// The errors of [`from_proto`].
 pub fn optional_from_proto(field: &str, time: Option<&prost_types::Timestamp>) -> Result<Option<Timestamp>> {
     time.map(|time| from_proto(field, time)).transpose()
 }

@@ -118,7 +118,7 @@ impl From<&CallView> for v1::Call {
             arguments_digest: call.digest.to_string(),
             access: v1::ToolAccess::from(call.access).into(),
             needs_approval: call.needs_approval,
-            waits: call.waits.as_ref().map(Into::into),
+            approval_requirement: call.approval_requirement.as_ref().map(Into::into),
         }
     }
 }
@@ -132,7 +132,7 @@ impl TryFrom<v1::Call> for CallView {
             digest: fields::id("arguments_digest", &call.arguments_digest)?,
             access: call.access().try_into()?,
             needs_approval: call.needs_approval,
-            waits: call.waits.map(TryInto::try_into).transpose()?,
+            approval_requirement: call.approval_requirement.map(TryInto::try_into).transpose()?,
             name: call.name,
         })
     }

@@ -48,9 +48,9 @@ fn rename(name: &str) -> TagChange {
     TagChange::Update { name: Some(name.into()), color: None, description: None }
 }
 
-fn written(verdict: Result<Verdict>) -> WritePlan {
-    match verdict.unwrap() {
-        Verdict::Write(plan) => *plan,
+fn written(decision: Result<WriteDecision>) -> WritePlan {
+    match decision.unwrap() {
+        WriteDecision::Write(plan) => *plan,
         other => panic!("{other:?}"),
     }
 }
@@ -72,18 +72,18 @@ fn revision(plan: &WritePlan) -> Option<(u32, Vec<u8>)> {
     })
 }
 
-fn stored_tag(name: &str) -> Situation {
-    let created = decide(&tag_write(request("make"), Expected::Absent, create_tag(name)), &Situation::default());
-    Situation { record: Some(record(&written(created))), ..Situation::default() }
+fn stored_tag(name: &str) -> StoredState {
+    let created = decide(&tag_write(request("make"), Expected::Absent, create_tag(name)), &StoredState::default());
+    StoredState { record: Some(record(&written(created))), ..StoredState::default() }
 }
 
-fn deleted_tag() -> Situation {
+fn deleted_tag() -> StoredState {
     let delete = tag_write(request("delete"), Expected::Version(1), TagChange::Delete);
-    Situation { record: Some(record(&written(decide(&delete, &stored_tag("a"))))), ..Situation::default() }
+    StoredState { record: Some(record(&written(decide(&delete, &stored_tag("a"))))), ..StoredState::default() }
 }
 
-fn refused(verdict: Result<Verdict>) -> Reason {
-    verdict.unwrap_err().reason
+fn refused(decision: Result<WriteDecision>) -> Reason {
+    decision.unwrap_err().reason
 }
 
 #[test]
@@ -96,25 +96,26 @@ fn a_stored_op_row_answers_regardless_of_the_other_rows() {
         row(write.digest.clone(), OpState::Aborted),
         row(OpRow::unknown_digest(), OpState::Aborted),
     ];
-    for (row, situation) in recorded.iter().flat_map(|row| {
-        [Situation::default(), stored_tag("a"), deleted_tag()].map(|situation| (row.clone(), situation))
-    }) {
-        let situation = Situation { op_row: Some(row.clone()), is_request_taken: true, ..situation };
-        assert_eq!(decide(&write, &situation).unwrap(), Verdict::Recorded(row));
+    for (row, state) in recorded
+        .iter()
+        .flat_map(|row| [StoredState::default(), stored_tag("a"), deleted_tag()].map(|state| (row.clone(), state)))
+    {
+        let state = StoredState { op_row: Some(row.clone()), is_request_taken: true, ..state };
+        assert_eq!(decide(&write, &state).unwrap(), WriteDecision::Recorded(row));
     }
     for row in [
         row(Digest::of(b"other"), OpState::Done(OpResult::Deleted)),
         row(OpRow::unknown_digest(), OpState::Conflict),
         row(OpRow::unknown_digest(), OpState::Done(OpResult::Deleted)),
     ] {
-        let situation = Situation { op_row: Some(row), ..stored_tag("a") };
-        assert_eq!(refused(decide(&write, &situation)), Reason::RequestIdConflict);
+        let state = StoredState { op_row: Some(row), ..stored_tag("a") };
+        assert_eq!(refused(decide(&write, &state)), Reason::RequestIdConflict);
     }
 }
 
 #[test]
 fn a_request_of_another_target_is_refused_before_the_version_is_evaluated() {
-    let taken = Situation { is_request_taken: true, ..Situation::default() };
+    let taken = StoredState { is_request_taken: true, ..StoredState::default() };
     let of_request = tag_write(request("a"), Expected::Version(9), TagChange::Delete);
     assert_eq!(refused(decide(&of_request, &taken)), Reason::RequestIdConflict);
     let of_call = tag_write(call(), Expected::Absent, create_tag("a"));
@@ -124,17 +125,17 @@ fn a_request_of_another_target_is_refused_before_the_version_is_evaluated() {
 #[test]
 fn the_expected_version_is_evaluated_before_the_deletion() {
     let update = |expected| tag_write(request("a"), expected, rename("b"));
-    for (situation, expected, answer) in [
-        (Situation::default(), Expected::Version(1), Err(Reason::NotFound)),
-        (Situation::default(), Expected::Absent, Err(Reason::NotFound)),
-        (stored_tag("a"), Expected::Absent, Ok(Verdict::Moved)),
-        (stored_tag("a"), Expected::Version(2), Ok(Verdict::Moved)),
-        (deleted_tag(), Expected::Absent, Ok(Verdict::Moved)),
-        (deleted_tag(), Expected::Version(1), Ok(Verdict::Moved)),
+    for (state, expected, answer) in [
+        (StoredState::default(), Expected::Version(1), Err(Reason::NotFound)),
+        (StoredState::default(), Expected::Absent, Err(Reason::NotFound)),
+        (stored_tag("a"), Expected::Absent, Ok(WriteDecision::VersionMismatch)),
+        (stored_tag("a"), Expected::Version(2), Ok(WriteDecision::VersionMismatch)),
+        (deleted_tag(), Expected::Absent, Ok(WriteDecision::VersionMismatch)),
+        (deleted_tag(), Expected::Version(1), Ok(WriteDecision::VersionMismatch)),
         (deleted_tag(), Expected::Version(2), Err(Reason::NotFound)),
     ] {
-        let verdict = decide(&update(expected), &situation).map_err(|error| error.reason);
-        assert_eq!(verdict, answer, "{expected:?} of {situation:?}");
+        let decision = decide(&update(expected), &state).map_err(|error| error.reason);
+        assert_eq!(decision, answer, "{expected:?} of {state:?}");
     }
     let again = tag_write(request("a"), Expected::Version(1), create_tag("a"));
     assert_eq!(refused(decide(&again, &stored_tag("a"))), Reason::NotFound, "a creation of what exists");
@@ -142,7 +143,7 @@ fn the_expected_version_is_evaluated_before_the_deletion() {
 
 #[test]
 fn a_creation_claims_its_name_and_adds_its_row_before_the_deciding_write() {
-    let plan = written(decide(&tag_write(request("a"), Expected::Absent, create_tag("Red")), &Situation::default()));
+    let plan = written(decide(&tag_write(request("a"), Expected::Absent, create_tag("Red")), &StoredState::default()));
     assert_eq!(plan.request.as_ref().map(|row| row.target.kind()), Some("tag"));
     assert_eq!(plan.claim_name.as_deref(), Some("Red"));
     assert_eq!((plan.free_name.as_ref(), plan.list_before.as_ref()), (None, None));
@@ -159,8 +160,8 @@ fn a_renaming_moves_the_name_unless_only_its_case_changes() {
         let plan = written(decide(&tag_write(request("a"), Expected::Version(1), rename(name)), &stored_tag("Red")));
         assert_eq!((plan.claim_name.as_deref(), plan.free_name.as_deref()), (claimed, freed), "{name}");
         assert_eq!(plan.version(), to, "{name}");
-        let Some(Record::Live(facts)) = Some(plan.kind.read(&record(&plan)).unwrap()) else { panic!("{plan:?}") };
-        assert_eq!((facts.label.as_str(), facts.version), (name, to));
+        let Some(Record::Live(fields)) = Some(plan.kind.read(&record(&plan)).unwrap()) else { panic!("{plan:?}") };
+        assert_eq!((fields.label.as_str(), fields.version), (name, to));
     }
 }
 
@@ -198,7 +199,7 @@ fn a_revision_that_is_kept_keeps_its_references_until_the_deletion() {
         model: None,
         tags: tags(&["one", "two", "one"]),
     };
-    let first = written(decide(&prompt_write(Expected::Absent, create), &Situation::default()));
+    let first = written(decide(&prompt_write(Expected::Absent, create), &StoredState::default()));
     let mut referenced = ids(&tags(&["one", "two"]));
     referenced.insert(schema.of.to_string());
     assert_eq!(first.add_references, referenced);
@@ -212,14 +213,14 @@ fn a_revision_that_is_kept_keeps_its_references_until_the_deletion() {
         model: None,
         tags: Some(tags(&["two", "three"])),
     };
-    let situation = Situation { record: Some(record(&first)), ..Situation::default() };
-    let second = written(decide(&prompt_write(Expected::Version(1), update), &situation));
+    let state = StoredState { record: Some(record(&first)), ..StoredState::default() };
+    let second = written(decide(&prompt_write(Expected::Version(1), update), &state));
     assert_eq!(second.add_references, ids(&tags(&["three"])));
     assert_eq!((&second.remove_references, second.require_revision.as_ref()), (&BTreeSet::new(), None));
     let (2, newer) = revision(&second).unwrap() else { panic!("{second:?}") };
 
-    let situation = Situation { record: Some(record(&second)), revisions: vec![older, newer], ..Situation::default() };
-    let deletion = written(decide(&prompt_write(Expected::Version(2), PromptChange::Delete), &situation));
+    let state = StoredState { record: Some(record(&second)), revisions: vec![older, newer], ..StoredState::default() };
+    let deletion = written(decide(&prompt_write(Expected::Version(2), PromptChange::Delete), &state));
     referenced.append(&mut ids(&tags(&["three"])));
     assert_eq!(deletion.remove_references, referenced);
     assert!(deletion.remove_revisions && revision(&deletion).is_none());
@@ -231,8 +232,8 @@ fn a_renaming_makes_no_revision() {
     let schema_write = |expected, change| ResourceWrite::new::<Schema>(&id, write(request("s"), expected, change));
     let format = json!({"b": 1, "a": 2});
     let create = SchemaChange::Create { name: "s".into(), response_format: format.clone(), strict: true };
-    let first = written(decide(&schema_write(Expected::Absent, create), &Situation::default()));
-    let situation = Situation { record: Some(record(&first)), ..Situation::default() };
+    let first = written(decide(&schema_write(Expected::Absent, create), &StoredState::default()));
+    let state = StoredState { record: Some(record(&first)), ..StoredState::default() };
     let update = |name: Option<&str>, format: Option<(Value, bool)>| SchemaChange::Update {
         name: name.map(str::to_owned),
         response_format: format,
@@ -244,7 +245,7 @@ fn a_renaming_makes_no_revision() {
         (update(None, Some((format.clone(), false))), 2, Some(2)),
         (update(None, Some((json!({"a": 2, "b": 1}), true))), 2, Some(2)),
     ] {
-        let plan = written(decide(&schema_write(Expected::Version(1), change.clone()), &situation));
+        let plan = written(decide(&schema_write(Expected::Version(1), change.clone()), &state));
         let number = super::tests::revision(&plan).map(|(number, _)| number);
         assert_eq!((plan.version(), number), (version, revision), "{change:?}");
     }
@@ -262,14 +263,15 @@ fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
         metadata: BTreeMap::new(),
     };
     let document_write = |expected, change| ResourceWrite::new::<Document>(&id, write(request("d"), expected, change));
-    let first = written(decide(&document_write(Expected::Absent, DocumentChange::Create(new)), &Situation::default()));
+    let first =
+        written(decide(&document_write(Expected::Absent, DocumentChange::Create(new)), &StoredState::default()));
     assert_eq!(first.list_after.as_ref().map(|listed| listed.row.size_bytes), Some(5));
-    let situation = Situation { record: Some(record(&first)), ..Situation::default() };
+    let state = StoredState { record: Some(record(&first)), ..StoredState::default() };
     let patch = DocumentPatch { tags: Some(tags(&["two", "three"])), ..DocumentPatch::default() };
-    let second = written(decide(&document_write(Expected::Version(1), DocumentChange::Update(patch)), &situation));
+    let second = written(decide(&document_write(Expected::Version(1), DocumentChange::Update(patch)), &state));
     assert_eq!(second.add_references, ids(&tags(&["three"])));
     assert_eq!(second.remove_references, ids(&tags(&["one"])));
-    let delete = written(decide(&document_write(Expected::Version(1), DocumentChange::Delete), &situation));
+    let delete = written(decide(&document_write(Expected::Version(1), DocumentChange::Delete), &state));
     assert_eq!(delete.remove_references, ids(&tags(&["one", "two"])));
     assert_eq!(delete.claim_name, None, "documents have no unique names");
 }
@@ -287,7 +289,7 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
         data: json!({"a": 1}),
     };
     let create = extraction_write(Expected::Absent, ExtractionChange::Create(new));
-    let mut plan = written(decide(&create, &Situation::default()));
+    let mut plan = written(decide(&create, &StoredState::default()));
     assert_eq!(plan.add_to_parent, Some(document.to_string()));
     for (version, change, verified) in [
         (1, ExtractionChange::Verify { verified: true }, true),
@@ -295,8 +297,8 @@ fn an_extraction_is_added_to_its_document_once_and_an_edit_resets_verified() {
         (3, ExtractionChange::Verify { verified: true }, true),
         (4, ExtractionChange::Verify { verified: false }, false),
     ] {
-        let situation = Situation { record: Some(record(&plan)), ..Situation::default() };
-        plan = written(decide(&extraction_write(Expected::Version(version), change), &situation));
+        let state = StoredState { record: Some(record(&plan)), ..StoredState::default() };
+        plan = written(decide(&extraction_write(Expected::Version(version), change), &state));
         let Record::Live(found) = read::<Extraction>(&record(&plan)).unwrap() else { panic!("{plan:?}") };
         assert_eq!((found.version, found.verified, found.verified_by.is_some()), (version + 1, verified, verified));
         assert_eq!((plan.add_to_parent.as_ref(), &found.original), (None, &json!({"a": 1})));
@@ -319,7 +321,7 @@ proptest! {
     /// A write changes the version by one or keeps it, never lowers it, and its plan is the same each time.
     #[test]
     fn versions_only_grow(changes in prop::collection::vec((0..4_u8, 0..3_u8), 1..30)) {
-        let mut situation = Situation::default();
+        let mut state = StoredState::default();
         let mut version = None;
         for (which, name) in changes {
             let name = ["a", "A", "b"][usize::from(name)];
@@ -331,15 +333,15 @@ proptest! {
             };
             let expected = version.map_or(Expected::Absent, Expected::Version);
             let write = tag_write(request("a"), expected, change);
-            let verdict = decide(&write, &situation);
-            prop_assert_eq!(&verdict.clone().map_err(|error| error.reason),
-                &decide(&write, &situation).map_err(|error| error.reason));
-            if let Ok(Verdict::Write(plan)) = verdict {
+            let decision = decide(&write, &state);
+            prop_assert_eq!(&decision.clone().map_err(|error| error.reason),
+                &decide(&write, &state).map_err(|error| error.reason));
+            if let Ok(WriteDecision::Write(plan)) = decision {
                 let now = plan.version();
                 prop_assert!(version.is_none_or(|before| now == before || now == before + 1));
                 let unchanged = version == Some(now);
-                prop_assert!(!unchanged || situation.record == Some(record(&plan)));
-                (situation.record, version) = (Some(record(&plan)), Some(now));
+                prop_assert!(!unchanged || state.record == Some(record(&plan)));
+                (state.record, version) = (Some(record(&plan)), Some(now));
             }
         }
     }

@@ -27,7 +27,8 @@ impl CreditLayer for AccountVersionIgnored {
     }
 }
 
-/// A reservation does not depend on the seal: no seal is stored, and the process that sealed a block reads it as sealed.
+/// A reservation does not depend on the seal: no seal is stored, and the process that sealed a block reads it as
+/// sealed.
 #[derive(Default)]
 pub(super) struct SealIgnored(Mutex<HashSet<BlockId>>);
 

@@ -1,7 +1,7 @@
 //! Faults of protocols, as layers over the stores: each breaks one rule, and the suites must catch it.
 //!
-//! A fault alters what a caller asks of a store or what the store answers. Rules inside an adapter have no fault here; the
-//! decision `0307-faults-as-layers.md` names the tests that cover them.
+//! A fault alters what a caller asks of a store or what the store answers. Rules inside an adapter have no fault here;
+//! the decision `0307-faults-as-layers.md` names the tests that cover them.
 
 mod blobs;
 mod credit;

@@ -1,9 +1,9 @@
 //! Faults of [`ResourceExecutor`] and [`TextStore`].
 
 use async_trait::async_trait;
-use folio_resources::{Record, ResourceWrite, Situation, TextState, Verdict, decide};
+use folio_resources::{Record, ResourceWrite, StoredState, TextState, WriteDecision, decide};
 use folio_storage::{IngestUpdate, ResourceExecutor, TextStore};
-use folio_types::op::{Decided, Expected, OpKey};
+use folio_types::op::{Expected, OpKey, WriteOutcome};
 use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
 
 use super::Seen;
@@ -16,10 +16,10 @@ fn fresh_op() -> Result<OpKey> {
 }
 
 /// Executes a write under a fresh op key, and answers under its own.
-async fn under_fresh_op(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<Decided> {
+async fn under_fresh_op(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<WriteOutcome> {
     let own = std::mem::replace(&mut write.op, fresh_op()?);
     let mut decided = below.decide(write).await?;
-    if let Decided::Row(row) = &mut decided {
+    if let WriteOutcome::Row(row) = &mut decided {
         row.op = own;
     }
     Ok(decided)
@@ -33,28 +33,28 @@ async fn record(below: &dyn ResourceExecutor, write: &ResourceWrite) -> Result<O
 /// Returns the version of the live target.
 async fn version(below: &dyn ResourceExecutor, write: &ResourceWrite) -> Result<Option<u64>> {
     let record = record(below, write).await?.map(|record| write.kind.read(&record)).transpose()?;
-    Ok(record.and_then(Record::live).map(|facts| facts.version))
+    Ok(record.and_then(Record::live).map(|fields| fields.version))
 }
 
 /// Executes a write; at the current version if the target does not have the expected one.
-async fn at_any_version(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<Decided> {
+async fn at_any_version(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<WriteOutcome> {
     match below.decide(write.clone()).await? {
-        Decided::Moved => match version(below, &write).await? {
+        WriteOutcome::VersionMismatch => match version(below, &write).await? {
             Some(version) => {
                 write.expected = Expected::Version(version);
                 below.decide(write).await
             }
-            None => Ok(Decided::Moved),
+            None => Ok(WriteOutcome::VersionMismatch),
         },
         decided => Ok(decided),
     }
 }
 
 /// Answers a refused write as if it were done.
-async fn as_done(below: &dyn ResourceExecutor, write: &ResourceWrite, refused: Error) -> Result<Decided> {
-    let situation = Situation { record: record(below, write).await?, ..Situation::default() };
-    match decide(write, &situation) {
-        Ok(Verdict::Write(plan)) => Ok(Decided::Row(plan.answer)),
+async fn as_done(below: &dyn ResourceExecutor, write: &ResourceWrite, refused: Error) -> Result<WriteOutcome> {
+    let state = StoredState { record: record(below, write).await?, ..StoredState::default() };
+    match decide(write, &state) {
+        Ok(WriteDecision::Write(plan)) => Ok(WriteOutcome::Row(plan.answer)),
         _ => Err(refused),
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct OpRowMissing;
 
 #[async_trait]
 impl ResourceLayer for OpRowMissing {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
         under_fresh_op(below, write).await
     }
 }
@@ -74,7 +74,7 @@ pub(super) struct OpRowNoCondition(Seen<(OrgId, OpKey)>);
 
 #[async_trait]
 impl ResourceLayer for OpRowNoCondition {
-    async fn decide(&self, below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<WriteOutcome> {
         if !self.0.again((write.org.clone(), write.op.clone())) {
             return at_any_version(below, write).await;
         }
@@ -90,7 +90,7 @@ pub(super) struct ExpectedIgnored;
 
 #[async_trait]
 impl ResourceLayer for ExpectedIgnored {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
         at_any_version(below, write).await
     }
 }
@@ -100,7 +100,7 @@ pub(super) struct RequestOnManyTargets;
 
 #[async_trait]
 impl ResourceLayer for RequestOnManyTargets {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
         match below.decide(write.clone()).await {
             Err(error) if error.reason == Reason::RequestIdConflict => under_fresh_op(below, write).await,
             decided => decided,
@@ -113,7 +113,7 @@ pub(super) struct NameNotUnique;
 
 #[async_trait]
 impl ResourceLayer for NameNotUnique {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
         match below.decide(write.clone()).await {
             Err(error) if error.reason == Reason::NameTaken => as_done(below, &write, error).await,
             decided => decided,
@@ -126,7 +126,7 @@ pub(super) struct ReferenceUnchecked;
 
 #[async_trait]
 impl ResourceLayer for ReferenceUnchecked {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
         match below.decide(write.clone()).await {
             Err(error) if error.reason == Reason::NotFound => as_done(below, &write, error).await,
             decided => decided,
@@ -139,7 +139,7 @@ pub(super) struct ReferenceIgnored;
 
 #[async_trait]
 impl ResourceLayer for ReferenceIgnored {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
         match below.decide(write.clone()).await {
             Err(error) if error.reason == Reason::InUse => as_done(below, &write, error).await,
             decided => decided,

@@ -3,14 +3,14 @@
 use folio_history::event::CallView;
 use folio_history::journal::Access;
 use folio_history::thread::Phase;
-use folio_types::policy::{Approver, Waits};
+use folio_types::policy::{ApprovalRequirement, Approver};
 use folio_types::{CallId, Digest, Incarnation, OrgId, Role, ThreadId, Timestamp, TurnId, UserId};
 
 use super::super::{Outcome, check, same};
 use super::eventually;
 use folio_storage::{SharedStores, SharedTurn, TurnCursor};
 
-fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
+fn turn(nonce: &str, number: u32, requester: &str) -> SharedTurn {
     let turn = TurnId::new(ThreadId::derive(&[nonce, &number.to_string()]), number);
     let arguments = serde_json::json!({ "name": "Grüße", "n": 1.5 });
     let pending = CallView {
@@ -20,13 +20,13 @@ fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
         arguments,
         access: Access::ReadWrite,
         needs_approval: true,
-        waits: Some(Waits { rule: "Two eyes".to_owned(), approver: Approver::default() }),
+        approval_requirement: Some(ApprovalRequirement { rule: "Two eyes".to_owned(), approver: Approver::default() }),
     };
     let since = Timestamp::now().as_millisecond() + i64::from(number);
     SharedTurn {
         org: OrgId::derive(&[nonce]),
         user: UserId::derive(&["owner"]),
-        asker: Some(UserId::derive(&[asker])),
+        requester: UserId::derive(&[requester]),
         turn,
         owner: Incarnation::derive(&[nonce, "owner"]),
         epoch: 1,
@@ -36,7 +36,7 @@ fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
         since: Timestamp::from_millisecond(since).ok(),
         // The longest pause need not expire first.
         expires_at: Timestamp::from_millisecond(since + 60_000 - 10 * i64::from(number)).ok(),
-        approvers: vec![Approver { roles: vec![Role::Admin], not_by_asker: true }],
+        approvers: vec![Approver { roles: vec![Role::Admin], not_by_requester: true }],
     }
 }
 
@@ -87,7 +87,7 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
         }
     }
     same!(found, turns, "turns that wait, page by page");
-    let of_b: Vec<_> = turns.iter().filter(|turn| *turn.asker() == UserId::derive(&["b"])).cloned().collect();
+    let of_b: Vec<_> = turns.iter().filter(|turn| turn.requester == UserId::derive(&["b"])).cloned().collect();
     same!(
         store.waiting(&org, Some(&UserId::derive(&["b"])), None, 10).await?,
         of_b,
@@ -111,7 +111,7 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     check!(store.publish(&again).await?, "another pause is refused");
     same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is listed once");
     same!(
-        store.waiting(&org, Some(again.asker()), None, 10).await?,
+        store.waiting(&org, Some(&again.requester), None, 10).await?,
         vec![again],
         "a turn that waits again, for the user that started it"
     );
@@ -142,7 +142,7 @@ async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {
     for turn in &turns {
         same!(store.get(&turn.org, &turn.turn).await?, None, "a turn of an erased organization");
         same!(
-            store.waiting(&turn.org, Some(turn.asker()), None, 10).await?,
+            store.waiting(&turn.org, Some(&turn.requester), None, 10).await?,
             vec![],
             "waiting turns of one user in an erased organization"
         );

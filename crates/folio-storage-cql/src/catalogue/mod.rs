@@ -13,7 +13,8 @@
 //! | `metadata/KEY` | | each key of its metadata |
 //! | `text/name/CHAR`, `text/metadata/KEY/CHAR` | the following 32 characters | each character of the name or value |
 //!
-//! So a substring of a name is a range of sort keys in the partitions of its first character. Each term is spread over
+//! A substring of a name is therefore a range of sort keys in the partitions of its first character. Each term is
+//! spread over
 //! [`SHARDS`](super::table) shards by the hash of the ids, which bounds a partition to an eighth of an organization's
 //! rows.
 //!
@@ -36,14 +37,14 @@ use rows::{ALL, Key, NAME, keys};
 
 use super::keyspace::Keyspace;
 use super::record::load;
-use super::session::Strength;
+use super::session::ReadConsistency;
 use super::table::{Position, SHARDS};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
 
 /// The catalogue entry of an item.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Listed {
+pub(crate) struct ListEntry {
     pub(crate) row: ListRow,
     /// The time of the item's creation, in microseconds.
     pub(crate) at: i64,
@@ -51,8 +52,8 @@ pub(crate) struct Listed {
     pub(crate) version: u64,
 }
 
-impl From<&folio_resources::Listed> for Listed {
-    fn from(listed: &folio_resources::Listed) -> Self {
+impl From<&folio_resources::ListEntry> for ListEntry {
+    fn from(listed: &folio_resources::ListEntry) -> Self {
         Self { row: listed.row.clone(), at: micros(listed.created_at), version: listed.version }
     }
 }
@@ -78,7 +79,7 @@ const VALUE_BYTES: usize = 2_048;
 async fn change(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, &str),
-    listed: &Listed,
+    listed: &ListEntry,
     keys: impl IntoIterator<Item = Key>,
     value: Option<Vec<u8>>,
     stamp: i64,
@@ -113,8 +114,8 @@ pub(crate) async fn enter(
     keyspace: &Keyspace,
     org: &OrgId,
     kind: &str,
-    before: Option<&Listed>,
-    after: &Listed,
+    before: Option<&ListEntry>,
+    after: &ListEntry,
 ) -> Result<()> {
     let had = before.map(|before| keys(&before.row)).unwrap_or_default();
     let new: BTreeSet<Key> = keys(&after.row).difference(&had).cloned().collect();
@@ -128,8 +129,8 @@ pub(crate) async fn settle(
     keyspace: &Keyspace,
     org: &OrgId,
     kind: &str,
-    before: &Listed,
-    after: Option<&Listed>,
+    before: &ListEntry,
+    after: Option<&ListEntry>,
     version: u64,
 ) -> Result<()> {
     let stamp = stamp(version, Stage::Settled);
@@ -143,12 +144,12 @@ pub(crate) async fn settle(
 }
 
 /// Removes rows of an item that no longer describe it.
-pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &Listed) -> Result<()> {
+pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntry) -> Result<()> {
     let kind = Kind::of_id(&seen.row.id)?.word;
-    let loaded = load(keyspace, org, &seen.row.id, Strength::Serial).await?;
+    let loaded = load(keyspace, org, &seen.row.id, ReadConsistency::Serial).await?;
     let version = loaded.header.version.unwrap_or(0);
     let at = loaded.header.created_at;
-    let now = loaded.live().map(|facts| keys(&facts.row)).unwrap_or_default();
+    let now = loaded.live().map(|fields| keys(&fields.row)).unwrap_or_default();
     let wrong: BTreeSet<Key> = if at == seen.at || version == 0 {
         keys(&seen.row).difference(&now).cloned().collect()
     } else {
@@ -214,11 +215,11 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
                     let row = value_of(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| {
                         ListRow { id: position.id.clone(), name: position.sort_key.clone(), ..ListRow::default() }
                     });
-                    repair_row(keyspace, org, &Listed { row, at: position.at, version: 0 }).await?;
-                    let loaded = load(keyspace, org, &position.id, Strength::Serial).await?;
+                    repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
+                    let loaded = load(keyspace, org, &position.id, ReadConsistency::Serial).await?;
                     let at = loaded.header.created_at;
-                    if let Some(facts) = loaded.live() {
-                        let listed = Listed { row: facts.row, at, version: facts.version };
+                    if let Some(fields) = loaded.live() {
+                        let listed = ListEntry { row: fields.row, at, version: fields.version };
                         let (stamp, value) = (stamp(listed.version, Stage::Settled), encode(&listed.row)?);
                         let keys = keys(&listed.row);
                         change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;

@@ -3,12 +3,13 @@
 //! Cost of a page. The rows of a lookup are read in the order of creation, or under the term `name` in the order of
 //! names, a few from each shard at a time.
 //!
-//! - No filter, or one filter that is a term (a tag, a user): the page's own rows, those skipped, and one read for each item.
-//!   The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
-//! - Any other filter: at most twice [`SMALL`] rows of each term are read. If a term has no more, its rows are filtered, ordered
-//!   and counted in memory, and the total is exact. If every term has more, the list is scanned in its order and filtered:
-//!   matches are frequent then. After [`SCANNED_MAX`] rows the page ends early, and its token continues from there. The total
-//!   of such a list is exact only if one page scans all of it; otherwise it is [`SMALL`] + 1, which means many.
+//! - No filter, or one filter that is a term (a tag, a user): the page's own rows, those skipped, and one read for each
+//!   item. The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
+//! - Any other filter: at most twice [`SMALL`] rows of each term are read. If a term has no more, its rows are
+//!   filtered, ordered and counted in memory, and the total is exact. If every term has more, the list is scanned in
+//!   its order and filtered: matches are frequent then. After [`SCANNED_MAX`] rows the page ends early, and its token
+//!   continues from there. The total of such a list is exact only if one page scans all of it; otherwise it is
+//!   [`SMALL`] + 1, which means many.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;

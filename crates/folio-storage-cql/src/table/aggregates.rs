@@ -1,12 +1,12 @@
-//! `aggregates`: one partition for each resource. Static columns: the current record. Rows by part and key: op rows, revisions,
-//! references to it, its dependents.
+//! `aggregates`: one partition for each resource. Static columns: the current record. Rows by part and key: op rows,
+//! revisions, references to it, its dependents.
 //!
 //! Every cell is written only under a condition of its partition.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, values};
 
 /// The kind of a row of a resource's partition.
@@ -81,7 +81,7 @@ pub(crate) struct Aggregates {
 
 impl Aggregates {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         Ok(Self {
             header: cql
                 .select(
@@ -136,8 +136,14 @@ impl Aggregates {
         })
     }
 
-    pub(crate) async fn header(&self, cql: &Cql, org: &OrgId, id: &str, strength: Strength) -> Result<Header> {
-        let row: Option<HeaderRow> = cql.row(&self.header, strength, values![org.as_str(), id]).await?;
+    pub(crate) async fn header(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        id: &str,
+        consistency: ReadConsistency,
+    ) -> Result<Header> {
+        let row: Option<HeaderRow> = cql.row(&self.header, consistency, values![org.as_str(), id]).await?;
         let Some((live, version, record, created_at, uses, text_version, text_state)) = row else {
             return Ok(Header::default());
         };
@@ -158,10 +164,10 @@ impl Aggregates {
         org: &OrgId,
         id: &str,
         (part, key): (Part, &str),
-        strength: Strength,
+        consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), id, part.word(), key];
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, strength, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, consistency, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
@@ -178,7 +184,7 @@ impl Aggregates {
             return Ok(Vec::new());
         }
         let values = values![org.as_str(), id, part.word(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
-        let rows: Vec<(String, Option<Vec<u8>>)> = cql.rows(&self.rows, Strength::Quorum, values).await?;
+        let rows: Vec<(String, Option<Vec<u8>>)> = cql.rows(&self.rows, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
 

@@ -4,7 +4,7 @@ use folio_types::audit::AuditPosition;
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 
 /// The statements.
@@ -23,9 +23,9 @@ impl Audit {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let newest = format!("{LIST} ORDER BY at DESC, key DESC LIMIT ?");
         Ok(Self {
-            put_hour: cql.prepare("INSERT INTO audit_hours (org, hour) VALUES (?, ?)", Use::Write).await?,
+            put_hour: cql.prepare("INSERT INTO audit_hours (org, hour) VALUES (?, ?)", StatementKind::Write).await?,
             put: cql
-                .prepare("INSERT INTO audit (org, hour, at, key, value) VALUES (?, ?, ?, ?, ?)", Use::Write)
+                .prepare("INSERT INTO audit (org, hour, at, key, value) VALUES (?, ?, ?, ?, ?)", StatementKind::Write)
                 .await?,
             hours: [
                 cql.select(&format!("{HOURS} ASC LIMIT ?")).await?,
@@ -44,10 +44,10 @@ impl Audit {
         cql: &Cql,
         org: &OrgId,
         hour: i64,
-        place: AuditPosition,
+        position: AuditPosition,
         value: Vec<u8>,
     ) -> Result<()> {
-        cql.write(&self.put, values![org.as_str(), hour, place.micros, place.key, value]).await
+        cql.write(&self.put, values![org.as_str(), hour, position.micros, position.key, value]).await
     }
 
     /// Returns the hours with entries from the first to the last one, at most `rows`.
@@ -62,7 +62,7 @@ impl Audit {
         let [oldest, newest] = &self.hours;
         let select = if newest_first { newest } else { oldest };
         let rows: Vec<(i64,)> =
-            cql.rows(select, Strength::Quorum, values![org.as_str(), first, last, limit(rows)]).await?;
+            cql.rows(select, ReadConsistency::Quorum, values![org.as_str(), first, last, limit(rows)]).await?;
         Ok(rows.into_iter().map(|(hour,)| hour).collect())
     }
 
@@ -79,7 +79,7 @@ impl Audit {
         let [oldest, newest] = &self.list;
         let select = if newest_first { newest } else { oldest };
         let values = values![org.as_str(), hour, low.micros, &low.key, high.micros, &high.key, limit(rows)];
-        let rows: Vec<(Vec<u8>,)> = cql.rows(select, Strength::Quorum, values).await?;
+        let rows: Vec<(Vec<u8>,)> = cql.rows(select, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 }

@@ -7,7 +7,7 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 use folio_storage::page_token;
 
@@ -44,14 +44,14 @@ impl Catalogue {
                 .prepare(
                     "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
                      VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
-                    Use::Write,
+                    StatementKind::Write,
                 )
                 .await?,
             remove: cql
                 .prepare(
                     "DELETE FROM catalogue USING TIMESTAMP ? \
                      WHERE org = ? AND list = ? AND term = ? AND shard = ? AND sort_key = ? AND at = ? AND id = ?",
-                    Use::Write,
+                    StatementKind::Write,
                 )
                 .await?,
             forward: cql.select(&format!("{range} ORDER BY sort_key ASC, at ASC, id ASC LIMIT ?")).await?,
@@ -104,7 +104,7 @@ impl Catalogue {
         Position { sort_key, at, id }: &Position,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), list, term, shard(id), sort_key, *at, id];
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.one, Strength::Quorum, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.one, ReadConsistency::Quorum, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
@@ -131,7 +131,8 @@ impl Catalogue {
             &to.id,
             limit(rows)
         ];
-        let rows: Vec<(String, i64, String, Option<Vec<u8>>)> = cql.rows(select, Strength::Quorum, values).await?;
+        let rows: Vec<(String, i64, String, Option<Vec<u8>>)> =
+            cql.rows(select, ReadConsistency::Quorum, values).await?;
         let row = |(sort_key, at, id, value): (_, _, _, Option<Vec<u8>>)| {
             (Position { sort_key, at, id }, value.unwrap_or_default())
         };
@@ -141,7 +142,7 @@ impl Catalogue {
     /// Returns the number of rows in a shard of a term.
     pub(crate) async fn count(&self, cql: &Cql, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
         let values = values![org.as_str(), list, term, shard];
-        let row: Option<(i64,)> = cql.row(&self.count, Strength::Quorum, values).await?;
+        let row: Option<(i64,)> = cql.row(&self.count, ReadConsistency::Quorum, values).await?;
         Ok(row.map_or(0, |(count,)| count.cast_unsigned()))
     }
 }

@@ -5,7 +5,7 @@
 use folio_types::{BlockId, OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, values};
 
 /// The permit of a row that has ended; no caller has it.
@@ -30,7 +30,7 @@ pub(crate) struct Credit {
 
 impl Credit {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         Ok(Self {
             // Reads from the end, where the entries of grants are: expired entries of blocks, which sort before them,
             // leave tombstones.
@@ -66,13 +66,14 @@ impl Credit {
     }
 
     pub(crate) async fn account(&self, cql: &Cql, org: &OrgId) -> Result<Option<Vec<u8>>> {
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.account, Strength::Serial, values![org.as_str()]).await?;
+        let row: Option<(Option<Vec<u8>>,)> =
+            cql.row(&self.account, ReadConsistency::Serial, values![org.as_str()]).await?;
         Ok(row.and_then(|(account,)| account))
     }
 
     pub(crate) async fn entry(&self, cql: &Cql, org: &OrgId, key: &str) -> Result<Option<Vec<u8>>> {
         let row: Option<(Option<Vec<u8>>,)> =
-            cql.row(&self.entry, Strength::Serial, values![org.as_str(), key]).await?;
+            cql.row(&self.entry, ReadConsistency::Serial, values![org.as_str(), key]).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
@@ -85,7 +86,7 @@ impl Credit {
         rows: usize,
     ) -> Result<Vec<Vec<u8>>> {
         let values = values![org.as_str(), from, before, limit(rows)];
-        let rows: Vec<(Option<Vec<u8>>,)> = cql.rows(&self.entries, Strength::Quorum, values).await?;
+        let rows: Vec<(Option<Vec<u8>>,)> = cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().filter_map(|(value,)| value).collect())
     }
 
@@ -116,20 +117,20 @@ impl Credit {
 
     pub(crate) async fn is_sealed(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<bool> {
         let values = values![org.as_str(), block.as_str()];
-        let row: Option<(Option<bool>,)> = cql.row(&self.sealed, Strength::Serial, values).await?;
+        let row: Option<(Option<bool>,)> = cql.row(&self.sealed, ReadConsistency::Serial, values).await?;
         Ok(row.and_then(|(sealed,)| sealed).unwrap_or_default())
     }
 
     pub(crate) async fn row(&self, cql: &Cql, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), block.as_str(), key];
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, Strength::Serial, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, ReadConsistency::Serial, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
     /// Returns whether the block is sealed, and all its rows.
     pub(crate) async fn rows(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
         let values = values![org.as_str(), block.as_str()];
-        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = cql.rows(&self.rows, Strength::Serial, values).await?;
+        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = cql.rows(&self.rows, ReadConsistency::Serial, values).await?;
         let sealed = rows.iter().any(|(sealed, _)| sealed.unwrap_or_default());
         Ok((sealed, rows.into_iter().filter_map(|(_, value)| value).collect()))
     }
@@ -157,12 +158,12 @@ impl Credit {
         (org, block): (&OrgId, &BlockId),
         key: &str,
         (permit, value): (&str, Vec<u8>),
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         let values = values![value, org.as_str(), block.as_str(), key, permit];
         cql.conditional(&self.settle, values).await
     }
 
-    pub(crate) async fn seal(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<Sent> {
+    pub(crate) async fn seal(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<ConditionalResult> {
         cql.conditional(&self.seal, values![org.as_str(), block.as_str()]).await
     }
 }

@@ -3,7 +3,7 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::values;
 
 /// The statements.
@@ -16,7 +16,7 @@ pub(crate) struct Idempotency {
 
 impl Idempotency {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         Ok(Self {
             get: cql.select("SELECT value, at FROM idempotency WHERE org = ? AND op = ?").await?,
             insert: conditional("INSERT INTO idempotency (org, op, value, at) VALUES (?, ?, ?, ?) IF NOT EXISTS")
@@ -33,13 +33,20 @@ impl Idempotency {
         cql: &Cql,
         org: &OrgId,
         op: &str,
-        strength: Strength,
+        consistency: ReadConsistency,
     ) -> Result<Option<(Vec<u8>, i64)>> {
-        let row: Option<(Vec<u8>, i64)> = cql.row(&self.get, strength, values![org.as_str(), op]).await?;
+        let row: Option<(Vec<u8>, i64)> = cql.row(&self.get, consistency, values![org.as_str(), op]).await?;
         Ok(row)
     }
 
-    pub(crate) async fn insert(&self, cql: &Cql, org: &OrgId, op: &str, value: Vec<u8>, at: i64) -> Result<Sent> {
+    pub(crate) async fn insert(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        op: &str,
+        value: Vec<u8>,
+        at: i64,
+    ) -> Result<ConditionalResult> {
         cql.conditional(&self.insert, values![org.as_str(), op, value, at]).await
     }
 
@@ -51,11 +58,11 @@ impl Idempotency {
         op: &str,
         (read, value): (Vec<u8>, Vec<u8>),
         at: i64,
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         cql.conditional(&self.replace, values![value, at, org.as_str(), op, read]).await
     }
 
-    pub(crate) async fn remove(&self, cql: &Cql, org: &OrgId, op: &str) -> Result<Sent> {
+    pub(crate) async fn remove(&self, cql: &Cql, org: &OrgId, op: &str) -> Result<ConditionalResult> {
         cql.conditional(&self.remove, values![org.as_str(), op]).await
     }
 }

@@ -87,12 +87,12 @@ mod tests {
         for line in text.lines() {
             let line = line.trim_start();
             let word = line.strip_prefix("let ").unwrap_or(line).split([':', ' ']).next().unwrap_or_default();
-            let is_name = line.starts_with(&format!("{word}: ")) || line.starts_with(&format!("let {word} = "));
+            let is_name = line.starts_with(&format!("{word}: ")) || line.starts_with(&format!("let {word} ="));
             let is_closure = line.starts_with("let conditional =");
             if is_name && !is_closure && word.chars().all(|char| char.is_ascii_lowercase() || char == '_') {
                 word.clone_into(&mut name);
             }
-            if !is_closure && (line.contains(": conditional(") || line.contains("Use::Conditional)")) {
+            if !is_closure && (line.contains(": conditional(") || line.contains("StatementKind::Conditional)")) {
                 found.insert(format!("{file}.{name}"));
             }
         }

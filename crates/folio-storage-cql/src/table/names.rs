@@ -3,7 +3,7 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::values;
 
 /// A reservation.
@@ -27,7 +27,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         Ok(Self {
             get: cql.select("SELECT id, op, at FROM names WHERE org = ? AND kind = ? AND name = ?").await?,
             reserve: conditional(
@@ -48,10 +48,10 @@ impl Names {
         cql: &Cql,
         org: &OrgId,
         (kind, name): (&str, &str),
-        strength: Strength,
+        consistency: ReadConsistency,
     ) -> Result<Option<NameRow>> {
         let values = values![org.as_str(), kind, name];
-        let row: Option<(String, String, i64)> = cql.row(&self.get, strength, values).await?;
+        let row: Option<(String, String, i64)> = cql.row(&self.get, consistency, values).await?;
         Ok(row.map(|(id, op, at)| NameRow { id, op, at }))
     }
 
@@ -61,7 +61,7 @@ impl Names {
         org: &OrgId,
         (kind, name): (&str, &str),
         row: &NameRow,
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         let values = values![org.as_str(), kind, name, &row.id, &row.op, row.at];
         cql.conditional(&self.reserve, values).await
     }
@@ -73,7 +73,7 @@ impl Names {
         org: &OrgId,
         (kind, name): (&str, &str),
         (read, row): (&NameRow, &NameRow),
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         let values = values![&row.id, &row.op, row.at, org.as_str(), kind, name, &read.op, &read.id];
         cql.conditional(&self.replace, values).await
     }
@@ -85,7 +85,7 @@ impl Names {
         org: &OrgId,
         (kind, name): (&str, &str),
         read: &NameRow,
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         cql.conditional(&self.free, values![org.as_str(), kind, name, &read.op, &read.id]).await
     }
 }

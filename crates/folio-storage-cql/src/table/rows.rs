@@ -3,7 +3,7 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, values};
 
 /// The organization and the group of a row.
@@ -21,12 +21,16 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         Ok(Self {
             get: cql.select("SELECT value FROM org_rows WHERE org = ? AND part = ? AND key = ?").await?,
             list: cql.select("SELECT value FROM org_rows WHERE org = ? AND part = ?").await?,
-            put: cql.prepare("INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?)", Use::Write).await?,
-            remove: cql.prepare("DELETE FROM org_rows WHERE org = ? AND part = ? AND key = ?", Use::Write).await?,
+            put: cql
+                .prepare("INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?)", StatementKind::Write)
+                .await?,
+            remove: cql
+                .prepare("DELETE FROM org_rows WHERE org = ? AND part = ? AND key = ?", StatementKind::Write)
+                .await?,
             insert: conditional("INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?) IF NOT EXISTS")
                 .await?,
             replace: conditional("UPDATE org_rows SET value = ? WHERE org = ? AND part = ? AND key = ? IF value = ?")
@@ -39,15 +43,15 @@ impl Rows {
         cql: &Cql,
         (org, group): Group<'_>,
         key: &str,
-        strength: Strength,
+        consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
-        let row: Option<(Vec<u8>,)> = cql.row(&self.get, strength, values![org.as_str(), group, key]).await?;
+        let row: Option<(Vec<u8>,)> = cql.row(&self.get, consistency, values![org.as_str(), group, key]).await?;
         Ok(row.map(|(value,)| value))
     }
 
     /// Returns the values of a group, by key.
     pub(crate) async fn list(&self, cql: &Cql, (org, group): Group<'_>) -> Result<Vec<Vec<u8>>> {
-        let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, Strength::Quorum, values![org.as_str(), group]).await?;
+        let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, ReadConsistency::Quorum, values![org.as_str(), group]).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 

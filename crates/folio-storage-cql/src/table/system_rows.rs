@@ -8,7 +8,7 @@ use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Statements, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind, Statements};
 use crate::values::{limit, micros, values};
 use folio_storage::page_token;
 
@@ -38,10 +38,13 @@ impl SystemRows {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let insert = "INSERT INTO system_rows (name, bucket, at, key, value) VALUES (?, ?, ?, ?, ?)";
         Ok(Self {
-            put: cql.prepare(insert, Use::Write).await?,
-            put_until: cql.prepare(&format!("{insert} USING TTL ?"), Use::Write).await?,
+            put: cql.prepare(insert, StatementKind::Write).await?,
+            put_until: cql.prepare(&format!("{insert} USING TTL ?"), StatementKind::Write).await?,
             remove: cql
-                .prepare("DELETE FROM system_rows WHERE name = ? AND bucket = ? AND at = ? AND key = ?", Use::Write)
+                .prepare(
+                    "DELETE FROM system_rows WHERE name = ? AND bucket = ? AND at = ? AND key = ?",
+                    StatementKind::Write,
+                )
                 .await?,
             scan: cql
                 .select(
@@ -139,7 +142,7 @@ impl SystemRows {
         rows: usize,
     ) -> Result<Vec<SystemRow>> {
         let values = values![index, bucket, at, key, until, limit(rows)];
-        let rows: Vec<(i64, String, Vec<u8>)> = cql.rows(&self.scan, Strength::Quorum, values).await?;
+        let rows: Vec<(i64, String, Vec<u8>)> = cql.rows(&self.scan, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(at, key, value)| SystemRow { at, key, value }).collect())
     }
 }

@@ -3,7 +3,7 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 
 /// The statements.
@@ -17,7 +17,7 @@ impl TextPages {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let put = "INSERT INTO text_pages (org, id, generation, page, value) VALUES (?, ?, ?, ?, ?)";
         Ok(Self {
-            put: cql.prepare(put, Use::Write).await?,
+            put: cql.prepare(put, StatementKind::Write).await?,
             pages: cql
                 .select(
                     "SELECT value FROM text_pages \
@@ -25,7 +25,7 @@ impl TextPages {
                 )
                 .await?,
             remove: cql
-                .prepare("DELETE FROM text_pages WHERE org = ? AND id = ? AND generation = ?", Use::Write)
+                .prepare("DELETE FROM text_pages WHERE org = ? AND id = ? AND generation = ?", StatementKind::Write)
                 .await?,
         })
     }
@@ -55,7 +55,7 @@ impl TextPages {
         let before = number(from.saturating_add(count));
         let rows = limit(count.max(1) as usize);
         let values = values![org.as_str(), id, generation, number(from), before, rows];
-        let rows: Vec<(Vec<u8>,)> = cql.rows(&self.pages, Strength::Quorum, values).await?;
+        let rows: Vec<(Vec<u8>,)> = cql.rows(&self.pages, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 

@@ -1,5 +1,5 @@
-//! `threads`: one partition for each thread. Static columns: the header and its fence. Rows by part and key: the journal,
-//! the rows of batches and of requests.
+//! `threads`: one partition for each thread. Static columns: the header and its fence. Rows by part and key: the
+//! journal, the rows of batches and of requests.
 //!
 //! The header and the rows of the journal are written under conditions only. Imported entries are written before the
 //! header exists, under a part with a random name per creation; rows of a removed thread are deleted after its
@@ -9,7 +9,7 @@ use folio_history::thread::Fence;
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, micros, values};
 
 /// The kind of a row of a thread's partition.
@@ -69,7 +69,7 @@ pub(crate) struct Threads {
 
 impl Threads {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         let insert = "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)";
         Ok(Self {
             header: cql
@@ -115,15 +115,24 @@ impl Threads {
             )
             .await?,
             insert: conditional(insert).await?,
-            import: cql.prepare(insert, Use::Write).await?,
+            import: cql.prepare(insert, StatementKind::Write).await?,
             remove_rows: cql
-                .prepare("DELETE FROM threads USING TIMESTAMP ? WHERE org = ? AND id = ? AND part = ?", Use::Write)
+                .prepare(
+                    "DELETE FROM threads USING TIMESTAMP ? WHERE org = ? AND id = ? AND part = ?",
+                    StatementKind::Write,
+                )
                 .await?,
         })
     }
 
-    pub(crate) async fn header(&self, cql: &Cql, org: &OrgId, id: &ThreadId, strength: Strength) -> Result<ThreadRow> {
-        let row: Option<Row> = cql.row(&self.header, strength, values![org.as_str(), id.as_str()]).await?;
+    pub(crate) async fn header(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        id: &ThreadId,
+        consistency: ReadConsistency,
+    ) -> Result<ThreadRow> {
+        let row: Option<Row> = cql.row(&self.header, consistency, values![org.as_str(), id.as_str()]).await?;
         let Some((live, header, expires_at, imported, making)) = row else { return Ok(ThreadRow::default()) };
         let imported = imported.zip(making).map(|(entries, making)| (entries.cast_unsigned(), making));
         Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
@@ -136,10 +145,10 @@ impl Threads {
         org: &OrgId,
         id: &ThreadId,
         (part, key): (ThreadPart, &str),
-        strength: Strength,
+        consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), id.as_str(), part.word(), key];
-        let row: Option<(Option<bool>, Option<Vec<u8>>)> = cql.row(&self.row, strength, values).await?;
+        let row: Option<(Option<bool>, Option<Vec<u8>>)> = cql.row(&self.row, consistency, values).await?;
         Ok(row.filter(|(live, _)| *live == Some(true)).and_then(|(_, value)| value))
     }
 
@@ -155,7 +164,7 @@ impl Threads {
         let (from, before) = (sequence(from), sequence(before));
         let values = values![org.as_str(), id.as_str(), part.word(), from, before, limit(rows)];
         let rows: Vec<(Option<bool>, String, Option<Vec<u8>>)> =
-            cql.rows(&self.entries, Strength::Quorum, values).await?;
+            cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
         let live = rows.into_iter().filter(|(live, ..)| *live == Some(true));
         Ok(live.filter_map(|(_, _, value)| value).collect())
     }
@@ -191,7 +200,7 @@ impl Threads {
         (org, id): (&OrgId, &ThreadId),
         from: Option<i64>,
         to: i64,
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
     }
 
@@ -203,7 +212,7 @@ impl Threads {
         fence: Fence,
         from: Option<i64>,
         to: i64,
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         let values = values![to, org.as_str(), id.as_str(), fence.epoch, fence.version, from];
         cql.conditional(&self.expire_unused, values).await
     }
@@ -215,7 +224,7 @@ impl Threads {
         (org, id): (&OrgId, &ThreadId),
         (epoch, version): (u64, u64),
         header: Vec<u8>,
-    ) -> Result<Sent> {
+    ) -> Result<ConditionalResult> {
         cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
     }
 

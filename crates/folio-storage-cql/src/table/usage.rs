@@ -3,7 +3,7 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Strength, Use};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 
 /// The statements.
@@ -17,9 +17,11 @@ pub(crate) struct Usages {
 impl Usages {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         Ok(Self {
-            day: cql.prepare("INSERT INTO usage_days (org, day) VALUES (?, ?)", Use::Write).await?,
+            day: cql.prepare("INSERT INTO usage_days (org, day) VALUES (?, ?)", StatementKind::Write).await?,
             days: cql.select("SELECT day FROM usage_days WHERE org = ? AND day >= ?").await?,
-            put: cql.prepare("INSERT INTO usage (org, day, at, key, value) VALUES (?, ?, ?, ?, ?)", Use::Write).await?,
+            put: cql
+                .prepare("INSERT INTO usage (org, day, at, key, value) VALUES (?, ?, ?, ?, ?)", StatementKind::Write)
+                .await?,
             list: cql.select("SELECT value FROM usage WHERE org = ? AND day = ? AND at >= ? LIMIT ?").await?,
         })
     }
@@ -42,7 +44,7 @@ impl Usages {
 
     /// Returns the days with records from one on.
     pub(crate) async fn days(&self, cql: &Cql, org: &OrgId, from: i64) -> Result<Vec<i64>> {
-        let rows: Vec<(i64,)> = cql.rows(&self.days, Strength::Quorum, values![org.as_str(), from]).await?;
+        let rows: Vec<(i64,)> = cql.rows(&self.days, ReadConsistency::Quorum, values![org.as_str(), from]).await?;
         Ok(rows.into_iter().map(|(day,)| day).collect())
     }
 
@@ -55,7 +57,7 @@ impl Usages {
         rows: usize,
     ) -> Result<Vec<Vec<u8>>> {
         let values = values![org.as_str(), day, from, limit(rows)];
-        let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, Strength::Quorum, values).await?;
+        let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 }

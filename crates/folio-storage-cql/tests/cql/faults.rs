@@ -9,7 +9,7 @@ use folio_storage_cql::{CqlStore, Options};
 use folio_storage_embedded::EmbeddedStore;
 use folio_test_servers::Cassandra;
 use folio_testkit::wait_for;
-use folio_types::op::{Decided, Expected, OpKey, OpState, Write};
+use folio_types::op::{Expected, OpKey, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
 
@@ -35,7 +35,7 @@ impl World {
         Ok(Self { stores, org: OrgId::derive(&[&nonce()]), _folder: folder, _embedded: embedded })
     }
 
-    async fn create(&self, name: &str) -> folio_types::Result<Decided> {
+    async fn create(&self, name: &str) -> folio_types::Result<WriteOutcome> {
         let user = UserId::derive(&["user"]);
         let write = Write {
             org: self.org.clone(),
@@ -61,7 +61,7 @@ impl World {
     /// Creates a tag, with retries until the creation is acknowledged.
     async fn created(&self, name: &str) {
         let done = wait_for("a write", PATIENCE, async || match self.create(name).await {
-            Ok(Decided::Row(row)) => Some(row),
+            Ok(WriteOutcome::Row(row)) => Some(row),
             Ok(other) => panic!("{other:?}"),
             Err(error) if error.reason == Reason::StoreUnavailable => None,
             Err(error) => panic!("{error}"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument};
 use folio_storage::Stores;
-use folio_types::op::{Decided, Expected, OpKey, Write};
+use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Digest, DocumentId, OrgId, Timestamp, UserId};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -44,14 +44,14 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     change: DocumentChange::Create(new),
                 };
                 let id = DocumentId::derive(&[write.org.as_str(), &number.to_string()]);
-                assert!(matches!(stores.of::<Document>().decide(&id, write).await?, Decided::Row(_)));
+                assert!(matches!(stores.of::<Document>().decide(&id, write).await?, WriteOutcome::Row(_)));
                 Ok(())
             }
         })
         .await
         .unwrap();
     let all = DocumentFilter::default();
-    let named = |piece: &str| DocumentFilter { name_search: Some(piece.to_owned()), ..DocumentFilter::default() };
+    let named = |part: &str| DocumentFilter { name_search: Some(part.to_owned()), ..DocumentFilter::default() };
     let placed = |city: &str| DocumentFilter {
         metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
         ..DocumentFilter::default()
@@ -106,7 +106,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             change: DocumentChange::Create(new),
         };
         let id = DocumentId::derive(&[org.as_str(), &number.to_string()]);
-        assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), Decided::Row(_)));
+        assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     }
     let metadata = BTreeMap::from([("key-7".to_owned(), "ZEBRA-7".to_owned())]);
     for (filter, expected) in [

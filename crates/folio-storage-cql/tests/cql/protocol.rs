@@ -7,7 +7,7 @@ use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread, Th
 use folio_resources::{Prompt, Resource as _, Tag, TagChange, TagFilter};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
-use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Write};
+use folio_types::op::{ClosedAs, Expected, OpKey, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
 use scylla::client::session::Session;
@@ -53,7 +53,7 @@ impl World {
         TagId::derive(&[self.org.as_str(), name])
     }
 
-    async fn create(&self, id: &str, name: &str) -> folio_types::Result<Decided> {
+    async fn create(&self, id: &str, name: &str) -> folio_types::Result<WriteOutcome> {
         let change = TagChange::Create { name: name.to_owned(), color: None, description: None };
         self.stores.of::<Tag>().decide(&self.id(id), self.write(id, Expected::Absent, change)).await
     }
@@ -78,8 +78,8 @@ impl World {
     }
 }
 
-fn state(decided: Decided) -> OpState {
-    let Decided::Row(row) = decided else { panic!("{decided:?}") };
+fn state(decided: WriteOutcome) -> OpState {
+    let WriteOutcome::Row(row) = decided else { panic!("{decided:?}") };
     row.state
 }
 

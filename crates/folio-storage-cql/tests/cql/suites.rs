@@ -104,8 +104,8 @@ async fn content_of_an_erased_organization_is_erased_from_all_tables() {
             .filter(|row| row.contains(word) && !(row.starts_with("idempotency ") && word == kept.as_str()));
         kept.collect::<Vec<_>>()
     };
-    let theirs = rows(kept.as_str()).await;
-    assert!(rows("rhinoceros").await.len() > 10 && theirs.len() > 20);
+    let rows_of_other = rows(kept.as_str()).await;
+    assert!(rows("rhinoceros").await.len() > 10 && rows_of_other.len() > 20);
     let (key, at) = (format!("delete-{erased}").parse().unwrap(), folio_types::Timestamp::now());
     let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), OrganizationChange::Delete);
     stores.of::<Organization>().decide(&erased, delete).await.unwrap();
@@ -114,5 +114,5 @@ async fn content_of_an_erased_organization_is_erased_from_all_tables() {
     // The tombstone, the deletion index and the records of both writes.
     let (left, platform) = (rows(erased.as_str()).await, OrgId::platform());
     assert!(left.iter().all(|row| row.contains(platform.as_str())), "{left:?}");
-    assert_eq!(rows(kept.as_str()).await, theirs);
+    assert_eq!(rows(kept.as_str()).await, rows_of_other);
 }

@@ -3,7 +3,7 @@
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, NewThread};
 use folio_resources::{Tag, TagChange};
 use folio_storage_embedded::{EmbeddedStore, Options};
-use folio_types::op::{Decided, Expected, OpKey, OpResult, OpState, Write};
+use folio_types::op::{Expected, OpKey, OpResult, OpState, Write, WriteOutcome};
 use folio_types::{Code, Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
 
 fn org() -> OrgId {
@@ -64,7 +64,7 @@ async fn acknowledged_writes_survive_a_restart() {
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let stores = store.stores();
     let decided = stores.of::<Tag>().decide(&id, create_tag("invoice")).await.unwrap();
-    let Decided::Row(row) = &decided else { panic!("{decided:?}") };
+    let WriteOutcome::Row(row) = &decided else { panic!("{decided:?}") };
     assert_eq!(row.state, OpState::Done(OpResult::Resource { id: id.to_string(), name: "invoice".to_owned() }));
     stores.threads.create(thread()).await.unwrap();
     let appended = stores.threads.append(&org(), &thread().id, append(1, 0)).await.unwrap();

@@ -115,8 +115,8 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
     .await;
     dead.kill();
     for queue in &queues {
-        let there = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;
-        assert!(!there, "{queue} is lost");
+        let pushed = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;
+        assert!(!pushed, "{queue} is lost");
     }
     // The first server comes back as a replica.
     cluster.nodes()[0].run().unwrap();

@@ -11,7 +11,7 @@ pub(super) fn entries() -> Vec<Sample> {
         arguments: data(),
         access: Access::ReadWrite,
         needs_approval: true,
-        waits: None,
+        approval_requirement: None,
         problem: None,
     };
     let result = CallResult {
@@ -39,8 +39,8 @@ pub(super) fn entries() -> Vec<Sample> {
         results: vec![result.clone()],
         usage: usage(),
     };
-    let approver = Approver { roles: vec![Role::Admin], not_by_asker: true };
-    let ruled = Call { waits: Some(Waits { rule: "Two eyes".into(), approver }), ..call };
+    let approver = Approver { roles: vec![Role::Admin], not_by_requester: true };
+    let ruled = Call { approval_requirement: Some(ApprovalRequirement { rule: "Two eyes".into(), approver }), ..call };
     let edited = Decision::ApproveEdited { arguments: data() };
     let decided = vec![(1, Decision::Approve), (2, edited), (3, Decision::Reject { reason: Some("no".into()) })];
     vec![
@@ -87,14 +87,14 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("ended_cancelled", ended(End::Cancelled, vec![])),
         sample("ended_expired", ended(End::Expired, vec![])),
         sample("ended_superseded", ended(End::Superseded, vec![])),
-        sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), place: None })),
+        sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), position: None })),
         sample(
-            "accepted_placed",
-            Entry::Accepted(Box::new(Accepted { place: Some(segment_position()), ..accepted() })),
+            "accepted_with_position",
+            Entry::Accepted(Box::new(Accepted { position: Some(segment_position()), ..accepted() })),
         ),
         sample(
-            "imported_placed",
-            Entry::Imported(Imported { messages: messages(), working: working(), place: Some(segment_position()) }),
+            "imported_with_position",
+            Entry::Imported(Imported { messages: messages(), working: working(), position: Some(segment_position()) }),
         ),
     ]
 }
@@ -107,7 +107,7 @@ fn sample_call() -> Call {
         arguments: json!({}),
         access: Access::ReadOnly,
         needs_approval: false,
-        waits: None,
+        approval_requirement: None,
         problem: None,
     }
 }
@@ -134,7 +134,7 @@ fn accepted() -> Accepted {
         },
         truncate_to: Some(4),
         working: working(),
-        place: None,
+        position: None,
         at: at(),
     }
 }

@@ -3,9 +3,9 @@
 //! The rules of deciding writes are in [`folio_resources`], not here: an adapter reads, asks
 //! [`folio_resources::decide`] for a plan and executes it.
 //!
-//! Lists: a page has at most the requested number of items, and may have fewer; `next` says whether there are more. A page
-//! token is bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. A page may miss items that
-//! are created or deleted between two pages, but no item appears twice.
+//! Lists: a page has at most the requested number of items, and may have fewer; `next` says whether there are more. A
+//! page token is bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. A page may miss
+//! items that are created or deleted between two pages, but no item appears twice.
 
 mod access;
 mod audit;

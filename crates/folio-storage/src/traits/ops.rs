@@ -10,8 +10,8 @@ pub trait OpStore: Send + Sync {
     /// Returns the op row, read so that no write that was answered before is missed (SERIAL on CQL).
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>>;
 
-    /// Inserts the op row as closed unless there is one; returns the row that is then stored. From then on no deciding write
-    /// of this op can happen.
+    /// Inserts the op row as closed unless there is one; returns the row that is then stored. From then on no deciding
+    /// write of this op can happen.
     async fn close(
         &self,
         org: &OrgId,
@@ -24,19 +24,19 @@ pub trait OpStore: Send + Sync {
 
     /// Returns the idempotency record of an [`OpKey::Request`], or none (always for a call).
     ///
-    /// Every deciding write under such a key stores this record; a write that finds it with another target or digest is refused
-    /// with `REQUEST_ID_CONFLICT`. The embedded store writes both in one transaction. CQL inserts the record `IF NOT EXISTS` in
-    /// the request's own partition before the deciding write, as it reserves names: the record is valid while the op row of its
-    /// target exists or may still be written, and is replaced once that op is closed.
+    /// Every deciding write under such a key stores this record; a write that finds it with another target or digest is
+    /// refused with `REQUEST_ID_CONFLICT`. The embedded store writes both in one transaction. CQL inserts the record
+    /// `IF NOT EXISTS` in the request's own partition before the deciding write, as it reserves names: the record is
+    /// valid while the op row of its target exists or may still be written, and is replaced once that op is closed.
     async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>>;
 
-    /// Inserts the idempotency record of a request unless there is one; returns the record that is then stored. For requests
-    /// whose write is no deciding write (those that create, rename, fork or remove a thread): a caller that finds another
-    /// target or digest refuses with `REQUEST_ID_CONFLICT`; a caller that finds its own continues, because it may have been
-    /// stopped after this call.
+    /// Inserts the idempotency record of a request unless there is one; returns the record that is then stored. For
+    /// requests whose write is no deciding write (those that create, rename, fork or remove a thread): a caller that
+    /// finds another target or digest refuses with `REQUEST_ID_CONFLICT`; a caller that finds its own continues,
+    /// because it may have been stopped after this call.
     async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord>;
 
-    /// Removes idempotency records of requests before `before`, of all organizations, at most `limit`; returns their number. From
-    /// then on only the op row of a target recognizes the request. A system index that no request reads.
+    /// Removes idempotency records of requests before `before`, of all organizations, at most `limit`; returns their
+    /// number. From then on only the op row of a target recognizes the request. A system index that no request reads.
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize>;
 }

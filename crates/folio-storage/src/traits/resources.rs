@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_resources::{
     Condition, Kind, ListQuery, Named, Record, Resource, ResourceWrite, Revisioned, TextRecord, decode_value,
 };
-use folio_types::op::{Decided, Write};
+use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
 
@@ -48,9 +48,9 @@ impl Holdings {
 pub trait ResourceExecutor: Send + Sync {
     /// Evaluates a write with [`folio_resources::decide`] and executes its plan.
     ///
-    /// Errors: those of the decision; `NAME_TAKEN`; `IN_USE`, with the users in the message; `NOT_FOUND` for a reference, a
-    /// revision or a parent that does not exist.
-    async fn decide(&self, write: ResourceWrite) -> Result<Decided>;
+    /// Errors: those of the decision; `NAME_TAKEN`; `IN_USE`, with the users in the message; `NOT_FOUND` for a
+    /// reference, a revision or a parent that does not exist.
+    async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome>;
 
     /// Returns the live resource of each id, or none.
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>>;
@@ -67,14 +67,16 @@ pub trait ResourceExecutor: Send + Sync {
     /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one.
     async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings>;
 
-    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request reads.
+    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request
+    /// reads.
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
 
-    /// Removes a deletion from that index: its dependents are removed, and op rows hold ids and times only from then on.
+    /// Removes a deletion from that index: its dependents are removed, and op rows hold ids and times only from then
+    /// on.
     async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()>;
 
-    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations, at
-    /// most `limit`; returns the number of reduced rows.
+    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations,
+    /// at most `limit`; returns the number of reduced rows.
     async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
@@ -116,7 +118,7 @@ impl<R: Resource> ResourceStore<R> {
     /// Executes a deciding write.
     ///
     /// Errors: those of the kind's changes, and `REQUEST_ID_CONFLICT`.
-    pub async fn decide(&self, id: &R::Id, write: Write<R::Change>) -> Result<Decided> {
+    pub async fn decide(&self, id: &R::Id, write: Write<R::Change>) -> Result<WriteOutcome> {
         self.executor.decide(ResourceWrite::new::<R>(id, write)).await
     }
 
@@ -200,12 +202,14 @@ impl<R: Resource> ResourceStore<R> {
         }
     }
 
-    /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one: cache the result.
+    /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one: cache the
+    /// result.
     pub async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
         self.executor.holdings(org, Kind::get::<R>()).await
     }
 
-    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request reads.
+    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request
+    /// reads.
     pub async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, R::Id, Timestamp)>> {
         let found = self.executor.deleted(Kind::get::<R>(), limit).await?;
         found.into_iter().map(|(org, id, at)| Ok((org, id.parse()?, at))).collect()
@@ -216,8 +220,8 @@ impl<R: Resource> ResourceStore<R> {
         self.executor.forget_deleted(org, Kind::get::<R>(), &id.to_string()).await
     }
 
-    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations, at
-    /// most `limit`; returns the number of reduced rows.
+    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations,
+    /// at most `limit`; returns the number of reduced rows.
     pub async fn scrub_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.executor.scrub_deleted(Kind::get::<R>(), before, limit).await
     }

@@ -9,7 +9,7 @@ use folio_types::{OrgId, Result, Timestamp};
 pub struct NewPage {
     /// The page, from 1.
     pub number: u32,
-    /// Its text.
+    /// The text of the page.
     pub text: String,
 }
 

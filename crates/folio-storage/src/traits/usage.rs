@@ -67,8 +67,8 @@ pub struct Charged {
 /// Usage records of organizations.
 #[async_trait]
 pub trait UsageStore: Send + Sync {
-    /// Stores a record. Storing the same record again changes nothing: repetitions come from the settled row of a ledger, whose
-    /// time is final.
+    /// Stores a record. Storing the same record again changes nothing: repetitions come from the settled row of a
+    /// ledger, whose time is final.
     ///
     /// # Errors
     /// `TOO_LARGE` for a key outside its bounds.

@@ -40,9 +40,9 @@ impl Node {
     ) -> Result<Self> {
         let folder = storage::folder("cassandra")?;
         let host = Ipv4Addr::new(127, 0, 0, host);
-        let place = folder.path().display().to_string();
+        let path = folder.path().display().to_string();
         let fill = |text: &str| {
-            text.replace("@FOLDER@", &place)
+            text.replace("@FOLDER@", &path)
                 .replace("@HOST@", &host.to_string())
                 .replace("@PORT@", &port.to_string())
                 .replace("@STORAGE_PORT@", &(port + 1).to_string())
@@ -97,19 +97,19 @@ impl Node {
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let folder = self.folder.path();
-        let place = folder.display();
+        let path = folder.display();
         // The JMX port of every node is on the first loopback address.
         let [.., own] = self.host.octets();
         let mut command = Command::new(&self.java);
         command
             .args(&self.options)
-            .arg(format!("-Dcassandra.storagedir={place}"))
-            .arg(format!("-Dcassandra.config=file://{place}/conf/cassandra.yaml"))
-            .arg(format!("-Dlogback.configurationFile={place}/conf/logback.xml"))
+            .arg(format!("-Dcassandra.storagedir={path}"))
+            .arg(format!("-Dcassandra.config=file://{path}/conf/cassandra.yaml"))
+            .arg(format!("-Dlogback.configurationFile={path}/conf/logback.xml"))
             .arg(format!("-Dcassandra.jmx.local.port={}", self.port + 1 + u16::from(own)))
             .arg(format!("-Djava.rmi.server.hostname={}", self.host))
             .arg("-cp")
-            .arg(format!("{place}/conf:{}/*", self.jars.display()))
+            .arg(format!("{path}/conf:{}/*", self.jars.display()))
             .arg("org.apache.cassandra.service.CassandraDaemon");
         let mut process = Process::start("cassandra", command, folder)?;
         let (host, port) = (self.host, self.port);

@@ -41,7 +41,7 @@ struct UpdateDocument {
 
 #[async_trait]
 impl WriteCall for UpdateDocument {
-    type Of = Document;
+    type Target = Document;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
@@ -51,9 +51,9 @@ impl WriteCall for UpdateDocument {
             tag_ids: Option<Vec<String>>,
             metadata: Option<BTreeMap<String, String>>,
         }
-        let given: Arguments = arguments::read(arguments)?;
-        let tags = given.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
-        let patch = DocumentPatch { name: given.document_name, tags, metadata: given.metadata };
+        let parsed: Arguments = arguments::read(arguments)?;
+        let tags = parsed.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
+        let patch = DocumentPatch { name: parsed.document_name, tags, metadata: parsed.metadata };
         if patch == DocumentPatch::default() {
             let text = "Nothing to change: pass document_name, tag_ids or metadata.";
             return Err(ToolError::ForModel(text.to_owned()));
@@ -61,7 +61,7 @@ impl WriteCall for UpdateDocument {
         if let Some(name) = &patch.name {
             folio_types::fields::check_name("document_name", name)?;
         }
-        Ok(Self { document_id: given.document_id, patch: folio_resources::check_document_patch("", patch)? })
+        Ok(Self { document_id: parsed.document_id, patch: folio_resources::check_document_patch("", patch)? })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::path::{Missing, Path};
 use crate::rules;
 
-/// Returns the data of an extraction with `value` at `path`, validated against the schema of the extraction if that is not
-/// deleted.
+/// Returns the data of an extraction with `value` at `path`, validated against the schema of the extraction if that is
+/// not deleted.
 ///
 /// # Errors
 /// `INVALID_PATH` if the path is malformed or does not exist, `SCHEMA_MISMATCH` if the new data violate the schema,

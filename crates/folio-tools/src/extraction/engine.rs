@@ -71,7 +71,8 @@ impl Extracted {
     }
 }
 
-/// Selects the model of a run: the caller's, else the prompt's, else the fallback if prompts may use it, else the default.
+/// Selects the model of a run: the caller's, else the prompt's, else the fallback if prompts may use it, else the
+/// default.
 ///
 /// # Errors
 /// `MODEL_NOT_AVAILABLE` if prompts may not use the caller's or the prompt's model.
@@ -90,12 +91,12 @@ pub(super) fn model<'a>(
     }
 }
 
-/// Runs a prompt: calls the model with the schema as response format, validates the answer, and calls the model once more
-/// with the violations if there are any. Every model call is metered.
+/// Runs a prompt: calls the model with the schema as response format, validates the answer, and calls the model once
+/// more with the violations if there are any. Every model call is metered.
 ///
 /// # Errors
-/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, and `SCHEMA_MISMATCH` if
-/// the second answer violates the schema too.
+/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, and
+/// `SCHEMA_MISMATCH` if the second answer violates the schema too.
 pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
     let (mut job, answering) = Job::load(resources, request).await?;
     // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.

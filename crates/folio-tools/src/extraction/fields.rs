@@ -40,7 +40,7 @@ struct UpdateField {
 
 #[async_trait]
 impl WriteCall for UpdateField {
-    type Of = Extraction;
+    type Target = Extraction;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         arguments::read(arguments)

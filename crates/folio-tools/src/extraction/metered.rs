@@ -50,8 +50,8 @@ pub async fn complete(
     }
 }
 
-/// Aborts the task of a model call when its caller is dropped before the request was sent. A sent request runs to its end, so
-/// that its usage is known.
+/// Aborts the task of a model call when its caller is dropped before the request was sent. A sent request runs to its
+/// end, so that its usage is known.
 struct AbortUnsent {
     progress: Progress,
     task: AbortHandle,
@@ -82,7 +82,8 @@ impl Unsettled {
         }
     }
 
-    /// Returns the settlement of a call without a reply: the counted prompt tokens if the request was sent, else nothing.
+    /// Returns the settlement of a call without a reply: the counted prompt tokens if the request was sent, else
+    /// nothing.
     fn without_reply(&self) -> Settlement {
         if self.progress.is_sent() {
             Settlement::Partial(Usage { input_tokens: self.counted, model_calls: 1, ..Usage::default() })

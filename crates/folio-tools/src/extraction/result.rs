@@ -1,9 +1,9 @@
 //! The tool `get_extraction_result`.
 //!
-//! The working extraction is a copy in the thread, which fork and truncate restore. The stored extraction also has edits and
-//! verification by users, so the tool reads both. If their data differ, the result contains both. If the stored extraction is
-//! deleted, the result ignores the copy and contains the newest stored extraction instead. The tool does not change the
-//! working state.
+//! The working extraction is a copy in the thread, which fork and truncate restore. The stored extraction also has
+//! edits and verification by users, so the tool reads both. If their data differ, the result contains both. If the
+//! stored extraction is deleted, the result ignores the copy and contains the newest stored extraction instead. The
+//! tool does not change the working state.
 
 use async_trait::async_trait;
 use folio_history::journal::WorkingExtraction;

@@ -47,7 +47,7 @@ struct Resolved {
 
 #[async_trait]
 impl WriteCall for RunExtraction {
-    type Of = Extraction;
+    type Target = Extraction;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         arguments::read(arguments)

@@ -14,7 +14,7 @@ fn get(path: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn both_spellings_lead_to_the_same_place() {
+fn both_spellings_select_the_same_value() {
     assert_eq!(get("a.b.0.c"), Ok(json!(1)));
     assert_eq!(get("a.b[0].c"), Ok(json!(1)));
     assert_eq!(get("a.b[1].c[1]"), Ok(json!(3)));
@@ -24,7 +24,7 @@ fn both_spellings_lead_to_the_same_place() {
 }
 
 #[test]
-fn a_malformed_path_says_what_is_wrong() {
+fn the_error_of_a_malformed_path_names_the_problem() {
     for (path, says) in [
         ("", "it is empty"),
         (".", "a name is missing"),
@@ -69,7 +69,7 @@ fn a_missing_path_is_reported_with_its_first_missing_step() {
 }
 
 #[test]
-fn setting_changes_one_place_and_nothing_else() {
+fn setting_a_value_changes_nothing_else() {
     let mut changed = data();
     "a.b[1].c".parse::<Path>().unwrap().set(&mut changed, json!("new"), Missing::Reject).unwrap();
     let mut expected = data();
@@ -78,7 +78,7 @@ fn setting_changes_one_place_and_nothing_else() {
 }
 
 #[test]
-fn a_new_place_is_made_only_where_it_may_be_and_only_as_the_last_step() {
+fn a_path_creates_only_its_last_step_and_only_if_allowed() {
     let add = |path: &str| {
         let mut changed = data();
         path.parse::<Path>().unwrap().set(&mut changed, json!(9), Missing::Add).map(|()| changed)
@@ -97,7 +97,7 @@ fn path_parser_takes_any_text() {
         let mut text = String::new();
         for choice in choices {
             match PIECES.get(usize::from(*choice) % (PIECES.len() + 2)) {
-                Some(piece) => text.push_str(piece),
+                Some(part) => text.push_str(part),
                 None => text.push(char::from(*choice)),
             }
         }

@@ -1,14 +1,14 @@
-//! Regular expressions of policies. Each is compiled once per process, with bounded size, because one organization writes it and
-//! a slow search would delay all organizations. The engine does not backtrack: the time of a search is proportional to the
-//! length of the text times the size of the compiled pattern.
+//! Regular expressions of policies. Each is compiled once per process, with bounded size, because one organization
+//! writes it and a slow search would delay all organizations. The engine does not backtrack: the time of a search is
+//! proportional to the length of the text times the size of the compiled pattern.
 
 use std::sync::{Arc, LazyLock};
 
 use moka::sync::Cache;
 use regex::{Error, Regex, RegexBuilder, RegexSetBuilder};
 
-/// Maximum size of a compiled pattern, in bytes. A literal takes a few hundred bytes. Unicode classes are large: `\d` takes
-/// 5 KiB, `\p{L}` or `\w` 50 KiB, for each repetition.
+/// Maximum size of a compiled pattern, in bytes. A literal takes a few hundred bytes. Unicode classes are large: `\d`
+/// takes 5 KiB, `\p{L}` or `\w` 50 KiB, for each repetition.
 const COMPILED_BYTES: usize = 64 * 1024;
 /// Maximum size of all compiled patterns of a policy, in bytes.
 const TOGETHER_BYTES: usize = 128 * 1024;
@@ -80,8 +80,8 @@ mod tests {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }
         for pattern in [r"^\p{L}{1,40}$", r"^\w{1,32}$", "(?:a{100}){100}"] {
-            let told = check(pattern).unwrap_err();
-            assert!(told.contains("more than 64 KiB") && told.contains("[0-9]"), "{told}");
+            let message = check(pattern).unwrap_err();
+            assert!(message.contains("more than 64 KiB") && message.contains("[0-9]"), "{message}");
             assert_eq!(finds(pattern, "a"), None);
         }
         assert!(check("(").unwrap_err().contains("is not a regular expression"));

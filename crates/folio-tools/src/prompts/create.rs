@@ -56,7 +56,7 @@ struct CreatePrompt {
 
 #[async_trait]
 impl WriteCall for CreatePrompt {
-    type Of = Prompt;
+    type Target = Prompt;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let mut given: Arguments = arguments::read(arguments)?;

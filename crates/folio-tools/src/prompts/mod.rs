@@ -44,7 +44,7 @@ fn prompt_id() -> Argument {
 
 fn tag_ids() -> Argument {
     let description = "Complete list of tag_ids of the prompt. list_prompts with document_id finds prompts that share a tag \
-                       with the document.";
+                       with the document. Default: no tags in create_prompt, unchanged in update_prompt.";
     optional("tag_ids", list_of_text(description, limits::TAGS_MAX))
 }
 

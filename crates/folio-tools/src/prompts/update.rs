@@ -54,7 +54,7 @@ struct UpdatePrompt {
 
 #[async_trait]
 impl WriteCall for UpdatePrompt {
-    type Of = Prompt;
+    type Target = Prompt;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let given: Arguments = arguments::read(arguments)?;

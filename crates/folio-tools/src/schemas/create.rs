@@ -35,7 +35,7 @@ struct CreateSchema {
 
 #[async_trait]
 impl WriteCall for CreateSchema {
-    type Of = Schema;
+    type Target = Schema;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]

@@ -35,7 +35,7 @@ struct UpdateSchema {
 
 #[async_trait]
 impl WriteCall for UpdateSchema {
-    type Of = Schema;
+    type Target = Schema;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]

@@ -50,8 +50,8 @@ impl ReadCall for ValidateSchema {
     }
 }
 
-/// Returns the violations of a response format. A bare schema without the `json_schema` wrapper is validated too, so that
-/// one call reports all violations.
+/// Returns the violations of a response format. A bare schema without the `json_schema` wrapper is validated too, so
+/// that one call reports all violations.
 fn violations_of_format(format: &Value) -> Vec<Violation> {
     let Err(violations) = check_response_format(format, Rules::Strict) else { return Vec::new() };
     if format.get("json_schema").is_some() || format.get("type").is_none_or(|kind| kind == "json_schema") {

@@ -75,7 +75,7 @@ struct CreateTag {
 
 #[async_trait]
 impl WriteCall for CreateTag {
-    type Of = Tag;
+    type Target = Tag;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let given = TagArguments::read(arguments)?;
@@ -106,7 +106,7 @@ struct UpdateTag {
 
 #[async_trait]
 impl WriteCall for UpdateTag {
-    type Of = Tag;
+    type Target = Tag;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let given = TagArguments::read(arguments)?;

@@ -104,8 +104,8 @@ async fn a_turn_that_deleted_its_own_document_gets_errors_about_it() {
     world.models.answer(r#"{"total": 1}"#);
     world.ok("run_extraction", json!({})).await;
     assert!(world.context.working.extraction.is_some());
-    let gone = world.ok("delete_document", json!({})).await;
-    assert_eq!(gone["deleted"], json!(world.document()));
+    let deleted = world.ok("delete_document", json!({})).await;
+    assert_eq!(deleted["deleted"], json!(world.document()));
     assert_eq!(world.context.working.extraction, None);
     for (name, arguments) in [
         ("get_ocr_text", json!({})),

@@ -102,7 +102,7 @@ async fn an_endpoint_failure_is_not_a_model_mismatch() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_half_way_is_settled_before_a_drain_ends() {
+async fn a_call_dropped_in_flight_is_settled_before_a_drain_ends() {
     let mut world = World::new().await;
     world.invoice_prompt().await;
     world.models.hangs.store(true, Ordering::Relaxed);
@@ -123,7 +123,7 @@ async fn a_call_that_is_dropped_half_way_is_settled_before_a_drain_ends() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_half_way_is_read_to_its_end_if_configured() {
+async fn a_call_dropped_in_flight_is_read_to_its_end_if_configured() {
     let mut world = World::new().await;
     world.invoice_prompt().await;
     world.drain_abandoned_calls();
@@ -146,7 +146,7 @@ async fn a_call_that_is_dropped_half_way_is_read_to_its_end_if_configured() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_before_it_was_sent_is_neither_made_nor_charged() {
+async fn a_call_that_is_dropped_before_it_is_sent_is_not_charged() {
     for drains in [false, true] {
         let mut world = World::new().await;
         world.invoice_prompt().await;
@@ -196,7 +196,7 @@ async fn an_answer_with_numbers_that_lose_digits_is_a_mismatch() {
 }
 
 #[tokio::test]
-async fn the_model_is_the_prompts_then_the_turns_then_the_default() {
+async fn the_model_is_that_of_the_prompt_else_of_the_turn_else_the_default() {
     let mut world = World::new().await;
     let models = |world: &World| -> Vec<String> { world.models.asked().into_iter().map(|asked| asked.model).collect() };
     world.ok("create_prompt", json!({ "name": "own", "content": "x", "model": "other" })).await;
@@ -256,7 +256,7 @@ async fn a_field_is_patched_in_the_working_state_and_in_the_store() {
 }
 
 #[tokio::test]
-async fn the_result_is_the_working_extraction_then_the_stored_one() {
+async fn the_result_is_the_working_extraction_else_the_stored_one() {
     let mut world = World::new().await;
     let (_, prompt) = world.invoice_prompt().await;
     world.models.answer(r#"{"total": 1}"#);
@@ -273,7 +273,7 @@ async fn the_result_is_the_working_extraction_then_the_stored_one() {
 }
 
 #[tokio::test]
-async fn the_result_says_whether_it_was_edited_and_whether_a_person_verified_it() {
+async fn the_result_states_whether_it_is_edited_and_verified() {
     let mut world = World::new().await;
     world.invoice_prompt().await;
     world.models.answer(r#"{"total": 1}"#);

@@ -61,7 +61,7 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
 }
 
 #[tokio::test]
-async fn invariant_3_what_is_recorded_for_other_arguments_is_not_the_calls_own() {
+async fn invariant_3_an_op_row_of_other_arguments_does_not_answer_a_call() {
     let (world, calls) = prepared().await;
     for (name, arguments) in calls {
         let context = world.next();
@@ -101,7 +101,7 @@ async fn invariant_3_a_call_that_was_closed_never_runs() {
 }
 
 #[tokio::test]
-async fn invariant_3_a_target_that_moved_on_is_left_alone() {
+async fn invariant_3_a_target_with_another_version_is_not_changed() {
     let (mut world, calls) = prepared().await;
     for (name, arguments) in calls {
         let context = world.next();

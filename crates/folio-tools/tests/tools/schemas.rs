@@ -29,8 +29,8 @@ async fn a_schema_is_created_shown_listed_revised_renamed_and_deleted() {
     assert_eq!((&listed["total"], &listed["schemas"][0]["name"]), (&json!(1), &json!("Bill")));
     assert_eq!(world.ok("list_schemas", json!({ "name_search": "invoice" })).await["total"], json!(0));
 
-    let gone = world.ok("delete_schema", json!({ "schema_id": made["schema_id"] })).await;
-    assert_eq!(gone["deleted"], made["schema_id"]);
+    let deleted = world.ok("delete_schema", json!({ "schema_id": made["schema_id"] })).await;
+    assert_eq!(deleted["deleted"], made["schema_id"]);
     assert_eq!(world.context.working.schema_revid, None);
     assert!(world.error_of("get_schema", json!({ "schema_revid": revid })).await.contains("list_schemas"));
     assert!(

@@ -23,16 +23,16 @@ async fn a_tag_is_created_shown_listed_changed_and_deleted() {
 #[tokio::test]
 async fn invalid_tags_are_reported() {
     let mut world = World::new().await;
-    let there = world.tag("Billing").await;
+    let existing = world.tag("Billing").await;
     let message = world.error_of("create_tag", json!({ "name": "billing" })).await;
-    assert!(message.contains(there.as_str()), "{message}");
+    assert!(message.contains(existing.as_str()), "{message}");
     assert!(world.error_of("create_tag", json!({ "name": "a", "color": "red" })).await.contains("color"));
-    assert!(world.error_of("update_tag", json!({ "tag_id": there })).await.contains("Nothing to change"));
+    assert!(world.error_of("update_tag", json!({ "tag_id": existing })).await.contains("Nothing to change"));
     assert!(world.error_of("update_tag", json!({ "tag_id": "billing", "name": "x" })).await.contains("list_tags"));
     for name in [" a", "a ", " "] {
         assert!(world.error_of("create_tag", json!({ "name": name })).await.contains("must not"), "{name:?}");
         assert!(
-            world.error_of("update_tag", json!({ "tag_id": there, "name": name })).await.contains("must not"),
+            world.error_of("update_tag", json!({ "tag_id": existing, "name": name })).await.contains("must not"),
             "{name:?}"
         );
     }

@@ -31,7 +31,7 @@ async fn output(world: &World, context: &CallContext, name: &str, arguments: &Va
 }
 
 #[tokio::test]
-async fn invariant_6_another_organizations_things_look_like_missing_ones_to_every_tool() {
+async fn invariant_6_resources_of_another_organization_look_missing_to_every_tool() {
     let mut world = World::new().await;
     let tag = world.tag("billing").await;
     let (schema_revid, prompt_revid) = world.invoice_prompt().await;

@@ -15,7 +15,7 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
 use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources};
 use folio_types::message::{FinishReason, Usage};
-use folio_types::op::{Decided, Expected, OpKey, Write};
+use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::{
     CallId, Digest, DocumentId, Environment as _, Error, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp,
     TurnId, UserId,
@@ -151,18 +151,18 @@ impl World {
     pub(crate) async fn decide_extraction(&self, id: &str, change: ExtractionChange) {
         let (principal, id) = (&self.context.principal, id.parse().unwrap());
         let extractions = self.resources.stores.of::<Extraction>();
-        let there = extractions.get(&principal.org, &id).await.unwrap().unwrap();
-        let request = Digest::of(format!("{id} {}", there.version).as_bytes());
+        let stored = extractions.get(&principal.org, &id).await.unwrap().unwrap();
+        let request = Digest::of(format!("{id} {}", stored.version).as_bytes());
         let write = Write {
             org: principal.org.clone(),
             op: OpKey::Request { user: principal.user.clone(), request: request.as_str().parse().unwrap() },
             digest: request,
             by: principal.user.clone(),
             at: self.environment.now(),
-            expected: Expected::Version(there.version),
+            expected: Expected::Version(stored.version),
             change,
         };
-        assert!(matches!(extractions.decide(&id, write).await.unwrap(), Decided::Row(_)));
+        assert!(matches!(extractions.decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     }
 
     pub(crate) async fn tag(&mut self, name: &str) -> TagId {
@@ -221,7 +221,7 @@ pub(crate) async fn add_document(
         expected: Expected::Absent,
         change: DocumentChange::Create(new),
     };
-    assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), Decided::Row(_)));
+    assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
     let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
     stores.texts.ingest(&principal.org, id.as_str(), update).await.unwrap();

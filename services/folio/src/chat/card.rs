@@ -15,17 +15,17 @@ const RESULT_CHARS: usize = 300;
 /// Maximum number of characters of the arguments of a call that needs no decision.
 const BRIEF_CHARS: usize = 160;
 
-/// Formats a call that waits for a decision, as number `place` of `of`; `whole` shows all its arguments.
-pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> Vec<Output> {
+/// Formats a call that waits for a decision, as number `number` of `count`; `whole`: shows all arguments.
+pub(super) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool) -> Vec<Output> {
     let (lines_most, chars_most) = if whole { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
     let access = match call.access() {
         v1::ToolAccess::ReadWrite => "writes",
         _ => "reads",
     };
-    let count = if of > 1 { format!(" ({place} of {of})") } else { String::new() };
+    let position = if count > 1 { format!(" ({number} of {count})") } else { String::new() };
     let mut shown = vec![
-        Output::Line(NAME, format!("┌ {}{count}", one_line(&call.name, 80))),
-        Output::Line(DIM, format!("│ {access}, waits for {}", decider(call))),
+        Output::Line(NAME, format!("┌ {}{position}", one_line(&call.name, 80))),
+        Output::Line(DIM, format!("│ {access}, waits for {}", approvers(call))),
     ];
     let text = pretty(&call.arguments_json);
     let mut lines = text.lines();
@@ -44,19 +44,19 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> 
 }
 
 /// Returns the rule that requires the decision, and the roles that may approve.
-fn decider(call: &v1::Call) -> String {
-    let waits = call.waits.clone().unwrap_or_default();
+fn approvers(call: &v1::Call) -> String {
+    let requirement = call.approval_requirement.clone().unwrap_or_default();
     let role = |role: v1::Role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
-    let roles: Vec<String> = waits.roles().map(role).collect();
+    let roles: Vec<String> = requirement.roles().map(role).collect();
     let mut who = match roles.is_empty() {
         true => "a decision".to_owned(),
         false => format!("the decision of the role {}", roles.join(" or ")),
     };
-    if waits.not_by_asker {
-        who.push_str(", not by who asked");
+    if requirement.not_by_requester {
+        who.push_str(", by another user than the requester");
     }
-    match waits.rule.as_str() {
-        "" if roles.is_empty() && !waits.not_by_asker => "your decision".to_owned(),
+    match requirement.rule.as_str() {
+        "" if roles.is_empty() && !requirement.not_by_requester => "your decision".to_owned(),
         "" => who,
         rule => format!("{who} (rule {:?})", one_line(rule, 80)),
     }
@@ -151,21 +151,21 @@ mod tests {
     }
 
     #[test]
-    fn a_card_says_who_may_let_the_call_run_and_by_which_rule_it_waits() {
-        let ruled = |roles: &[v1::Role], not_by_asker| v1::Call {
-            waits: Some(v1::CallWaits {
+    fn a_card_names_the_approvers_and_the_rule() {
+        let ruled = |roles: &[v1::Role], not_by_requester| v1::Call {
+            approval_requirement: Some(v1::ApprovalRequirement {
                 rule: "four\n eyes".to_owned(),
                 roles: roles.iter().map(|role| (*role).into()).collect(),
-                not_by_asker,
+                not_by_requester,
             }),
             ..call("create_tag", "{}")
         };
-        let said = |call: &v1::Call| lines(&waiting(call, 1, 1, false))[1].to_owned();
-        assert_eq!(said(&call("create_tag", "{}")), "│ writes, waits for your decision");
+        let line_of = |call: &v1::Call| lines(&waiting(call, 1, 1, false))[1].to_owned();
+        assert_eq!(line_of(&call("create_tag", "{}")), "│ writes, waits for your decision");
         let admins = ruled(&[v1::Role::Admin], true);
-        let expected = "│ writes, waits for the decision of the role admin, not by who asked (rule \"four  eyes\")";
-        assert_eq!(said(&admins), expected);
-        assert_eq!(said(&ruled(&[], false)), "│ writes, waits for a decision (rule \"four  eyes\")");
+        let expected = "│ writes, waits for the decision of the role admin, by another user than the requester (rule \"four  eyes\")";
+        assert_eq!(line_of(&admins), expected);
+        assert_eq!(line_of(&ruled(&[], false)), "│ writes, waits for a decision (rule \"four  eyes\")");
     }
 
     #[test]

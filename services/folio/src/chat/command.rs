@@ -2,7 +2,7 @@
 
 /// A line at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Typed {
+pub(super) enum InputLine {
     /// An empty line.
     Empty,
     /// A message to the agent.
@@ -50,39 +50,39 @@ pub(super) enum Answer {
     /// Shows all arguments.
     Show,
     /// Any other line: a command, or unknown text.
-    Other(Typed),
+    Other(InputLine),
 }
 
 /// The text of `/help`.
 pub(super) const HELP: &str = "\
 /threads          the document's threads
-/resume N         go on with thread N of that list (or with an id)
-/new              the next message begins a new thread
-/cancel           end the turn that runs or waits (Ctrl-C while it runs)
-/retry            go on with a turn that failed
-/model [N|NAME]   list the models, or take one for what follows
-/thinking [on|off]  show the last thinking, or show it while it comes
-/quit             leave; what waits for approval goes on waiting";
+/resume N         continue thread N of that list (or a thread id)
+/new              start a new thread with the next message
+/cancel           cancel the turn that runs or waits (Ctrl-C while it runs)
+/retry            retry a failed turn
+/model [N|NAME]   list the models, or use one from the next message on
+/thinking [on|off]  show the last thinking, or show thinking as it is generated
+/quit             quit; calls that wait for approval continue to wait";
 
 /// The answers that a card accepts.
 pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
 
 /// Parses a line at the prompt.
-pub(super) fn typed(line: &str) -> Typed {
+pub(super) fn parse(line: &str) -> InputLine {
     let line = line.trim();
     if line.is_empty() {
-        return Typed::Empty;
+        return InputLine::Empty;
     }
-    // Two slashes: a message that begins with one.
+    // Two slashes: a message that begins with one slash.
     if let Some(message) = line.strip_prefix('/').filter(|rest| rest.starts_with('/')) {
-        return Typed::Message(message.to_owned());
+        return InputLine::Message(message.to_owned());
     }
     if !line.starts_with('/') {
-        return Typed::Message(line.to_owned());
+        return InputLine::Message(line.to_owned());
     }
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let argument = Some(argument.trim()).filter(|argument| !argument.is_empty()).map(str::to_owned);
-    command(name, argument).map_or_else(|| Typed::Unknown(line.to_owned()), Typed::Command)
+    command(name, argument).map_or_else(|| InputLine::Unknown(line.to_owned()), InputLine::Command)
 }
 
 fn command(name: &str, argument: Option<String>) -> Option<Command> {
@@ -112,7 +112,7 @@ pub(super) fn answer(line: &str) -> Answer {
         "e" | "edit" if rest.is_empty() => Answer::Edit,
         "s" | "show" if rest.is_empty() => Answer::Show,
         "r" | "reject" | "n" | "no" => Answer::Reject(rest.trim().to_owned()),
-        _ => Answer::Other(typed(line)),
+        _ => Answer::Other(parse(line)),
     }
 }
 
@@ -122,14 +122,14 @@ mod tests {
 
     #[test]
     fn commands_begin_with_a_slash() {
-        assert_eq!(typed("  hello /quit "), Typed::Message("hello /quit".to_owned()));
-        assert_eq!(typed(""), Typed::Empty);
-        assert_eq!(typed("/resume  3 "), Typed::Command(Command::Resume("3".to_owned())));
-        assert_eq!(typed("/model"), Typed::Command(Command::Model(None)));
-        assert_eq!(typed("/thinking on"), Typed::Command(Command::Thinking(Some(true))));
-        assert_eq!(typed("//usr/bin is a path"), Typed::Message("/usr/bin is a path".to_owned()));
+        assert_eq!(parse("  hello /quit "), InputLine::Message("hello /quit".to_owned()));
+        assert_eq!(parse(""), InputLine::Empty);
+        assert_eq!(parse("/resume  3 "), InputLine::Command(Command::Resume("3".to_owned())));
+        assert_eq!(parse("/model"), InputLine::Command(Command::Model(None)));
+        assert_eq!(parse("/thinking on"), InputLine::Command(Command::Thinking(Some(true))));
+        assert_eq!(parse("//usr/bin is a path"), InputLine::Message("/usr/bin is a path".to_owned()));
         for unknown in ["/nonsense", "/resume", "/thinking maybe", "/new thread"] {
-            assert_eq!(typed(unknown), Typed::Unknown(unknown.to_owned()));
+            assert_eq!(parse(unknown), InputLine::Unknown(unknown.to_owned()));
         }
     }
 
@@ -142,10 +142,13 @@ mod tests {
         assert_eq!(answer("e"), Answer::Edit);
         assert_eq!(answer("s"), Answer::Show);
         assert_eq!(answer("all"), Answer::ApproveAll);
-        assert_eq!(answer("/cancel"), Answer::Other(Typed::Command(Command::Cancel)));
+        assert_eq!(answer("/cancel"), Answer::Other(InputLine::Command(Command::Cancel)));
         // What could be meant as a message approves nothing.
-        assert_eq!(answer("a better name please"), Answer::Other(Typed::Message("a better name please".to_owned())));
-        assert_eq!(answer("yes but"), Answer::Other(Typed::Message("yes but".to_owned())));
+        assert_eq!(
+            answer("a better name please"),
+            Answer::Other(InputLine::Message("a better name please".to_owned()))
+        );
+        assert_eq!(answer("yes but"), Answer::Other(InputLine::Message("yes but".to_owned())));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) struct Follower<'a> {
 }
 
 /// The end of one stream.
-enum Ended {
+enum StreamEnd {
     /// The stream ended with the turn's closing event.
     Closed(Box<Kind>),
     /// The stream ended before the closing event.
@@ -69,8 +69,8 @@ impl Follower<'_> {
             let seen = turn.last;
             match self.open(turn, start, seen == before).await {
                 Ok(events) => match self.drain(turn, events).await? {
-                    Ended::Closed(kind) => return Ok(*kind),
-                    Ended::Broken => {}
+                    StreamEnd::Closed(kind) => return Ok(*kind),
+                    StreamEnd::Broken => {}
                 },
                 Err(status) if is_broken(&status) => {}
                 Err(status) => return Err(explain(&status)),
@@ -106,7 +106,7 @@ impl Follower<'_> {
         }
     }
 
-    async fn drain(&mut self, turn: &mut Turn, mut events: Events) -> Result<Ended> {
+    async fn drain(&mut self, turn: &mut Turn, mut events: Events) -> Result<StreamEnd> {
         loop {
             self.screen.wait(self.view.waiting());
             let next = tokio::select! {
@@ -119,12 +119,12 @@ impl Follower<'_> {
             match next {
                 Some(Ok(Some(event))) => {
                     if let Some(closing) = self.event(turn, event) {
-                        return Ok(Ended::Closed(Box::new(closing)));
+                        return Ok(StreamEnd::Closed(Box::new(closing)));
                     }
                 }
                 Some(Ok(None)) => {}
                 Some(Err(status)) if !is_broken(&status) => return Err(explain(&status)),
-                Some(Err(_)) | None => return Ok(Ended::Broken),
+                Some(Err(_)) | None => return Ok(StreamEnd::Broken),
             }
         }
     }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_failed_on_its_way_is_sent_again() {
+    fn only_requests_that_failed_in_transit_are_retried() {
         assert!(is_broken(&Status::unavailable("connection refused")));
         assert!(is_broken(&Status::unknown("h2 protocol error")));
         for refused in [Status::not_found("x"), Status::invalid_argument("x"), Status::failed_precondition("x")] {

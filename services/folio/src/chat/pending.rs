@@ -17,12 +17,12 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Creates it from the closing event of a stream.
+    /// Creates the pending round from the closing event of a stream.
     pub(super) fn of_event(event: v1::AwaitingApproval) -> Self {
         Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None, whole: false }
     }
 
-    /// Creates it from a turn. None: the turn does not wait.
+    /// Creates the pending round from a turn. None: the turn does not wait for decisions.
     pub(super) fn of_turn(turn: &v1::Turn) -> Option<Self> {
         if turn.status() != v1::TurnStatus::AwaitingApproval {
             return None;
@@ -31,16 +31,16 @@ impl Pending {
         Some(Self { round, calls: turn.pending.clone(), decided: Vec::new(), draft: None, whole: false })
     }
 
-    fn asking(&self) -> impl Iterator<Item = &v1::Call> {
+    fn calls_with_decision(&self) -> impl Iterator<Item = &v1::Call> {
         self.calls.iter().filter(|call| call.needs_approval)
     }
 
     /// Returns the next undecided call, its position and the number of calls that need a decision. None: all calls are
     /// decided.
     pub(super) fn next(&self) -> Option<(&v1::Call, usize, usize)> {
-        let place = self.decided.len();
-        let call = self.asking().nth(place)?;
-        Some((call, place + 1, self.asking().count()))
+        let position = self.decided.len();
+        let call = self.calls_with_decision().nth(position)?;
+        Some((call, position + 1, self.calls_with_decision().count()))
     }
 
     /// Decides the call that [`Pending::next`] returns.
@@ -93,7 +93,8 @@ mod tests {
         let pending = vec![call("1", true), call("2", false), call("3", true), call("4", true)];
         let event = v1::AwaitingApproval { round: 2, pending, ..v1::AwaitingApproval::default() };
         let mut pending = Pending::of_event(event);
-        let next = |pending: &Pending| pending.next().map(|(call, place, of)| (call.call_id.clone(), place, of));
+        let next =
+            |pending: &Pending| pending.next().map(|(call, number, count)| (call.call_id.clone(), number, count));
         assert_eq!(next(&pending), Some(("1".to_owned(), 1, 3)));
         pending.decide(Decision::Rejected(v1::Rejected { reason: "no".to_owned() }));
         assert_eq!(next(&pending), Some(("3".to_owned(), 2, 3)));

@@ -9,7 +9,7 @@ use folio_proto::v1::decision::Decision;
 use folio_proto::v1::event::Kind;
 use folio_types::{RequestId, System};
 
-use super::command::{self, Answer, Command, Typed};
+use super::command::{self, Answer, Command, InputLine};
 use super::follow::{Follower, Start, Turn, is_broken};
 use super::pending::Pending;
 use super::screen::ChatScreen;
@@ -100,16 +100,16 @@ impl Session {
     async fn ask(&mut self) -> Result<bool> {
         self.screen.end_line();
         let Some(line) = self.input.line("you> ").await else { return Ok(false) };
-        match command::typed(&line) {
-            Typed::Empty => Ok(true),
-            Typed::Message(text) => {
+        match command::parse(&line) {
+            InputLine::Empty => Ok(true),
+            InputLine::Message(text) => {
                 if !self.input.is_terminal() {
                     self.screen.line(GOOD, &format!("you: {text}"));
                 }
                 self.chat(text).await.map(|()| true)
             }
-            Typed::Command(command) => self.command(command).await,
-            Typed::Unknown(line) => bail!("{line} is not a command; /help lists the commands"),
+            InputLine::Command(command) => self.command(command).await,
+            InputLine::Unknown(line) => bail!("{line} is not a command; /help lists the commands"),
         }
     }
 
@@ -184,11 +184,11 @@ impl Session {
         Ok(true)
     }
 
-    async fn beside_card(&mut self, typed: Typed) -> Result<bool> {
+    async fn beside_card(&mut self, typed: InputLine) -> Result<bool> {
         match typed {
-            Typed::Empty => Ok(true),
-            Typed::Command(command) => self.command(command).await,
-            Typed::Message(_) | Typed::Unknown(_) => {
+            InputLine::Empty => Ok(true),
+            InputLine::Command(command) => self.command(command).await,
+            InputLine::Message(_) | InputLine::Unknown(_) => {
                 bail!("the card asks for: {}; /cancel ends the turn, /new leaves it waiting", command::ANSWERS)
             }
         }
@@ -290,7 +290,7 @@ impl Session {
             Command::Help => self.screen.line(Style::new(), command::HELP),
             Command::Threads => {
                 let (listed, total) = threads::list(&self.client, &self.document.document_id).await?;
-                self.screen.show(threads::shown(&listed, total));
+                self.screen.show(threads::format(&listed, total));
                 self.listed = listed;
             }
             Command::Resume(which) => self.resume(&which).await?,
@@ -299,7 +299,7 @@ impl Session {
                 self.retriable = false;
                 self.thread.clear();
                 self.turn = Turn::default();
-                self.screen.line(DIM, "(the next message begins a new thread)");
+                self.screen.line(DIM, "(the next message starts a new thread)");
             }
             Command::Cancel => self.cancel().await?,
             Command::Retry => self.retry().await?,
@@ -324,7 +324,7 @@ impl Session {
         self.turn = Turn { thread: self.thread.clone(), ..Turn::default() };
         let title = card::one_line(&resumed.thread.title, 80);
         self.screen.line(BOLD, &format!("── {}", if title.is_empty() { "(no title)" } else { &title }));
-        self.screen.show(resumed.shown);
+        self.screen.show(resumed.lines);
         let Some(open) = resumed.open else { return Ok(()) };
         self.turn.id.clone_from(&open.turn_id);
         match Pending::of_turn(&open) {
@@ -364,7 +364,7 @@ impl Session {
             let listed =
                 which.parse::<usize>().ok().and_then(|number| self.models.get(number.checked_sub(1)?).cloned());
             self.model = listed.unwrap_or(which);
-            let chosen = format!("(what follows asks {})", self.model);
+            let chosen = format!("(the following messages use {})", self.model);
             self.screen.line(DIM, &chosen);
             return Ok(());
         }

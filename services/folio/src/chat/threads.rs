@@ -9,14 +9,14 @@ use crate::client::{Client, explain};
 use crate::terminal::DIM;
 
 /// Maximum number of threads in the list.
-const LISTED: i32 = 20;
-/// Number of messages that are shown when a thread is resumed.
-const MESSAGES: i32 = 20;
+const THREADS_MAX: i32 = 20;
+/// Maximum number of messages that are shown when a thread is resumed.
+const MESSAGES_MAX: i32 = 20;
 
 /// Returns the document's newest threads and their total number.
 pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thread>, i32)> {
     let request = v1::ListThreadsRequest {
-        page_size: LISTED,
+        page_size: THREADS_MAX,
         filter: format!("document:{document}"),
         ..v1::ListThreadsRequest::default()
     };
@@ -25,16 +25,16 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thr
 }
 
 /// Formats the list.
-pub(super) fn shown(threads: &[v1::Thread], total: i32) -> Vec<Output> {
+pub(super) fn format(threads: &[v1::Thread], total: i32) -> Vec<Output> {
     if threads.is_empty() {
         return vec![Output::Line(DIM, "no threads yet".to_owned())];
     }
-    let mut shown: Vec<Output> = (1..).zip(threads).map(|(number, thread)| card::thread(number, thread)).collect();
+    let mut lines: Vec<Output> = (1..).zip(threads).map(|(number, thread)| card::thread(number, thread)).collect();
     let more = usize::try_from(total).unwrap_or(0).saturating_sub(threads.len());
     if more > 0 {
-        shown.push(Output::Line(DIM, format!("     and {more} older")));
+        lines.push(Output::Line(DIM, format!("     and {more} older")));
     }
-    shown
+    lines
 }
 
 /// Returns the thread id that an argument of `/resume` names: a number of the list, or an id.
@@ -42,7 +42,7 @@ pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
     let Ok(number) = which.parse::<usize>() else { return Ok(which.to_owned()) };
     match number.checked_sub(1).and_then(|at| listed.get(at)) {
         Some(thread) => Ok(thread.thread_id.clone()),
-        None if listed.is_empty() => bail!("/threads lists what can be resumed"),
+        None if listed.is_empty() => bail!("list the threads with /threads first"),
         None => bail!("the list has {} threads", listed.len()),
     }
 }
@@ -50,8 +50,8 @@ pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
 /// The end of a resumed thread.
 pub(super) struct Resumed {
     pub(super) thread: v1::Thread,
-    /// Its last messages, formatted, oldest first.
-    pub(super) shown: Vec<Output>,
+    /// The last messages of the thread, formatted, oldest first.
+    pub(super) lines: Vec<Output>,
     /// The turn that runs or waits.
     pub(super) open: Option<v1::Turn>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Resumed {
 pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     let request = v1::GetThreadRequest {
         thread_id: id,
-        page_size: MESSAGES,
+        page_size: MESSAGES_MAX,
         order_by: "create_time desc".to_owned(),
         ..v1::GetThreadRequest::default()
     };
@@ -71,14 +71,14 @@ pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     if earlier > 0 {
         lines.push(Output::Line(DIM, format!("({earlier} earlier messages)")));
     }
-    // What the open turn said is shown with its state.
+    // The messages of the open turn are shown together with the turn's state.
     let open = answer.pending_turn;
     let is_shown = |message: &&v1::Message| {
         let of_open = open.as_ref().is_some_and(|turn| turn.turn_id == message.turn_id);
         !of_open || matches!(message.kind, Some(v1::message::Kind::User(_)))
     };
     lines.extend(answer.messages.iter().rev().filter(is_shown).flat_map(view::message));
-    Ok(Resumed { thread, shown: lines, open })
+    Ok(Resumed { thread, lines, open })
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_named_by_its_place_or_its_id() {
+    fn a_thread_is_identified_by_its_number_or_its_id() {
         let thread = |id: &str| v1::Thread { thread_id: id.to_owned(), ..v1::Thread::default() };
         let listed = [thread("thr_a"), thread("thr_b")];
         assert_eq!(id_of("2", &listed).unwrap(), "thr_b");
@@ -98,11 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_what_it_leaves_out() {
+    fn a_list_states_what_it_omits() {
         let thread = v1::Thread { title: "Invoice".to_owned(), turns: 1, ..v1::Thread::default() };
-        let shown = shown(&[thread], 31);
-        assert_eq!(shown.len(), 2);
-        assert!(matches!(&shown[0], Output::Line(_, line) if line.contains("1  Invoice  (1 turn)")), "{shown:?}");
-        assert!(matches!(&shown[1], Output::Line(_, line) if line.contains("30 older")), "{shown:?}");
+        let lines = format(&[thread], 31);
+        assert_eq!(lines.len(), 2);
+        assert!(matches!(&lines[0], Output::Line(_, line) if line.contains("1  Invoice  (1 turn)")), "{lines:?}");
+        assert!(matches!(&lines[1], Output::Line(_, line) if line.contains("30 older")), "{lines:?}");
     }
 }

@@ -158,7 +158,7 @@ impl View {
                 shown.push(Output::Line(NOTE, "(The answer was cut at the model's output limit.)".to_owned()));
             }
             v1::FinishReason::ContentFilter => {
-                shown.push(Output::Line(NOTE, "(The answer was held back by the provider's filter.)".to_owned()));
+                shown.push(Output::Line(NOTE, "(The provider's content filter blocked the answer.)".to_owned()));
             }
             _ => {}
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_shown_once_whether_it_streamed_or_not() {
+    fn an_answer_is_shown_once_with_or_without_streaming() {
         let mut view = View::new();
         view.event(&round(1), NOW);
         view.event(&text("Hel"), NOW);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_attempt_voids_what_was_said() {
+    fn a_second_attempt_voids_the_text_of_the_first() {
         let mut view = View::new();
         view.event(&round(1), NOW);
         view.event(&text("Hel"), NOW);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_whether_it_can_be_resumed() {
+    fn a_failure_states_whether_it_can_be_resumed() {
         let mut view = View::new();
         let error =
             v1::Error { message: "no answer".to_owned(), reason: "MODEL_TIMEOUT".to_owned(), ..v1::Error::default() };

@@ -49,7 +49,7 @@ pub(crate) enum State {
     /// The node accepts no new work, and hands its conversations over.
     Draining,
     /// The node has left, or sent no heartbeat for too long.
-    Gone,
+    Dead,
 }
 
 /// The health of a store.
@@ -111,7 +111,7 @@ impl fmt::Display for State {
         f.pad(match self {
             Self::Up => "up",
             Self::Draining => "draining",
-            Self::Gone => "gone",
+            Self::Dead => "dead",
         })
     }
 }
@@ -145,8 +145,8 @@ impl fmt::Display for Report {
             )?;
         }
         let count = |state| self.nodes.iter().filter(|node| node.state == state).count();
-        let (up, draining, gone) = (count(State::Up), count(State::Draining), count(State::Gone));
-        writeln!(f, "{up} up, {draining} draining, {gone} gone")?;
+        let (up, draining, dead) = (count(State::Up), count(State::Draining), count(State::Dead));
+        writeln!(f, "{up} up, {draining} draining, {dead} dead")?;
         writeln!(f, "Redis {}", self.redis)?;
         writeln!(f, "CQL {}", self.cql)?;
         match &self.keyspace {

@@ -79,7 +79,7 @@ async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     let mut nodes = Vec::with_capacity(members.len());
     for Member { node, silent_for, is_dead } in members {
         let state = match (is_dead, node.draining) {
-            (true, _) => State::Gone,
+            (true, _) => State::Dead,
             (false, true) => State::Draining,
             (false, false) => State::Up,
         };

@@ -25,7 +25,7 @@ pub(crate) struct FinishedTurn {
 
 /// The source of decisions.
 pub(crate) enum Approver {
-    /// Every call is approved without a question.
+    /// Approves every call without asking the user.
     Always,
     /// The user at the terminal decides.
     Person(Input),
@@ -37,7 +37,7 @@ impl Approver {
         Self::Always
     }
 
-    /// Asks for each call.
+    /// Asks the user at the terminal for each call.
     pub(crate) fn person() -> Result<Self> {
         // The prompt is written here, below the progress: no line editor.
         Ok(Self::Person(Input::new(false)?))

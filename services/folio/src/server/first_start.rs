@@ -42,8 +42,8 @@ impl FirstToken {
     /// Prints the token.
     pub(crate) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         match &self.file {
-            Some(file) => writeln!(out, "admin token, shown once and kept in {}:", file.display())?,
-            None => writeln!(out, "admin token, shown once and kept nowhere in full:")?,
+            Some(file) => writeln!(out, "admin token, shown once and stored in {}:", file.display())?,
+            None => writeln!(out, "admin token, shown once (only its digest is stored):")?,
         }
         writeln!(out, "{}", self.reveal())
     }
@@ -160,8 +160,8 @@ fn user_id() -> UserId {
     UserId::derive(&["first user"])
 }
 
-/// Stores a token of the first organization's administrator, and records its creation in the audit log without a user of the
-/// organization. Returns false if a token with this id has another secret or was revoked.
+/// Stores a token of the first organization's administrator, and records its creation in the audit log without a user
+/// of the organization. Returns false if a token with this id has another secret or was revoked.
 async fn store(stores: &AccessStores, token: &Token, by: &str, environment: &dyn Environment) -> Result<bool> {
     let new = NewToken { platform: true, ..NewToken::new(token, user_id(), Role::Admin, "admin") };
     let write = TokenChange::create_by_platform(token, new, environment.now())?;

@@ -78,8 +78,8 @@ impl HealthPort {
         let address = listener.local_addr().context("the health port has no address")?;
         let service = HealthServer::new(HealthService::from_health_reporter(reporter));
         let (mut server, end) = (JoinSet::new(), CancellationToken::new());
-        let told = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], page(&metrics(&observed))));
-        let pages = Router::new().route("/metrics", get(told));
+        let metrics_page = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], page(&metrics(&observed))));
+        let pages = Router::new().route("/metrics", get(metrics_page));
         let serving = Server::builder()
             .accept_http1(true)
             .http2_keepalive_interval(Some(KEEPALIVE))

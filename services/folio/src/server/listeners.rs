@@ -47,7 +47,7 @@ impl Listeners {
     }
 }
 
-async fn listen(place: Option<&str>) -> Result<Option<TcpListener>> {
-    let Some(place) = place else { return Ok(None) };
-    TcpListener::bind(place).await.map(Some).with_context(|| format!("cannot listen on {place}"))
+async fn listen(address: Option<&str>) -> Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).with_context(|| format!("cannot listen on {address}"))
 }

@@ -34,7 +34,7 @@ pub(crate) struct Observed {
     pub(crate) credit: folio_metering::Counters,
     /// Histograms of durations; `None` without a measuring layer.
     pub(crate) measured: Option<Arc<SpanMetrics>>,
-    /// When the process started.
+    /// Start time of the process, in seconds since the Unix epoch.
     pub(crate) started_at: Timestamp,
 }
 
@@ -71,16 +71,16 @@ pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
     page.value(
         "start_time_seconds",
         Gauge,
-        "When the process started.",
+        "Start time of the process, in seconds since the Unix epoch.",
         observed.started_at.as_second().unsigned_abs(),
     );
     if let Some(now) = observed.node.as_ref().map(Node::snapshot) {
         page.value("draining", Gauge, "Whether the node accepts no new work.", now.draining.into());
         page.value("conversations", Gauge, "Conversations in memory.", wide(now.live));
-        page.value("conversations_busy", Gauge, "Conversations in memory that have work.", wide(now.working));
+        page.value("conversations_busy", Gauge, "Conversations in memory with work in progress.", wide(now.working));
         page.value("history_bytes", Gauge, "Bytes of journals whose histories are in memory.", now.history_bytes);
         page.value("tasks", Gauge, "Model calls, tools and store operations in progress.", wide(now.tasks));
-        page.value("chats_queued", Gauge, "Messages that wait behind running turns.", wide(now.queued));
+        page.value("chats_queued", Gauge, "Chats that wait in the queue of a running turn.", wide(now.queued));
         page.value(
             "requests",
             Gauge,
@@ -101,15 +101,15 @@ pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
         page.value(
             "turns_failed_total",
             Counter,
-            "Turns that failed; one that is resumed may fail again.",
+            "Turns that failed; a resumed turn may fail again.",
             now.turns_failed,
         );
-        let taken = "Threads that were taken over from a dead incarnation, or from one that handed them over.";
+        let taken = "Threads that were taken over from a dead or draining incarnation.";
         page.value("threads_taken_over_total", Counter, taken, now.taken_over);
     }
     if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::load) {
         page.value("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
-        let waiting = "Documents in the queue that no node reads yet, as they were last counted.";
+        let waiting = "Documents in the queue that no node reads yet, at the last count.";
         page.value("documents_waiting", Gauge, waiting, to_read.waiting);
     }
     if let Some((counts, uploads)) = &observed.gateway {
@@ -123,14 +123,19 @@ pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
         page.value("connections", Gauge, "Open connections of callers.", counts.connections());
         let load = uploads.load();
         page.value("uploads", Gauge, "Uploads in progress.", wide(load.permits));
-        page.value("upload_bytes", Gauge, "Bytes that uploads in progress may take.", load.bytes);
+        page.value("upload_bytes", Gauge, "Reserved bytes of uploads in progress.", load.bytes);
     }
     if let Some(membership) = &observed.membership {
         let live = membership.live().borrow().clone();
         let draining = live.iter().filter(|member| member.node.draining).count();
-        let up = "Nodes of the cluster that take work, as far as known here.";
+        let up = "Live nodes that accept work, in the membership view of this process.";
         page.value("nodes_up", Gauge, up, wide(live.len() - draining));
-        page.value("nodes_draining", Gauge, "Nodes of the cluster that drain, as far as known here.", wide(draining));
+        page.value(
+            "nodes_draining",
+            Gauge,
+            "Live nodes that drain, in the membership view of this process.",
+            wide(draining),
+        );
         page.value("heartbeats_answered", Gauge, "Whether Redis answers this process.", membership.answers().into());
     }
     of_credit(&mut page, &observed.credit);
@@ -155,7 +160,7 @@ fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
 struct OfProvider {
     calls: u64,
     waiting: u64,
-    held_back: bool,
+    circuit_open: bool,
 }
 
 fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
@@ -164,17 +169,17 @@ fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
         let provider = providers.entry(endpoint.name).or_default();
         provider.calls += wide(endpoint.calls);
         provider.waiting += wide(endpoint.waiting);
-        provider.held_back |= !matches!(endpoint.breaker, BreakerState::Closed { .. });
+        provider.circuit_open |= !matches!(endpoint.breaker, BreakerState::Closed { .. });
     }
     let each: Vec<(String, OfProvider)> = providers.into_iter().collect();
     let name = |(name, _): &(String, OfProvider)| name.clone();
-    let under_way = ("model_calls", Kind::Gauge, "Calls to a model provider in progress.");
-    page.of_each(under_way, &each, "provider", name, |(_, provider)| provider.calls);
+    let in_flight = ("model_calls", Kind::Gauge, "Calls to a model provider in progress.");
+    page.of_each(in_flight, &each, "provider", name, |(_, provider)| provider.calls);
     let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a permit of a model provider.");
     page.of_each(waiting, &each, "provider", name, |(_, provider)| provider.waiting);
-    let held = "Whether calls to a model provider are suspended after failures.";
-    page.of_each(("model_held_back", Kind::Gauge, held), &each, "provider", name, |(_, provider)| {
-        provider.held_back.into()
+    let circuit_open_help = "1: the circuit breaker of a model provider is open or half-open.";
+    page.of_each(("model_circuit_open", Kind::Gauge, circuit_open_help), &each, "provider", name, |(_, provider)| {
+        provider.circuit_open.into()
     });
 }
 
@@ -186,12 +191,14 @@ fn of_stores(page: &mut Page, servers: &[Traffic]) {
         family.with(vec![("server", server.to_owned()), ("kind", (*kind).to_owned())], *count)
     }));
     let name = |traffic: &Traffic| traffic.server.to_owned();
-    let failed = "Calls that a server of the stores did not serve: not reached, or not answered in time.";
+    let failed = "Calls that a server of the stores did not serve: it was unreachable, or did not answer in time.";
     page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |traffic| traffic.failed);
-    let refused = "Calls that were not sent, because the provider is suspended or has too many calls in progress.";
+    let refused = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
     page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |traffic| traffic.refused);
-    let held = "Whether calls to a server of the stores are suspended after failures.";
-    page.of_each(("store_held_back", Gauge, held), servers, "server", name, |traffic| traffic.is_open.into());
+    let circuit_open_help = "1: the circuit breaker of a server of the stores is open or half-open.";
+    page.of_each(("store_circuit_open", Gauge, circuit_open_help), servers, "server", name, |traffic| {
+        traffic.is_open.into()
+    });
 }
 
 fn wide(number: usize) -> u64 {

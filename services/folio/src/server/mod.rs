@@ -48,13 +48,13 @@ pub(crate) use first_start::{AccessStores, FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
 
 /// Timeout of returning credit: a few writes for each organization.
-const CREDIT_BACK_WITHIN: Duration = Duration::from_secs(5);
+const CREDIT_RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name of the file in the data folder that contains the admin's token.
 pub(crate) const TOKEN_FILE: &str = "admin.token";
 
 /// The components that every role uses.
-pub(crate) struct Base {
+pub(crate) struct SharedComponents {
     stores: Stores,
     shared: SharedStores,
     models: Arc<Providers>,
@@ -84,7 +84,7 @@ struct Parts {
     embedded: Option<EmbeddedStore>,
     health_port: Option<HealthPort>,
     purchases: Option<PurchasePort>,
-    telling: Option<Telling>,
+    metrics_export: Option<MetricsExport>,
     offline: Option<LlmSim>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn start(
     };
     let meter: SharedMeter =
         Arc::new(QuotaMeter::new(meter, Slots::of_model_calls(quotas.clone(), Arc::clone(&shared.slots))));
-    let base = Base { stores, shared, models, meter, credit: credit.clone(), quotas, environment };
+    let base = SharedComponents { stores, shared, models, meter, credit: credit.clone(), quotas, environment };
 
     let cluster = match &embedded {
         Some(_) => None,
@@ -140,7 +140,7 @@ pub(crate) async fn start(
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(base.quotas.clone());
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
-    let read_here = settings.server.is(Role::Node).then(|| ingest.clone());
+    let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
         let uploads = Uploads { ingest, active_uploads: uploader.active_uploads().clone() };
@@ -151,7 +151,7 @@ pub(crate) async fn start(
     let counters = Counters::default();
     let observed = Arc::new(Observed {
         node: node.as_ref().map(|running| running.node().clone()),
-        ingest: read_here,
+        ingest: local_ingest,
         membership: cluster.as_ref().map(|cluster| cluster.membership().clone()),
         gateway: listeners.public.is_some().then(|| (counters.clone(), uploader.active_uploads().clone())),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
@@ -164,14 +164,15 @@ pub(crate) async fn start(
     let health_port = listeners.health.map(port).transpose()?;
     let purchases = listeners.purchases.map(|listener| {
         let environment = Arc::clone(&base.environment);
-        let taken = Purchases::new(&settings.purchases.secrets, &base.stores, credit.clone(), environment)?;
-        PurchasePort::start(listener, taken)
+        let purchases = Purchases::new(&settings.purchases.secrets, &base.stores, credit.clone(), environment)?;
+        PurchasePort::start(listener, purchases)
     });
     let purchases = purchases.transpose()?;
-    let telling = telemetry.and_then(Telemetry::exporter).map(|exporting| Telling::start(exporting, observed));
+    let metrics_export =
+        telemetry.and_then(Telemetry::exporter).map(|exporter| MetricsExport::start(exporter, observed));
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let Base { stores, shared, models, meter, credit, quotas: _, environment } = base;
+            let SharedComponents { stores, shared, models, meter, credit, quotas: _, environment } = base;
             let providers = Providers::clone(&models);
             let components = Components {
                 quotas: settings.limits,
@@ -193,29 +194,40 @@ pub(crate) async fn start(
         _ => None,
     };
     let offline = endpoint.offline;
-    let parts =
-        Parts { health, gateway, node, credit, renewal, cluster, embedded, health_port, purchases, telling, offline };
+    let parts = Parts {
+        health,
+        gateway,
+        node,
+        credit,
+        renewal,
+        cluster,
+        embedded,
+        health_port,
+        purchases,
+        metrics_export,
+        offline,
+    };
     Ok(Server { address, node_address, first_token, endpoint: description, parts })
 }
 
 /// The export of metrics to the collector.
-struct Telling {
-    exporting: Exporter,
+struct MetricsExport {
+    exporter: Exporter,
     observed: Arc<Observed>,
     task: JoinSet<()>,
 }
 
-impl Telling {
-    fn start(exporting: Exporter, observed: Arc<Observed>) -> Self {
+impl MetricsExport {
+    fn start(exporter: Exporter, observed: Arc<Observed>) -> Self {
         let (mut task, source) = (JoinSet::new(), Arc::clone(&observed));
-        task.spawn(exporting.clone().run(move || metrics(&source)));
-        Self { exporting, observed, task }
+        task.spawn(exporter.clone().run(move || metrics(&source)));
+        Self { exporter, observed, task }
     }
 
     /// Ends the export with the last metrics.
     async fn stop(mut self) {
         self.task.shutdown().await;
-        self.exporting.export_final(&metrics(&self.observed)).await;
+        self.exporter.export_final(&metrics(&self.observed)).await;
     }
 }
 
@@ -303,7 +315,7 @@ impl Server {
             cluster,
             embedded,
             health_port,
-            telling,
+            metrics_export,
             purchases,
             offline,
         } = self.parts;
@@ -327,7 +339,7 @@ impl Server {
             }
         };
         tokio::join!(gateway, node, purchases);
-        credit.stop(CREDIT_BACK_WITHIN).await;
+        credit.stop(CREDIT_RETURN_TIMEOUT).await;
         renewal.stop().await;
         if let Some(cluster) = cluster {
             cluster.membership().stop().await;
@@ -338,8 +350,8 @@ impl Server {
         if let Some(health_port) = health_port {
             health_port.stop().await;
         }
-        if let Some(telling) = telling {
-            telling.stop().await;
+        if let Some(metrics_export) = metrics_export {
+            metrics_export.stop().await;
         }
         if let Some(offline) = offline {
             offline.shutdown().await;

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tonic_health::server::HealthReporter;
 
-use super::Base;
+use super::SharedComponents;
 use super::cluster::Cluster;
 use crate::settings::Settings;
 
@@ -49,7 +49,7 @@ impl RunningNode {
     /// Starts a node, with a listener if it is a part of a cluster. Returns the handle that wakes the clean-up.
     pub(crate) async fn start(
         settings: &Settings,
-        base: &Base,
+        base: &SharedComponents,
         uploads: Uploads,
         clustered: Option<(&Cluster, TcpListener)>,
         health: HealthReporter,
@@ -129,7 +129,7 @@ impl Listener {
         listener: TcpListener,
         cluster: &Cluster,
         node: &Node,
-        base: &Base,
+        base: &SharedComponents,
         health: HealthReporter,
     ) -> Result<Self> {
         let (address, shutdown) = (listener.local_addr()?, Shutdown::default());

@@ -22,15 +22,15 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 /// Maximum number of concurrent messages; further ones are refused and must be sent again.
-const AT_ONCE: usize = 32;
+const CONCURRENT_MESSAGES: usize = 32;
 /// Timeout of a message, including its body.
-const TAKEN_WITHIN: Duration = Duration::from_secs(15);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Seconds after which a refused message should be sent again.
-const AGAIN_AFTER: &str = "5";
+const RETRY_AFTER_SECONDS: &str = "5";
 
-struct Taking {
+struct PurchaseState {
     purchases: Purchases,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 /// A running port.
@@ -44,8 +44,8 @@ impl PurchasePort {
     /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, purchases: Purchases) -> Result<Self> {
         let address = listener.local_addr().context("the port of purchases has no address")?;
-        let taking = Arc::new(Taking { purchases, places: Semaphore::new(AT_ONCE) });
-        let pages = Router::new().route("/webhooks/purchases", post(traced)).with_state(taking);
+        let state = Arc::new(PurchaseState { purchases, permits: Semaphore::new(CONCURRENT_MESSAGES) });
+        let pages = Router::new().route("/webhooks/purchases", post(traced)).with_state(state);
         let (mut server, end) = (JoinSet::new(), CancellationToken::new());
         let serving = axum::serve(listener, pages).with_graceful_shutdown(end.clone().cancelled_owned());
         server.spawn(async move {
@@ -65,12 +65,12 @@ impl PurchasePort {
     /// Ends the port after the messages in progress.
     pub(crate) async fn stop(mut self) {
         self.end.cancel();
-        let _ = tokio::time::timeout(TAKEN_WITHIN, self.server.join_next()).await;
+        let _ = tokio::time::timeout(MESSAGE_TIMEOUT, self.server.join_next()).await;
     }
 }
 
 /// Processes a message within a span, which continues the trace of the sender if there is one.
-async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Response {
+async fn traced(State(state): State<Arc<PurchaseState>>, request: Request<Body>) -> Response {
     let span = tracing::info_span!(
         "purchase",
         otel.name = "POST /webhooks/purchases",
@@ -84,7 +84,7 @@ async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Re
     if let Some(came) = trace_of(request.headers()) {
         came.set_parent_of(&span);
     }
-    let response = take(&taking, request).instrument(span.clone()).await;
+    let response = take(&state, request).instrument(span.clone()).await;
     record_status(&span, response.status());
     response
 }
@@ -96,18 +96,18 @@ fn record_status(span: &Span, status: StatusCode) {
     }
 }
 
-async fn take(taking: &Taking, request: Request<Body>) -> Response {
-    let Ok(_place) = taking.places.try_acquire() else {
+async fn take(state: &PurchaseState, request: Request<Body>) -> Response {
+    let Ok(_place) = state.permits.try_acquire() else {
         return later(StatusCode::SERVICE_UNAVAILABLE);
     };
     let (head, body) = request.into_parts();
     let taken = async {
         match axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await {
-            Ok(body) => answer(taking.purchases.take(&head.headers, &body).await),
+            Ok(body) => answer(state.purchases.take(&head.headers, &body).await),
             Err(_) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         }
     };
-    tokio::time::timeout(TAKEN_WITHIN, taken).await.unwrap_or_else(|_| later(StatusCode::GATEWAY_TIMEOUT))
+    tokio::time::timeout(MESSAGE_TIMEOUT, taken).await.unwrap_or_else(|_| later(StatusCode::GATEWAY_TIMEOUT))
 }
 
 fn answer(taken: folio_types::Result<PurchaseOutcome>) -> Response {
@@ -125,7 +125,7 @@ fn refused(error: &Error) -> Response {
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::AlreadyExists | Code::FailedPrecondition => StatusCode::CONFLICT,
         _ => {
-            tracing::warn!(%error, "a purchase was not taken");
+            tracing::warn!(%error, "a purchase failed");
             return later(StatusCode::SERVICE_UNAVAILABLE);
         }
     };
@@ -134,5 +134,5 @@ fn refused(error: &Error) -> Response {
 }
 
 fn later(status: StatusCode) -> Response {
-    (status, [(RETRY_AFTER, AGAIN_AFTER)]).into_response()
+    (status, [(RETRY_AFTER, RETRY_AFTER_SECONDS)]).into_response()
 }

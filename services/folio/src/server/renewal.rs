@@ -1,11 +1,11 @@
-//! Re-encryption after a new master key was put before older ones: each stored key is encrypted with it, once after the
-//! start.
+//! Re-encryption of the stored provider keys with the newest master key: one pass after the start of the process, if the
+//! settings contain older master keys.
 
 use folio_providers::{Providers, Renewed};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The pass while it runs.
+/// A running re-encryption pass.
 pub(super) struct Renewal {
     ended: CancellationToken,
     task: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ impl Renewal {
         Self { ended, task }
     }
 
-    /// Ends the pass at any point: each key is stored whole.
+    /// Ends the pass. It may end between any two keys, because each key is replaced in one write.
     pub(super) async fn stop(self) {
         self.ended.cancel();
         if let Some(task) = self.task {

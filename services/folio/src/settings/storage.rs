@@ -167,7 +167,7 @@ impl StorageOptions {
         let mut problems = Problems::of("storage");
         let bucket = self.blobs.strip_prefix("s3://");
         let named = bucket.is_none_or(|bucket| !bucket.starts_with('/') && !bucket.is_empty());
-        problems.check(named, "blobs", "names no bucket: s3://BUCKET[/PREFIX]");
+        problems.check(named, "blobs", "has no bucket: expected s3://BUCKET[/PREFIX]");
         let cql = &self.cql;
         let empty = cql.contact_points.iter().any(|point| point.trim().is_empty());
         problems.check(!empty, "cql.contact_points", "has an empty one: HOST or HOST:PORT");

@@ -51,14 +51,16 @@ fn every_form_of_a_server_is_understood() {
 }
 
 #[test]
-fn what_contradicts_itself_is_all_named_at_once() {
-    let told = problems(&["serve", "--roles", "node", "--redis", "redis://h", "--data", "x", "--listen", "h:1"], &[]);
+fn all_contradicting_settings_are_reported_together() {
+    let reported =
+        problems(&["serve", "--roles", "node", "--redis", "redis://h", "--data", "x", "--listen", "h:1"], &[]);
     for path in ["storage.cql", "storage.blobs", "storage.data", "cluster.secrets", "server.listen"] {
-        assert!(told.contains(path), "{path} in {told}");
+        assert!(reported.contains(path), "{path} in {reported}");
     }
-    let told = problems(&["serve", "--roles", "gateway", "--node-listen", "0.0.0.0:1", "--node-advertise", "h:1"], &[]);
+    let reported =
+        problems(&["serve", "--roles", "gateway", "--node-listen", "0.0.0.0:1", "--node-advertise", "h:1"], &[]);
     for path in ["server.roles: gateway alone", "cluster.listen", "cluster.advertise", "not loopback"] {
-        assert!(told.contains(path), "{path} in {told}");
+        assert!(reported.contains(path), "{path} in {reported}");
     }
     let secret = [("FOLIO_CLUSTER__SECRETS", SECRET), ("FOLIO_CLUSTER__INSECURE", "true")];
     let node = [&["serve", "--roles", "node", "--node-listen", "0.0.0.0:1"], &STORES[..]].concat();
@@ -72,14 +74,16 @@ fn what_contradicts_itself_is_all_named_at_once() {
 
 #[test]
 fn a_reservation_outlives_its_call() {
-    let told = |reservation: &str, more: &[(&str, &str)]| {
+    let reported = |reservation: &str, more: &[(&str, &str)]| {
         let seconds =
             [("FOLIO_CREDIT__RESERVATION_SECONDS", reservation), ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "60")];
         problems(&["serve"], &[&seconds[..], more].concat())
     };
-    assert!(told("60", &[]).contains("credit.reservation_seconds: must be longer than models.timeouts.call_seconds"));
-    assert_eq!(told("61", &[]), "");
-    assert_eq!(told("60", &[("FOLIO_CREDIT__UNLIMITED", "true")]), "", "nothing is reserved");
+    assert!(
+        reported("60", &[]).contains("credit.reservation_seconds: must be longer than models.timeouts.call_seconds")
+    );
+    assert_eq!(reported("61", &[]), "");
+    assert_eq!(reported("60", &[("FOLIO_CREDIT__UNLIMITED", "true")]), "", "nothing is reserved");
 }
 
 #[test]
@@ -216,11 +220,11 @@ fn the_document_of_settings_has_every_key_with_its_default_and_no_other() {
     let document = std::fs::read_to_string(document).unwrap();
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let rows: Vec<_> = rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap_or_default())).collect();
-    let told: BTreeMap<String, String> = rows.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
-    assert_eq!(told.len(), rows.len(), "no key has two rows");
+    let reported: BTreeMap<String, String> = rows.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+    assert_eq!(reported.len(), rows.len(), "no key has two rows");
     let known = known();
-    let lacks: Vec<_> = known.iter().filter(|(key, default)| told.get(*key) != Some(*default)).collect();
-    let ghosts: Vec<_> = told.keys().filter(|key| !known.contains_key(*key)).collect();
+    let lacks: Vec<_> = known.iter().filter(|(key, default)| reported.get(*key) != Some(*default)).collect();
+    let ghosts: Vec<_> = reported.keys().filter(|key| !known.contains_key(*key)).collect();
     assert!(
         lacks.is_empty() && ghosts.is_empty(),
         "docs/settings.md lacks, or has wrong: {lacks:#?}; too much: {ghosts:#?}"

@@ -44,10 +44,10 @@ pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()>
         ttl_seconds: arguments.expires_in.unwrap_or(0),
         ..v1::CreateTokenRequest::default()
     };
-    let made = client.tokens().create_token(request).await.map_err(|status| explain(&status))?.into_inner();
-    let token = made.token.context("the server answered without the token")?;
-    eprintln!("token {}, shown this once:", token.token_id);
-    println!("{}", made.secret);
+    let created = client.tokens().create_token(request).await.map_err(|status| explain(&status))?.into_inner();
+    let token = created.token.context("the server answered without the token")?;
+    eprintln!("token {}, shown only once:", token.token_id);
+    println!("{}", created.secret);
     Ok(())
 }
 

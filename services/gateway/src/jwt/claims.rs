@@ -167,16 +167,19 @@ mod tests {
     }
 
     #[test]
-    fn claims_say_whose_it_is_and_what_it_allows() {
-        let said = of(&options(), json!({})).unwrap();
-        assert_eq!((said.org.as_str(), said.role, said.scopes.as_slice()), (ORG, Role::Member, [].as_slice()));
-        assert_eq!(said.end, Timestamp::from_second(NOW + 630).unwrap());
-        assert_eq!(said.user, UserId::derive(&["jwt", "me", "ada"]));
+    fn claims_define_the_user_the_organization_and_the_role() {
+        let claims_read = of(&options(), json!({})).unwrap();
+        assert_eq!(
+            (claims_read.org.as_str(), claims_read.role, claims_read.scopes.as_slice()),
+            (ORG, Role::Member, [].as_slice())
+        );
+        assert_eq!(claims_read.end, Timestamp::from_second(NOW + 630).unwrap());
+        assert_eq!(claims_read.user, UserId::derive(&["jwt", "me", "ada"]));
         assert_eq!(of(&options(), json!({ "sub": USER })).unwrap().user.as_str(), USER, "a Folio id is taken");
         let other = IssuerOptions { issuer: "you".into(), ..options() };
         assert_ne!(
             of(&other, json!({ "iss": "you" })).unwrap().user,
-            said.user,
+            claims_read.user,
             "ada of another issuer is another user"
         );
         for audience in [json!(["x", "folio"]), json!("two")] {
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_of_another_kind_is_refused() {
+    fn missing_claims_and_claims_of_another_type_are_refused() {
         for name in ["iss", "aud", "sub", "org", "role", "iat", "exp"] {
             for wrong in
                 [json!(null), json!({}), json!([]), json!(true), json!(""), json!("other"), json!(-1), json!(1e300)]
@@ -203,18 +206,21 @@ mod tests {
 
     #[test]
     fn time_is_bounded_at_both_ends() {
-        let held = |changes| of(&options(), changes).is_ok();
-        assert!(held(json!({ "exp": NOW - 29 })) && !held(json!({ "exp": NOW - 30 })), "leeway after the end");
-        assert!(held(json!({ "nbf": NOW + 30 })) && !held(json!({ "nbf": NOW + 31 })), "leeway before the beginning");
-        assert!(held(json!({ "iat": NOW + 30 })) && !held(json!({ "iat": NOW + 31 })), "issued in the future");
+        let accepted = |changes| of(&options(), changes).is_ok();
+        assert!(accepted(json!({ "exp": NOW - 29 })) && !accepted(json!({ "exp": NOW - 30 })), "leeway after the end");
+        assert!(
+            accepted(json!({ "nbf": NOW + 30 })) && !accepted(json!({ "nbf": NOW + 31 })),
+            "leeway before the beginning"
+        );
+        assert!(accepted(json!({ "iat": NOW + 30 })) && !accepted(json!({ "iat": NOW + 31 })), "issued in the future");
         let day = 86_400;
         assert!(
-            held(json!({ "iat": NOW - day })) && !held(json!({ "iat": NOW - day - 31 })),
+            accepted(json!({ "iat": NOW - day })) && !accepted(json!({ "iat": NOW - day - 31 })),
             "too old, whatever exp says"
         );
-        let said = of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
-        assert_eq!(said.end, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
-        assert!(held(json!({ "exp": f64::from(1_800_000_000) + 0.5 })), "fractions are seconds, too");
+        let claims_read = of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
+        assert_eq!(claims_read.end, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
+        assert!(accepted(json!({ "exp": f64::from(1_800_000_000) + 0.5 })), "fractions are seconds, too");
     }
 
     #[test]
@@ -249,7 +255,7 @@ mod tests {
     #[test]
     fn scopes_limit_and_their_absence_does_not_open() {
         let limited = IssuerOptions { scopes_claim: "scope".into(), scope_prefix: "folio:".into(), ..options() };
-        let scopes = |scope: Value| of(&limited, json!({ "scope": scope })).map(|said| said.scopes);
+        let scopes = |scope: Value| of(&limited, json!({ "scope": scope })).map(|claims_read| claims_read.scopes);
         let two = vec![Scope::Documents, Scope::Usage];
         assert_eq!(scopes(json!("openid folio:usage folio:documents folio:usage")), Ok(two.clone()));
         assert_eq!(scopes(json!(["folio:documents", "folio:usage"])), Ok(two));

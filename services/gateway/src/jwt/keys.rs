@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_of_keys_is_refused() {
+    fn a_malformed_key_set_is_refused() {
         for bad in
             ["", "[]", "{}", "{\"keys\":[]}", "{\"keys\":{}}", "{\"keys\":[{\"kty\":\"oct\",\"k\":\"c2VjcmV0\"}]}"]
         {

@@ -1,7 +1,7 @@
-//! JWTs as access tokens: of issuers that settings name, signed with a key that the issuer publishes.
+//! JWTs as access tokens. The settings name the accepted issuers; each JWT is signed with a key that its issuer publishes.
 //!
-//! - [`options`] are an issuer's settings.
-//! - [`keys`] reads and caches its keys.
+//! - [`options`] contains the settings of an issuer.
+//! - [`keys`] reads and caches the keys of an issuer.
 //! - [`claims`] interprets the claims.
 //!
 //! Every invalid token gets the same answer; the reason is in the log (`debug`).
@@ -85,7 +85,7 @@ impl Issuers {
             return Err("the header has an unsupported type or critical field");
         }
         if header.typ.as_ref().is_some_and(|typ| !TYPES.contains(&typ.to_ascii_lowercase().as_str())) {
-            return Err("it is no token of access");
+            return Err("its type is not that of an access token");
         }
         let claims: Claims = dangerous::insecure_decode_claims(token).map_err(|_| "its claims cannot be read")?;
         let named = claims.get("iss").and_then(|issuer| issuer.as_str()).ok_or("it names no issuer")?;

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_open_a_door_is_a_problem() {
+    fn insecure_issuer_options_are_reported() {
         assert_eq!(problems(&[good()]), "");
         let org: OrgId = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f00".parse().unwrap();
         let bad = [
@@ -297,8 +297,8 @@ mod tests {
             ),
         ];
         for (options, expected) in bad {
-            let told = problems(&[options]);
-            assert!(told.contains(expected) && !told.contains("u:p"), "{expected}: {told}");
+            let reported = problems(&[options]);
+            assert!(reported.contains(expected) && !reported.contains("u:p"), "{expected}: {reported}");
         }
         assert!(problems(&[good(), good()]).contains("gateway.jwt.i1.issuer"), "two sections of one issuer");
         for local in ["http://127.0.0.1:1/k", "http://[::1]/k", "http://localhost/k"] {

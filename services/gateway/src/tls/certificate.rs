@@ -20,7 +20,7 @@ pub(crate) struct Certificates {
     files: Files,
     read: Pem,
     provider: Arc<CryptoProvider>,
-    shown: Arc<CertificateResolver>,
+    resolver: Arc<CertificateResolver>,
 }
 
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl Certificates {
         let files = Files { certificate, key };
         let provider = Arc::new(aws_lc_rs::default_provider());
         let read = files.read()?;
-        let shown = Arc::new(CertificateResolver(RwLock::new(read.parse(&files, &provider)?)));
-        Ok(Some(Self { files, read, provider, shown }))
+        let resolver = Arc::new(CertificateResolver(RwLock::new(read.parse(&files, &provider)?)));
+        Ok(Some(Self { files, read, provider, resolver }))
     }
 
     /// Returns the acceptor of connections.
@@ -72,7 +72,7 @@ impl Certificates {
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::internal(format!("TLS cannot be used: {error}")))?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::clone(&self.shown) as _);
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::clone(&self.resolver) as _);
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
@@ -83,7 +83,7 @@ impl Certificates {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match self.look() {
+            match self.reload() {
                 Ok(false) => {}
                 Ok(true) => tracing::info!(file = %self.files.certificate.display(), "the certificate was reloaded"),
                 Err(error) => {
@@ -94,15 +94,15 @@ impl Certificates {
     }
 
     /// Applies the content of the files. Returns true if it has changed.
-    fn look(&mut self) -> Result<bool> {
+    fn reload(&mut self) -> Result<bool> {
         let now = self.files.read()?;
         if now == self.read {
             return Ok(false);
         }
-        // Between the change of the one file and that of the other they do not belong together: the next look sees
-        // both.
+        // Between the replacement of the two files, the key does not belong to the certificate: the next reload reads
+        // both new files.
         let key = now.parse(&self.files, &self.provider)?;
-        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+        *self.resolver.0.write().unwrap_or_else(PoisonError::into_inner) = key;
         self.read = now;
         Ok(true)
     }

@@ -21,7 +21,7 @@ pub(crate) use socket::Socket;
 pub struct TlsOptions {
     /// The certificate chain up to an authority that callers trust. None: plain text.
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: Option<PathBuf>,
     /// Interval at which the files are read. A change applies to new connections; unusable files are
     /// reported, and the previous certificate stays in use.

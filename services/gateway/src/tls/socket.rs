@@ -10,7 +10,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
 /// A connection. Its first read or write performs the handshake, so that a slow handshake delays no other connection.
-/// It takes no longer than a connection may be silent.
+/// The time limit of the handshake is that of a silent connection.
 pub(crate) enum Socket {
     /// Plain text.
     Plain(TcpStream),
@@ -65,9 +65,9 @@ impl AsyncWrite for Socket {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
+        buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_open(context))?.poll_write_vectored(context, pieces)
+        ready!(self.poll_open(context))?.poll_write_vectored(context, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {

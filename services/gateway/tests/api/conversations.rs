@@ -56,7 +56,7 @@ fn create_tag(name: &str) -> (&'static str, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_chat_streams_its_events_and_is_kept() {
+async fn a_chat_streams_its_events_and_is_stored() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = document(&client).await;
@@ -92,7 +92,7 @@ async fn a_chat_streams_its_events_and_is_kept() {
 }
 
 #[tokio::test]
-async fn what_waits_runs_once_it_is_approved() {
+async fn a_pending_call_runs_when_it_is_approved() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = document(&client).await;

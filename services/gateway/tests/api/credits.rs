@@ -24,7 +24,7 @@ async fn balance(client: &Client) -> Result<v1::GetBalanceResponse, Status> {
 }
 
 #[tokio::test]
-async fn credit_is_given_and_taken_back_once_for_each_request() {
+async fn credit_is_granted_and_withdrawn_once_per_request() {
     let server = server(0).await;
     let org = OrgId::generate(&System);
     let admin = server.platform_admin(&org).await;
@@ -52,15 +52,15 @@ async fn credit_is_given_and_taken_back_once_for_each_request() {
     let now = balance(&admin).await.unwrap();
     assert_eq!((now.available, now.granted, now.settled, now.grants.len()), (70, 70, 0, 1));
 
-    let theirs = OrgId::generate(&System);
-    let them = server.user(&theirs, Role::Viewer).await;
+    let other_org = OrgId::generate(&System);
+    let them = server.user(&other_org, Role::Viewer).await;
     let to_them =
-        v1::GrantCreditRequest { organization_id: theirs.to_string(), request_id: "g4".into(), ..grant.clone() };
+        v1::GrantCreditRequest { organization_id: other_org.to_string(), request_id: "g4".into(), ..grant.clone() };
     admin.credits().grant_credit(to_them).await.unwrap();
     assert_eq!(balance(&them).await.unwrap().available, 100);
     assert_eq!(balance(&admin).await.unwrap().available, 70);
-    let nobody = OrgId::generate(&System).to_string();
-    let to_nobody = v1::GrantCreditRequest { organization_id: nobody, request_id: "g5".into(), ..grant };
+    let unknown_org = OrgId::generate(&System).to_string();
+    let to_nobody = v1::GrantCreditRequest { organization_id: unknown_org, request_id: "g5".into(), ..grant };
     assert_eq!(refused(admin.credits().grant_credit(to_nobody).await, "nobody").code, Code::NotFound);
     server.stop().await;
 }
@@ -110,7 +110,7 @@ async fn resumed(client: &Client, turn_id: &str) -> Vec<v1::Event> {
 }
 
 #[tokio::test]
-async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_when_that_is_resumed() {
+async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_after_resuming() {
     let server = server(0).await;
     let org = OrgId::generate(&System);
     let admin = server.platform_admin(&org).await;

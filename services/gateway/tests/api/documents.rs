@@ -24,7 +24,7 @@ async fn download(client: &Client, id: &str) -> (v1::Document, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_document_comes_back_as_it_was_uploaded() {
+async fn a_download_returns_the_uploaded_bytes() {
     let server = Server::start().await;
     let client = server.member().await;
     let text = "line\n".repeat(200_000);
@@ -60,7 +60,7 @@ async fn malformed_uploads_leave_nothing() {
     let server = Server::start().await;
     let client = server.member().await;
     let named = |name: &str| v1::DocumentDescription { name: name.into(), ..Default::default() };
-    let said = |size_bytes| v1::DocumentDescription { size_bytes, ..named("a.txt") };
+    let description = |size_bytes| v1::DocumentDescription { size_bytes, ..named("a.txt") };
     let chunk = |bytes: usize| Part::Chunk(vec![b'x'; bytes]);
     let missing_tag = folio_types::TagId::derive(&["x"]).to_string();
     let cases = vec![
@@ -68,9 +68,13 @@ async fn malformed_uploads_leave_nothing() {
         ("two descriptions", vec![Part::Description(named("a")), Part::Description(named("a"))], Reason::InvalidField),
         ("no name", vec![Part::Description(named("")), chunk(3)], Reason::InvalidField),
         ("an empty file", vec![Part::Description(named("a.txt"))], Reason::InvalidField),
-        ("fewer bytes than said", vec![Part::Description(said(9)), chunk(3)], Reason::InvalidField),
-        ("more bytes than said", vec![Part::Description(said(2)), chunk(3)], Reason::InvalidField),
-        ("said too large", vec![Part::Description(said(u64::MAX)), chunk(3)], Reason::TooLarge),
+        ("fewer bytes than declared", vec![Part::Description(description(9)), chunk(3)], Reason::InvalidField),
+        ("more bytes than declared", vec![Part::Description(description(2)), chunk(3)], Reason::InvalidField),
+        (
+            "a declared size above the maximum",
+            vec![Part::Description(description(u64::MAX)), chunk(3)],
+            Reason::TooLarge,
+        ),
         ("too large a chunk", vec![Part::Description(named("a")), chunk(1024 * 1024 + 1)], Reason::TooLarge),
         (
             "too large a file",
@@ -103,7 +107,7 @@ async fn malformed_uploads_leave_nothing() {
 }
 
 #[tokio::test]
-async fn text_comes_by_page_once_it_is_there() {
+async fn text_is_returned_by_page_when_it_is_ready() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = client.ready_document("a.txt", "Invoice 17\nTotal 12.50").await;
@@ -118,7 +122,7 @@ async fn text_comes_by_page_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_deleted_document_takes_what_hangs_on_it() {
+async fn a_deleted_document_takes_its_dependents_with_it() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = client.upload("a.txt", "hello", "").await.unwrap();

@@ -27,7 +27,7 @@ async fn extracted(server: &Server, client: &Client) -> v1::Extraction {
 }
 
 #[tokio::test]
-async fn a_request_that_is_repeated_while_it_runs_pays_the_model_once() {
+async fn a_request_repeated_while_it_runs_calls_the_model_once() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = client.ready_document("a.txt", TEXT).await;
@@ -103,7 +103,7 @@ async fn the_original_the_edited_form_and_the_verified_flag_are_all_kept() {
 }
 
 #[tokio::test]
-async fn an_edit_keeps_to_the_schema() {
+async fn an_edit_must_match_the_schema() {
     let server = Server::start().await;
     let client = server.member().await;
     let extraction = extracted(&server, &client).await;
@@ -133,7 +133,7 @@ async fn an_edit_keeps_to_the_schema() {
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_be_says_why() {
+async fn an_impossible_run_is_refused_with_its_reason() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = client.ready_document("a.txt", TEXT).await;

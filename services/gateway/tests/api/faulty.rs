@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, ResourceWrite, TokenRecord};
 use folio_storage::{AuditStore, Holdings, ResourceExecutor, StoredResource};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
-use folio_types::op::Decided;
+use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
@@ -38,7 +38,7 @@ impl FaultyTokens {
 
 #[async_trait]
 impl ResourceExecutor for FaultyTokens {
-    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
+    async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
         self.of(write.kind)?.decide(write).await
     }
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {

@@ -131,12 +131,12 @@ impl KeyServer {
         (Self::listen(signers, Some(acceptor), "https://localhost").await, made.cert.pem())
     }
 
-    async fn listen(signers: &[&Signer], acceptor: Option<TlsAcceptor>, place: &str) -> Self {
+    async fn listen(signers: &[&Signer], acceptor: Option<TlsAcceptor>, origin: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new((Answer::Keys(key_set(signers)), 0)));
         let task = tokio::spawn(serve(listener, acceptor, Arc::clone(&state)));
-        Self { url: format!("{place}:{}/keys", address.port()), state, task }
+        Self { url: format!("{origin}:{}/keys", address.port()), state, task }
     }
 
     pub(crate) fn answer(&self, answer: Answer) {

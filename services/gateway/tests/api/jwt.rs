@@ -61,7 +61,7 @@ async fn fresh_organization(server: &Server) -> OrgId {
 }
 
 #[tokio::test]
-async fn a_jwt_opens_what_its_claims_say_with_every_kind_of_key() {
+async fn a_jwt_grants_the_access_of_its_claims_with_every_key_type() {
     let signers =
         [Signer::ec("ec"), Signer::ed("ed"), Signer::rsa("rs", Algorithm::RS256), Signer::rsa("ps", Algorithm::PS512)];
     let keys = KeyServer::start(&signers.iter().collect::<Vec<_>>()).await;
@@ -86,7 +86,7 @@ async fn a_jwt_opens_what_its_claims_say_with_every_kind_of_key() {
 }
 
 #[tokio::test]
-async fn every_bad_jwt_gets_the_same_answer() {
+async fn every_invalid_jwt_gets_the_same_answer() {
     let (signer, stranger) = (Signer::ec("one"), Signer::ec("one"));
     let keys = KeyServer::start(&[&signer]).await;
     let limited = IssuerOptions { issuer: "limited".into(), algorithms: vec![Algorithm::RS256], ..issuer(&keys) };
@@ -136,8 +136,8 @@ async fn every_bad_jwt_gets_the_same_answer() {
     assert_eq!(expected.code(), Code::Unauthenticated);
     for (what, token) in bad {
         let status = read(&server.holder(&token)).await.expect_err(what);
-        let told = (status.code(), status.message(), status.details());
-        assert_eq!(told, (expected.code(), expected.message(), expected.details()), "{what}");
+        let refusal = (status.code(), status.message(), status.details());
+        assert_eq!(refusal, (expected.code(), expected.message(), expected.details()), "{what}");
     }
     read(&server.holder(&token)).await.unwrap();
     server.stop().await;
@@ -239,7 +239,7 @@ async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
 }
 
 #[tokio::test]
-async fn who_comes_with_a_jwt_makes_tokens_for_members_only() {
+async fn a_caller_with_a_jwt_creates_tokens_for_members_only() {
     let signer = Signer::ec("one");
     let keys = KeyServer::start(&[&signer]).await;
     let server = Server::with(options(&[issuer(&keys)])).await;
@@ -301,7 +301,7 @@ async fn keys_rotate_and_removed_keys_sign_nothing() {
 }
 
 #[tokio::test]
-async fn unknown_keys_let_the_server_be_asked_once_in_a_while() {
+async fn unknown_keys_cause_at_most_one_refresh_per_interval() {
     let (signer, other) = (Signer::ec("one"), Signer::ec("two"));
     let keys = KeyServer::start(&[&signer]).await;
     let patient = IssuerOptions { refetch: Duration::from_secs(3_600), ..issuer(&keys) };
@@ -316,7 +316,7 @@ async fn unknown_keys_let_the_server_be_asked_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn keys_outlive_the_server_that_published_them_for_a_while_only() {
+async fn keys_are_used_for_a_limited_time_after_their_server_failed() {
     let signer = Signer::ec("one");
     let keys = KeyServer::start(&[&signer]).await;
     let brief = IssuerOptions {
@@ -410,7 +410,7 @@ async fn a_stream_ends_with_its_jwt() {
 }
 
 #[tokio::test]
-async fn failed_attempts_with_jwts_are_bounded_as_others_are() {
+async fn failed_attempts_with_jwts_are_bounded_like_those_with_tokens() {
     let signer = Signer::ec("one");
     let keys = KeyServer::start(&[&signer]).await;
     let server = Server::with(Options { failed_attempts_per_minute: 3, ..options(&[issuer(&keys)]) }).await;

@@ -55,18 +55,19 @@ fn check(status: &Status, quota: &str, limit: &str) {
 async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() {
     let quotas = Quotas { concurrent_turns: 7, ..Quotas::default() };
     let server = Server::limited_to(quotas).await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
     let platform = server.platform_admin(&ours).await;
-    let (admin, member) = (server.user(&theirs, Role::Admin).await, server.user(&theirs, Role::Member).await);
+    let (admin, member) = (server.user(&other_chat, Role::Admin).await, server.user(&other_chat, Role::Member).await);
     let get = v1::GetLimitsRequest::default;
     let before = admin.limits().get_limits(get()).await.unwrap().into_inner();
     assert_eq!((before.limits, before.own), (Some(counts(0, 7, 0)), Some(own(None, None, None))));
 
-    let after = set(&platform, &theirs, own(Some(100), None, Some(3))).await;
+    let after = set(&platform, &other_chat, own(Some(100), None, Some(3))).await;
     assert_eq!(after.limits, Some(counts(100, 7, 3)));
     let shown = admin.limits().get_limits(get()).await.unwrap().into_inner();
     assert_eq!((shown.limits, shown.own, shown.etag), (after.limits, after.own, after.etag));
-    let late = v1::SetLimitsRequest { organization_id: theirs.to_string(), etag: "v99".into(), ..Default::default() };
+    let late =
+        v1::SetLimitsRequest { organization_id: other_chat.to_string(), etag: "v99".into(), ..Default::default() };
     assert_eq!(refused(platform.limits().set_limits(late).await, "a late change").reason, Reason::VersionConflict);
 
     let wish = v1::SetLimitsRequest { own: Some(own(Some(0), None, None)), ..Default::default() };
@@ -74,7 +75,7 @@ async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() 
     assert_eq!(refused(member.limits().get_limits(get()).await, "a member").reason, Reason::RoleNotAllowed);
     let foreign = v1::GetLimitsRequest { organization_id: ours.to_string() };
     assert_eq!(refused(admin.limits().get_limits(foreign.clone()).await, "foreign").reason, Reason::NotFound);
-    platform.limits().get_limits(v1::GetLimitsRequest { organization_id: theirs.to_string() }).await.unwrap();
+    platform.limits().get_limits(v1::GetLimitsRequest { organization_id: other_chat.to_string() }).await.unwrap();
     // The name of the organization changes, its limits stay.
     let name = v1::UpdateOrganizationRequest {
         organization: Some(v1::Organization { name: "new".into(), ..Default::default() }),
@@ -86,18 +87,18 @@ async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() 
 }
 
 #[tokio::test]
-async fn calls_in_a_second_are_each_organizations_own() {
+async fn the_request_rate_is_limited_per_organization() {
     let server = Server::start().await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Viewer).await);
+    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Viewer).await);
     read(&them).await.unwrap();
-    set(&platform, &theirs, own(Some(1), None, None)).await;
+    set(&platform, &other_chat, own(Some(1), None, None)).await;
     let status = wait_for("the limit counts", LIMIT, || async { read(&them).await.err() }).await;
     check(&status, "requests_per_second", "1");
     for _ in 0..20 {
         read(&platform).await.unwrap();
     }
-    set(&platform, &theirs, own(None, None, None)).await;
+    set(&platform, &other_chat, own(None, None, None)).await;
     wait_for("nothing is limited", LIMIT, || async {
         let answers = futures::future::join_all((0..20).map(|_| read(&them))).await;
         answers.into_iter().all(|answer| answer.is_ok()).then_some(())
@@ -107,11 +108,11 @@ async fn calls_in_a_second_are_each_organizations_own() {
 }
 
 #[tokio::test]
-async fn turns_at_once_are_bounded_and_what_was_accepted_goes_on() {
+async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
     let server = Server::start().await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Member).await);
-    set(&platform, &theirs, own(None, Some(1), None)).await;
+    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Member).await);
+    set(&platform, &other_chat, own(None, Some(1), None)).await;
     let document = them.ready_document("a.txt", "text").await;
     let chat = |text: &str| v1::ChatRequest {
         document_ids: vec![document.document_id.clone()],
@@ -126,8 +127,9 @@ async fn turns_at_once_are_bounded_and_what_was_accepted_goes_on() {
     // Another organization has its own.
     let other = platform.ready_document("a.txt", "text").await;
     server.model.answer("hello");
-    let theirs = v1::ChatRequest { document_ids: vec![other.document_id], text: "one".into(), ..Default::default() };
-    let mut events = platform.conversations().chat(theirs).await.unwrap().into_inner();
+    let other_chat =
+        v1::ChatRequest { document_ids: vec![other.document_id], text: "one".into(), ..Default::default() };
+    let mut events = platform.conversations().chat(other_chat).await.unwrap().into_inner();
     while events.message().await.unwrap().is_some() {}
 
     let cancel = v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() };
@@ -141,11 +143,11 @@ async fn turns_at_once_are_bounded_and_what_was_accepted_goes_on() {
 }
 
 #[tokio::test]
-async fn turns_that_are_resumed_are_bounded_like_those_that_begin() {
+async fn resumed_turns_are_bounded_like_new_turns() {
     let server = Server::start().await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Member).await);
-    set(&platform, &theirs, own(None, Some(1), None)).await;
+    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Member).await);
+    set(&platform, &other_chat, own(None, Some(1), None)).await;
     let document = them.ready_document("a.txt", "text").await;
     let chat = |id: &str| v1::ChatRequest {
         document_ids: vec![document.document_id.clone()],
@@ -195,11 +197,11 @@ async fn turns_that_are_resumed_are_bounded_like_those_that_begin() {
 }
 
 #[tokio::test]
-async fn model_calls_at_once_are_bounded() {
+async fn concurrent_model_calls_are_bounded() {
     let server = Server::start().await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Member).await);
-    set(&platform, &theirs, own(None, None, Some(1))).await;
+    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Member).await);
+    set(&platform, &other_chat, own(None, None, Some(1))).await;
     let document = them.ready_document("a.txt", "Total 12.50").await;
     let schema = them.schema("invoice", "total").await;
     let prompt = them.prompt("invoice", &schema.schema_id).await;
@@ -230,13 +232,13 @@ async fn model_calls_at_once_are_bounded() {
 }
 
 #[tokio::test]
-async fn documents_and_their_bytes_are_each_organizations_own() {
+async fn documents_and_their_bytes_are_limited_per_organization() {
     let server = Server::start().await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
     let platform = server.platform_admin(&ours).await;
-    let (us, them) = (server.user(&ours, Role::Member).await, server.user(&theirs, Role::Member).await);
-    let held = |documents, storage_bytes| v1::OrganizationLimits { documents, storage_bytes, ..Default::default() };
-    set(&platform, &theirs, held(Some(2), None)).await;
+    let (us, them) = (server.user(&ours, Role::Member).await, server.user(&other_chat, Role::Member).await);
+    let limits = |documents, storage_bytes| v1::OrganizationLimits { documents, storage_bytes, ..Default::default() };
+    set(&platform, &other_chat, limits(Some(2), None)).await;
     let first = them.upload("first.txt", "first", "r1").await.unwrap().document_id;
     let second = them.upload("second.txt", "second", "r2").await.unwrap();
     check(&them.upload("third.txt", "third", "r3").await.unwrap_err(), "documents", "2");
@@ -252,7 +254,7 @@ async fn documents_and_their_bytes_are_each_organizations_own() {
     let room = async || them.upload("third.txt", "third", "r3").await.ok();
     wait_for("room for another one", LIMIT, room).await;
 
-    set(&platform, &theirs, held(None, Some(100))).await;
+    set(&platform, &other_chat, limits(None, Some(100))).await;
     let large = "x".repeat(200);
     let full = async || {
         let refused = them.upload("large.txt", &large, "r4").await.unwrap_err();

@@ -56,7 +56,7 @@ fn names(answer: &v1::ListDocumentsResponse) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
+async fn lists_of_ten_thousand_documents_are_filtered_ordered_and_paged() {
     let server = Server::start().await;
     let client = server.member().await;
     let tag: TagId = client.tag("tenth").await.tag_id.parse().unwrap();

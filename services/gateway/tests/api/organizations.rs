@@ -42,7 +42,7 @@ async fn may_read(client: &Client) -> bool {
 }
 
 #[tokio::test]
-async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
+async fn a_platform_admin_creates_an_organization_with_its_own_admin() {
     let server = Server::start().await;
     let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let create = v1::CreateOrganizationRequest {
@@ -116,7 +116,7 @@ async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
 }
 
 #[tokio::test]
-async fn what_a_members_token_allows_follows_the_member_within_seconds() {
+async fn a_token_follows_the_role_of_its_member_within_seconds() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let max = member(&admin, "max", v1::Role::Member).await;
@@ -161,7 +161,7 @@ async fn what_a_members_token_allows_follows_the_member_within_seconds() {
 }
 
 #[tokio::test]
-async fn who_is_added_again_comes_without_the_tokens_of_before() {
+async fn earlier_tokens_of_a_readded_member_stay_revoked() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let max = member(&admin, "max", v1::Role::Member).await;
@@ -201,7 +201,7 @@ async fn who_is_added_again_comes_without_the_tokens_of_before() {
 }
 
 #[tokio::test]
-async fn who_is_a_member_is_not_added_as_another_one() {
+async fn a_member_cannot_be_added_again_with_another_name_or_role() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let max = member(&admin, "max", v1::Role::Viewer).await;
@@ -263,7 +263,7 @@ async fn the_last_admin_stays_one() {
 }
 
 #[tokio::test]
-async fn who_holds_the_platforms_only_tokens_stays_an_admin() {
+async fn the_last_holder_of_platform_tokens_cannot_be_demoted() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let (platform, admin) = (server.platform_admin(&org).await, server.user(&org, Role::Admin).await);
@@ -297,7 +297,7 @@ async fn who_holds_the_platforms_only_tokens_stays_an_admin() {
 }
 
 #[tokio::test]
-async fn members_see_what_their_organization_has() {
+async fn members_see_the_resources_of_their_organization() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let ina = member(&admin, "ina", v1::Role::Member).await;
@@ -322,7 +322,7 @@ async fn members_see_what_their_organization_has() {
 }
 
 #[tokio::test]
-async fn admins_who_are_lowered_at_once_leave_one() {
+async fn concurrent_demotions_leave_one_admin() {
     let server = Server::start().await;
     for round in 0..10 {
         let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
@@ -349,7 +349,7 @@ async fn admins_who_are_lowered_at_once_leave_one() {
 }
 
 #[tokio::test]
-async fn who_is_removed_while_renamed_does_not_come_back() {
+async fn a_rename_does_not_restore_a_member_that_is_removed_concurrently() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     for round in 0..10 {

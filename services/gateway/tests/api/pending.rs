@@ -77,7 +77,7 @@ async fn lists(client: &Client, turns: &[&String]) {
 }
 
 async fn asks_admins(admin: &Client) {
-    let ask = Ask { roles: vec![v1::Role::Member.into()], not_by_asker: true };
+    let ask = Ask { roles: vec![v1::Role::Member.into()], not_by_requester: true };
     let named = PolicyCondition {
         path: "name".into(),
         test: Some(policy_condition::Test::EqualsJson(json!("shared").to_string())),
@@ -93,21 +93,21 @@ async fn asks_admins(admin: &Client) {
 }
 
 #[tokio::test]
-async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first() {
+async fn invariant_6_pending_turns_are_listed_for_their_approvers_oldest_first() {
     let server = Server::start().await;
-    let asker = server.member().await;
-    let colleague = server.user(&asker.org, Role::Member).await;
-    let admin = server.user(&asker.org, Role::Admin).await;
-    let viewer = server.user(&asker.org, Role::Viewer).await;
+    let requester = server.member().await;
+    let colleague = server.user(&requester.org, Role::Member).await;
+    let admin = server.user(&requester.org, Role::Admin).await;
+    let viewer = server.user(&requester.org, Role::Viewer).await;
     let stranger = server.user(&server.member().await.org, Role::Admin).await;
     asks_admins(&admin).await;
-    let own = pause(&server, &asker, "own").await;
-    let shared = pause(&server, &asker, "shared").await;
+    let own = pause(&server, &requester, "own").await;
+    let shared = pause(&server, &requester, "shared").await;
     let other = pause(&server, &colleague, "other").await;
 
     lists(&admin, &[&own, &shared, &other]).await;
     lists(&colleague, &[&shared, &other]).await;
-    lists(&asker, &[&own]).await;
+    lists(&requester, &[&own]).await;
     lists(&stranger, &[]).await;
     let error = refused(
         viewer.conversations().list_pending_approvals(ListPendingApprovalsRequest::default()).await,
@@ -117,9 +117,12 @@ async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first
     let request = ListPendingApprovalsRequest::default();
     let page = colleague.conversations().list_pending_approvals(request).await.unwrap().into_inner();
     let first = &page.pending_approvals[0];
-    assert_eq!((&first.user_id, first.calls[0].name.as_str()), (&asker.user.to_string(), "create_tag"));
+    assert_eq!((&first.user_id, first.calls[0].name.as_str()), (&requester.user.to_string(), "create_tag"));
     assert_eq!(
-        first.calls[0].waits.as_ref().map(|waits| (waits.rule.as_str(), waits.not_by_asker)),
+        first.calls[0]
+            .approval_requirement
+            .as_ref()
+            .map(|requirement| (requirement.rule.as_str(), requirement.not_by_requester)),
         Some(("four eyes", true))
     );
     assert!(first.turn_id.starts_with(&first.thread_id));
@@ -138,7 +141,7 @@ async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first
 }
 
 #[tokio::test]
-async fn who_asked_is_who_began_the_turn_and_not_whose_thread_it_is() {
+async fn the_requester_is_the_user_that_started_the_turn_not_the_owner_of_the_thread() {
     let server = Server::start().await;
     let owner = server.member().await;
     let admin = server.user(&owner.org, Role::Admin).await;
@@ -185,10 +188,10 @@ async fn a_stream_reports_pending_turns_and_their_end() {
             .unwrap()
             .into_inner()
     };
-    let (mut mine, mut theirs) = (watch(&member).await, watch(&stranger).await);
+    let (mut mine, mut other_stream) = (watch(&member).await, watch(&stranger).await);
     let mut next = async || {
-        let told = tokio::time::timeout(SOON, mine.message()).await.expect("it tells something");
-        told.unwrap().unwrap().change.unwrap()
+        let message = tokio::time::timeout(SOON, mine.message()).await.expect("a message");
+        message.unwrap().unwrap().change.unwrap()
     };
     let waits = |change: Change| match change {
         Change::PendingApproval(found) => found.turn_id,
@@ -200,18 +203,18 @@ async fn a_stream_reports_pending_turns_and_their_end() {
     assert_eq!(waits(next().await), after);
     decide(&server, &member, &before).await;
     assert_eq!(next().await, Change::RemovedTurnId(before));
-    let told = theirs.message().await.unwrap().unwrap().change.unwrap();
-    assert_eq!(told, Change::CaughtUp(CaughtUp {}), "invariant 6");
-    let silence = tokio::time::timeout(Duration::from_millis(50), theirs.message()).await;
+    let change = other_stream.message().await.unwrap().unwrap().change.unwrap();
+    assert_eq!(change, Change::CaughtUp(CaughtUp {}), "invariant 6");
+    let silence = tokio::time::timeout(Duration::from_millis(50), other_stream.message()).await;
     assert!(silence.is_err(), "{silence:?}");
     // It ends with the drain, which does not wait for it.
     server.stop().await;
-    let error = refused(theirs.message().await, "a stream of a gateway that drains");
+    let error = refused(other_stream.message().await, "a stream of a gateway that drains");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
 }
 
 #[tokio::test]
-async fn a_stream_gets_behind_any_number_of_turns_that_wait_for_others() {
+async fn a_watcher_sees_its_turns_behind_any_number_of_turns_of_other_approvers() {
     let server = Server::start().await;
     let member = server.member().await;
     let now = System.now();
@@ -220,7 +223,7 @@ async fn a_stream_gets_behind_any_number_of_turns_that_wait_for_others() {
         let state = SharedTurn {
             org: member.org.clone(),
             user: UserId::derive(&["another"]),
-            asker: None,
+            requester: UserId::derive(&["another"]),
             turn,
             owner: Incarnation::derive(&["owner"]),
             epoch: 1,
@@ -229,7 +232,7 @@ async fn a_stream_gets_behind_any_number_of_turns_that_wait_for_others() {
             pending: Vec::new(),
             since: Some(now - Duration::from_secs(3_600)),
             expires_at: Some(now + Duration::from_secs(3_600)),
-            approvers: vec![Approver { roles: vec![Role::Admin], not_by_asker: false }],
+            approvers: vec![Approver { roles: vec![Role::Admin], not_by_requester: false }],
         };
         assert!(server.turns.publish(&state).await.unwrap());
     }
@@ -237,8 +240,8 @@ async fn a_stream_gets_behind_any_number_of_turns_that_wait_for_others() {
     let watch = WatchPendingApprovalsRequest::default();
     let mut stream = member.conversations().watch_pending_approvals(watch).await.unwrap().into_inner();
     let mut next = async || {
-        let told = tokio::time::timeout(SOON, stream.message()).await.expect("it tells something");
-        told.unwrap().unwrap().change.unwrap()
+        let message = tokio::time::timeout(SOON, stream.message()).await.expect("a message");
+        message.unwrap().unwrap().change.unwrap()
     };
     assert!(matches!(next().await, Change::PendingApproval(found) if found.turn_id == mine));
     assert_eq!(next().await, Change::CaughtUp(CaughtUp {}));

@@ -16,8 +16,8 @@ pub(crate) fn when(path: &str, test: policy_condition::Test, rule: PolicyRule) -
     PolicyRule { arguments: vec![PolicyCondition { path: path.into(), test: Some(test) }], ..rule }
 }
 
-pub(crate) fn ask(roles: &[v1::Role], not_by_asker: bool) -> policy_rule::Ruling {
-    policy_rule::Ruling::Ask(Ask { roles: roles.iter().map(|role| (*role).into()).collect(), not_by_asker })
+pub(crate) fn ask(roles: &[v1::Role], not_by_requester: bool) -> policy_rule::Ruling {
+    policy_rule::Ruling::Ask(Ask { roles: roles.iter().map(|role| (*role).into()).collect(), not_by_requester })
 }
 
 pub(crate) async fn set(admin: &Client, rules: Vec<PolicyRule>) -> SetPolicyResponse {
@@ -68,7 +68,7 @@ pub(crate) fn named(name: &str) -> policy_condition::Test {
 }
 
 #[tokio::test]
-async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
+async fn invariant_2_a_rule_overrides_the_approvals_of_a_request() {
     let server = Server::start().await;
     let member = server.member().await;
     let admin = server.user(&member.org, Role::Admin).await;
@@ -113,31 +113,32 @@ async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
 }
 
 #[tokio::test]
-async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
+async fn invariant_2_a_call_is_decided_only_by_the_approvers_of_its_rule() {
     let server = Server::start().await;
-    let asker = server.member().await;
-    let colleague = server.user(&asker.org, Role::Member).await;
-    let viewer = server.user(&asker.org, Role::Viewer).await;
-    let admin = server.user(&asker.org, Role::Admin).await;
+    let requester = server.member().await;
+    let colleague = server.user(&requester.org, Role::Member).await;
+    let viewer = server.user(&requester.org, Role::Viewer).await;
+    let admin = server.user(&requester.org, Role::Admin).await;
     let stranger = server.member().await;
-    let document = asker.ready_document("a.txt", "text").await.document_id;
+    let document = requester.ready_document("a.txt", "text").await.document_id;
     set(&admin, vec![rule("four eyes", ask(&[v1::Role::Member], true))]).await;
     server.model.next(Answer::Calls(vec![("create_tag", json!({"name": "made"}))]));
-    let turn = waiting(&chat(&asker, &document).await);
+    let turn = waiting(&chat(&requester, &document).await);
 
     // The turn shows the rule and the approvers.
-    let waits = CallWaits { rule: "four eyes".into(), roles: vec![v1::Role::Member.into()], not_by_asker: true };
-    assert_eq!(turn.pending[0].waits.as_ref(), Some(&waits));
+    let requirement =
+        ApprovalRequirement { rule: "four eyes".into(), roles: vec![v1::Role::Member.into()], not_by_requester: true };
+    assert_eq!(turn.pending[0].approval_requirement.as_ref(), Some(&requirement));
     let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
-    let seen = asker.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
-    assert_eq!(seen.pending[0].waits.as_ref(), Some(&waits));
-    let own = refused(asker.conversations().approve(approved(&turn)).await, "the own call");
+    let seen = requester.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
+    assert_eq!(seen.pending[0].approval_requirement.as_ref(), Some(&requirement));
+    let own = refused(requester.conversations().approve(approved(&turn)).await, "the own call");
     assert_eq!((own.code, own.reason), (Code::PermissionDenied, Reason::PolicyDenied));
     let viewed = refused(viewer.conversations().approve(approved(&turn)).await, "a viewer");
     assert_eq!(viewed.code, Code::PermissionDenied);
     let foreign = refused(stranger.conversations().approve(approved(&turn)).await, "another organization");
     assert_eq!(foreign.code, Code::NotFound);
-    assert!(tags(&asker).await.is_empty(), "invariant 2");
+    assert!(tags(&requester).await.is_empty(), "invariant 2");
 
     // Who may approve sees the turn and its thread while it waits.
     let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
@@ -148,7 +149,7 @@ async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
     assert_eq!(refused(viewer.threads().get_thread(thread.clone()).await, "a viewer's look").code, Code::NotFound);
     server.model.answer("Made.");
     colleague.conversations().approve(approved(&turn)).await.unwrap();
-    assert_eq!(tags(&asker).await, ["made"]);
+    assert_eq!(tags(&requester).await, ["made"]);
     let ended = colleague.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
     assert_eq!(ended.status(), TurnStatus::Completed);
     // The same decision again gets the same answer (invariant 7), and no other user may chat or cancel here.
@@ -160,7 +161,7 @@ async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
 }
 
 #[tokio::test]
-async fn a_rule_that_could_never_fit_is_refused_and_versions_guard_the_policy() {
+async fn a_rule_that_never_matches_is_refused_and_versions_guard_the_policy() {
     let server = Server::start().await;
     let member = server.member().await;
     let admin = server.user(&member.org, Role::Admin).await;

@@ -85,7 +85,7 @@ async fn invariant_2_a_condition_holds_however_an_argument_is_spelled() {
 }
 
 #[tokio::test]
-async fn every_condition_judges_the_calls_of_a_turn() {
+async fn every_condition_is_evaluated_for_the_calls_of_a_turn() {
     use policy_condition::Test;
     let server = Server::start().await;
     let member = server.member().await;
@@ -112,7 +112,7 @@ async fn every_condition_judges_the_calls_of_a_turn() {
 }
 
 #[tokio::test]
-async fn invariant_2_a_rule_is_about_who_asks_in_which_profile_and_stronger_than_approved_tools() {
+async fn invariant_2_a_rule_matches_user_and_profile_and_overrides_approved_tools() {
     let server = Server::start().await;
     let one = server.member().await;
     let two = server.user(&one.org, Role::Member).await;
@@ -142,9 +142,12 @@ async fn invariant_2_a_rule_is_about_who_asks_in_which_profile_and_stronger_than
     chat_as(&one, &document, approved()).await;
     server.model.next(Answer::Calls(vec![create("ask")]));
     let turn = waiting(&chat_as(&one, &document, approved()).await);
-    assert_eq!(turn.pending[0].waits.as_ref().unwrap().rule, "ask");
-    let there = tags(&one).await;
-    assert!(there.contains(&"free".to_owned()), "{there:?}");
-    assert!(!there.contains(&"deny".to_owned()) && !there.contains(&"ask".to_owned()), "invariant 2: {there:?}");
+    assert_eq!(turn.pending[0].approval_requirement.as_ref().unwrap().rule, "ask");
+    let stored_tags = tags(&one).await;
+    assert!(stored_tags.contains(&"free".to_owned()), "{stored_tags:?}");
+    assert!(
+        !stored_tags.contains(&"deny".to_owned()) && !stored_tags.contains(&"ask".to_owned()),
+        "invariant 2: {stored_tags:?}"
+    );
     server.stop().await;
 }

@@ -62,7 +62,7 @@ async fn a_prompt_has_versions() {
 }
 
 #[tokio::test]
-async fn what_a_prompt_names_must_be_there() {
+async fn references_of_a_prompt_must_exist() {
     let server = Server::start().await;
     let client = server.member().await;
     let missing_tag = folio_types::TagId::derive(&["x"]).to_string();
@@ -89,7 +89,7 @@ async fn what_a_prompt_names_must_be_there() {
 }
 
 #[tokio::test]
-async fn data_is_held_against_the_schema_of_a_prompt() {
+async fn data_is_validated_against_the_schema_of_a_prompt() {
     let server = Server::start().await;
     let client = server.member().await;
     let format = r#"{"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema": {"type": "object",

@@ -36,7 +36,7 @@ fn list(owner: v1::ProviderOwner) -> v1::ListProvidersRequest {
 }
 
 #[tokio::test]
-async fn invariant_6_what_an_organization_sets_is_its_own_and_its_key_is_never_shown() {
+async fn invariant_6_providers_are_private_to_their_organization_and_keys_are_never_returned() {
     let server = Server::start().await;
     let us = server.user(&OrgId::generate(&System), Role::Admin).await;
     let them = server.user(&OrgId::generate(&System), Role::Admin).await;
@@ -57,19 +57,19 @@ async fn invariant_6_what_an_organization_sets_is_its_own_and_its_key_is_never_s
     assert_eq!(error.reason, Reason::ModelNotAvailable);
     assert!(!error.message.contains("\"b\"") && error.details["allowed"] == "hub-model, b", "{error}");
 
-    let gone = v1::DeleteProviderRequest { name: "mine".into(), ..Default::default() };
-    us.providers().delete_provider(gone.clone()).await.unwrap();
-    let missing = refused(us.providers().delete_provider(gone).await, "twice");
+    let delete = v1::DeleteProviderRequest { name: "mine".into(), ..Default::default() };
+    us.providers().delete_provider(delete.clone()).await.unwrap();
+    let missing = refused(us.providers().delete_provider(delete).await, "twice");
     assert_eq!(missing.code, Code::NotFound);
-    let theirs = them.providers().list_providers(list(v1::ProviderOwner::Organization)).await.unwrap().into_inner();
-    assert_eq!(theirs.providers[0].models[0].name, "b");
+    let other_list = them.providers().list_providers(list(v1::ProviderOwner::Organization)).await.unwrap().into_inner();
+    assert_eq!(other_list.providers[0].models[0].name, "b");
     let asked = v1::DiscoverModelsRequest { name: "mine".into(), ..Default::default() };
     assert_eq!(refused(us.providers().discover_models(asked).await, "none is left").code, Code::NotFound);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn the_platforms_are_its_administrators_and_count_for_all() {
+async fn platform_providers_are_set_by_its_administrator_and_apply_to_all() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let (admin, platform) = (server.user(&org, Role::Admin).await, server.platform_admin(&org).await);
@@ -93,7 +93,7 @@ async fn the_platforms_are_its_administrators_and_count_for_all() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_never_answers_keeps_no_change_from_being_made() {
+async fn an_unresponsive_endpoint_blocks_no_change() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let (platform, them) =
@@ -136,7 +136,7 @@ async fn an_endpoint_that_never_answers_keeps_no_change_from_being_made() {
 }
 
 #[tokio::test]
-async fn a_test_is_a_call_that_is_metered_as_any() {
+async fn the_call_of_a_provider_test_is_metered() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     server.model.answer("ready");
@@ -144,8 +144,8 @@ async fn a_test_is_a_call_that_is_metered_as_any() {
     let answer = admin.providers().test_provider(request).await.unwrap().into_inner();
     assert!(answer.answered && answer.model == MODEL, "{answer:?}");
     let recorded = server.stores.usage.list(&admin.org, folio_types::Timestamp::MIN, 10).await.unwrap();
-    let told: Vec<_> = recorded.iter().map(|record| (record.operation.as_str(), record.model.as_str())).collect();
-    assert_eq!(told, [("test", MODEL)]);
+    let calls: Vec<_> = recorded.iter().map(|record| (record.operation.as_str(), record.model.as_str())).collect();
+    assert_eq!(calls, [("test", MODEL)]);
     // Nothing is laid down: the endpoint fails, and the answer says so.
     let request = v1::TestProviderRequest { name: "test".into(), ..Default::default() };
     let answer = admin.providers().test_provider(request).await.unwrap().into_inner();

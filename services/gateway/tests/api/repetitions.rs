@@ -172,7 +172,7 @@ async fn a_repeated_test_calls_no_model() {
 }
 
 #[tokio::test]
-async fn a_repeated_discovery_asks_no_endpoint() {
+async fn a_repeated_discovery_calls_no_endpoint() {
     let server = Server::start().await;
     let platform = server.platform_admin(&OrgId::generate(&System)).await;
     let (endpoint, url) = crate::harness::model_list().await;
@@ -191,14 +191,14 @@ async fn a_repeated_discovery_asks_no_endpoint() {
 }
 
 #[tokio::test]
-async fn invariant_6_request_ids_of_administrators_never_meet() {
+async fn invariant_6_request_ids_of_administrators_never_collide() {
     let server = Server::start().await;
     let us = server.user(&OrgId::generate(&System), RoleOf::Admin).await;
     let them = server.user(&OrgId::generate(&System), RoleOf::Admin).await;
     let rename = |name: &str| UpdateOrganizationRequest { request_id: "same".into(), ..organization(name) };
     let ours = us.organizations().update_organization(rename("ours")).await.unwrap().into_inner();
-    let theirs = them.organizations().update_organization(rename("theirs")).await.unwrap().into_inner();
-    let names = [ours, theirs].map(|answer| answer.organization.unwrap().name);
+    let renamed_by_other = them.organizations().update_organization(rename("theirs")).await.unwrap().into_inner();
+    let names = [ours, renamed_by_other].map(|answer| answer.organization.unwrap().name);
     assert_eq!(names, ["ours", "theirs"]);
     // Another operation under the id is another request.
     let policy = SetPolicyRequest { request_id: "same".into(), ..policy(60) };

@@ -72,7 +72,7 @@ async fn every_call_needs_a_token_and_its_role() {
     assert_eq!(paths, declared, "the served RPCs and the declared operations differ");
 
     let org = OrgId::generate(&System);
-    let nobody = server.stranger(None);
+    let anonymous = server.stranger(None);
     // A token of another installation: nothing here knows it.
     let foreign = server.stranger(Some(&format!("Bearer {}", Token::generate(&org, &System).reveal())));
     let callers = [
@@ -84,7 +84,7 @@ async fn every_call_needs_a_token_and_its_role() {
     ];
     for operation in operations() {
         let name = operation.name;
-        let code = call_empty(&nobody, operation).await.map(|error| error.code);
+        let code = call_empty(&anonymous, operation).await.map(|error| error.code);
         assert_eq!(code, Some(Code::Unauthenticated), "{name} without a token");
         let code = call_empty(&foreign, operation).await.map(|error| error.code);
         assert_eq!(code, Some(Code::Unauthenticated), "{name} with a foreign token");
@@ -100,7 +100,7 @@ async fn every_call_needs_a_token_and_its_role() {
 }
 
 #[tokio::test]
-async fn another_organization_is_there_for_the_platforms_administrator_while_they_are_an_admin() {
+async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_role() {
     let server = Server::start().await;
     let other = OrgId::generate(&System);
     server.organization(&other).await;

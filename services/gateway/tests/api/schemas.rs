@@ -55,7 +55,7 @@ async fn a_schema_has_versions_and_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_repeated_create_is_done_once_wherever_its_name_leads_by_then() {
+async fn a_repeated_create_is_executed_once_even_if_its_name_is_now_taken() {
     let server = Server::start().await;
     let client = server.member().await;
     let create = v1::CreateSchemaRequest {
@@ -119,7 +119,7 @@ async fn strict_rules_hold_unless_the_request_allows_others() {
 }
 
 #[tokio::test]
-async fn data_is_held_against_a_revision() {
+async fn data_is_validated_against_a_revision() {
     let server = Server::start().await;
     let client = server.member().await;
     let schema = client.schema("Invoice", "total").await;
@@ -132,7 +132,7 @@ async fn data_is_held_against_a_revision() {
 }
 
 #[tokio::test]
-async fn a_schema_that_a_prompt_uses_stays() {
+async fn a_schema_that_a_prompt_uses_is_not_deleted() {
     let server = Server::start().await;
     let client = server.member().await;
     let schema = client.schema("Invoice", "total").await;
@@ -141,8 +141,8 @@ async fn a_schema_that_a_prompt_uses_stays() {
     let error = refused(client.schemas().delete_schema(delete.clone()).await, "in use");
     assert_eq!(error.reason, Reason::InUse);
     assert!(error.message.contains("Read it"), "{error}");
-    let gone = v1::DeletePromptRequest { prompt_id: prompt.prompt_id, ..Default::default() };
-    client.prompts().delete_prompt(gone).await.unwrap();
+    let delete_prompt = v1::DeletePromptRequest { prompt_id: prompt.prompt_id, ..Default::default() };
+    client.prompts().delete_prompt(delete_prompt).await.unwrap();
     client.schemas().delete_schema(delete).await.unwrap();
     server.stop().await;
 }

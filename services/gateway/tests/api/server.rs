@@ -42,7 +42,7 @@ async fn health_needs_no_token() {
 }
 
 #[tokio::test]
-async fn invariant_10_over_the_bound_of_calls_the_answer_comes_at_once() {
+async fn invariant_10_calls_beyond_the_bound_are_refused_at_once() {
     let server = Server::with(Options { long_calls: 1, ..Options::default() }).await;
     let client = server.member().await;
     let (sender, upload) = open_upload(&client).await;
@@ -118,7 +118,7 @@ async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_
 }
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_is_closed() {
+async fn a_silent_connection_is_closed() {
     use tokio::io::AsyncReadExt as _;
     let keepalive = Duration::from_millis(150);
     let options = Options { keepalive_interval: keepalive, keepalive_timeout: keepalive, ..Options::default() };

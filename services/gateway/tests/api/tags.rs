@@ -56,8 +56,8 @@ async fn a_tag_is_created_changed_and_deleted_once_for_each_request() {
     let delete = v1::DeleteTagRequest { tag_id: tag.tag_id.clone(), request_id: "d1".into(), ..Default::default() };
     client.tags().delete_tag(delete.clone()).await.unwrap();
     client.tags().delete_tag(delete.clone()).await.unwrap();
-    let gone = v1::DeleteTagRequest { request_id: "d2".into(), ..delete };
-    assert_eq!(refused(client.tags().delete_tag(gone).await, "gone").code, Code::NotFound);
+    let delete_again = v1::DeleteTagRequest { request_id: "d2".into(), ..delete };
+    assert_eq!(refused(client.tags().delete_tag(delete_again).await, "gone").code, Code::NotFound);
     server.stop().await;
 }
 
@@ -83,7 +83,7 @@ async fn a_request_id_identifies_one_request_of_any_operation() {
 }
 
 #[tokio::test]
-async fn changes_at_the_same_time_all_happen() {
+async fn concurrent_changes_are_all_applied() {
     let server = Server::start().await;
     let client = server.member().await;
     let tag = client.tag("shared").await;

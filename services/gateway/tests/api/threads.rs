@@ -30,7 +30,7 @@ async fn lay(server: &Server, client: &Client, title: &str, messages: Vec<Messag
         model: None,
         ephemeral: false,
         expires_at: None,
-        imported: vec![Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })],
+        imported: vec![Entry::Imported(Imported { messages, working: WorkingState::default(), position: None })],
         request: None,
         at: System.now(),
     };
@@ -46,7 +46,7 @@ async fn titles(client: &Client, filter: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_user_sees_the_own_threads_and_an_admin_all() {
+async fn a_user_sees_own_threads_and_an_admin_sees_all() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let (anna, bert) = (server.user(&org, Role::Member).await, server.user(&org, Role::Viewer).await);
@@ -72,7 +72,7 @@ async fn a_user_sees_the_own_threads_and_an_admin_all() {
 }
 
 #[tokio::test]
-async fn messages_come_in_pages_with_their_counts() {
+async fn messages_are_paged_with_their_counts() {
     let server = Server::start().await;
     let client = server.member().await;
     let thread = lay(&server, &client, "t", conversation()).await;
@@ -100,7 +100,8 @@ async fn a_page_of_long_messages_ends_by_bytes() {
     let client = server.member().await;
     let id = ThreadId::generate(&System);
     let long = || Message::User { text: "x".repeat(200 * 1024) };
-    let entry = || Entry::Imported(Imported { messages: vec![long()], working: WorkingState::default(), place: None });
+    let entry =
+        || Entry::Imported(Imported { messages: vec![long()], working: WorkingState::default(), position: None });
     let thread = NewThread {
         id: id.clone(),
         org: client.org.clone(),

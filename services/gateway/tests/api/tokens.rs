@@ -18,7 +18,7 @@ fn with_another_secret(token: &Token) -> String {
 }
 
 #[tokio::test]
-async fn every_bad_token_gets_the_same_answer() {
+async fn every_invalid_token_gets_the_same_answer() {
     let server = Server::start().await;
     let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
     server.organization(&org).await;
@@ -73,7 +73,7 @@ fn create(token: v1::Token) -> v1::CreateTokenRequest {
 }
 
 #[tokio::test]
-async fn a_token_is_made_listed_used_and_revoked() {
+async fn a_token_is_created_listed_used_and_revoked() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let scopes = vec![v1::Scope::Documents.into(), v1::Scope::Definitions.into(), v1::Scope::Documents.into()];
@@ -117,7 +117,7 @@ async fn a_token_is_made_listed_used_and_revoked() {
 }
 
 #[tokio::test]
-async fn no_token_makes_one_that_may_more_than_itself() {
+async fn no_token_creates_a_token_with_more_permissions() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let limited = server.limited(&org, Role::Admin, &[Scope::Administration, Scope::Usage], false).await;
@@ -143,7 +143,7 @@ async fn no_token_makes_one_that_may_more_than_itself() {
 }
 
 #[tokio::test]
-async fn a_token_that_ends_makes_none_that_ends_later() {
+async fn an_expiring_token_creates_no_token_that_expires_later() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..create(wanted("x", v1::Role::Admin)) };
@@ -259,7 +259,7 @@ async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
 }
 
 #[tokio::test]
-async fn failed_attempts_are_bounded_and_good_tokens_go_on() {
+async fn failed_attempts_are_bounded_and_valid_tokens_still_work() {
     let options = folio_gateway::Options { failed_attempts_per_minute: 3, ..Default::default() };
     let server = Server::with(options).await;
     let org = OrgId::generate(&System);

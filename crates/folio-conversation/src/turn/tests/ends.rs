@@ -56,7 +56,7 @@ fn cancelling_a_running_write_closes_its_op_first() {
 }
 
 #[test]
-fn a_cancel_that_dies_half_way_is_finished_by_who_finds_it() {
+fn an_interrupted_cancellation_is_completed_by_the_next_owner() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["w1"]));
@@ -94,7 +94,7 @@ fn a_failed_turn_is_resumed_at_its_next_model_call() {
 }
 
 #[test]
-fn a_failed_turn_is_not_resumed_after_a_day_or_past_the_next_chat_or_where_it_is_final() {
+fn a_failed_turn_is_not_resumed_after_a_day_after_the_next_chat_or_if_it_is_final() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.model_fails(true);

@@ -17,7 +17,7 @@ fn a_message_that_fills_no_entry_is_refused() {
 }
 
 #[test]
-fn a_full_thread_takes_no_more_turns_but_ends_the_one_it_has() {
+fn a_full_thread_refuses_new_turns_but_ends_its_open_turn() {
     let mut rig = Rig::new();
     rig.start("one");
     rig.store.header.bytes = limits::THREAD_BYTES;

@@ -74,7 +74,7 @@ fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invaria
 }
 
 #[test]
-fn an_approval_is_one_model_round_and_what_follows_is_pending_again() {
+fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
     let mut rig = paused(&["w1"]);
     let first = rig.decide(1, &[approve(1)]);
     rig.run();
@@ -94,7 +94,7 @@ fn an_approval_is_one_model_round_and_what_follows_is_pending_again() {
 }
 
 #[test]
-fn the_server_goes_on_through_rounds_that_need_no_approval_where_it_may() {
+fn the_turn_continues_through_rounds_without_approval_if_requested() {
     let mut rig = paused(&["w1"]);
     let ticket = rig.decide_as(1, &[approve(1)], |decide| decide.continue_auto_approved = true);
     rig.run();
@@ -158,7 +158,7 @@ fn edited_arguments_run_and_are_shown() {
 }
 
 #[test]
-fn a_digest_must_match_what_the_call_has() {
+fn a_digest_must_match_the_arguments_of_the_call() {
     let mut rig = paused(&["w1"]);
     let wrong = rig.decide_as(1, &[approve(1)], |decide| {
         decide.decisions[0].digest = Some(folio_types::Digest::of(b"something else"));
@@ -173,7 +173,7 @@ fn a_digest_must_match_what_the_call_has() {
 }
 
 #[test]
-fn an_expired_turn_runs_nothing_and_answers_once_its_end_is_committed() {
+fn an_expired_turn_runs_nothing_and_answers_after_its_end_is_committed() {
     let mut rig = paused(&["w1"]);
     rig.wait(300);
     assert_eq!(
@@ -193,7 +193,7 @@ fn an_expired_turn_runs_nothing_and_answers_once_its_end_is_committed() {
 }
 
 #[test]
-fn the_sweep_and_a_chat_expire_a_pause_likewise() {
+fn the_sweep_and_a_chat_expire_a_pause_in_the_same_way() {
     let mut rig = paused(&["w1"]);
     rig.send(Command::Expire { turn: 1 });
     assert!(rig.record().ended.is_none(), "not yet");
@@ -220,7 +220,7 @@ fn a_chat_is_refused_while_a_turn_waits_or_supersedes_it() {
 }
 
 #[test]
-fn a_chat_that_would_be_refused_leaves_the_turn_in_its_way_alone() {
+fn a_refused_chat_does_not_affect_the_open_turn() {
     let mut rig = paused(&["w1"]);
     let refused = rig.start_as("next", |start| {
         start.if_pending = IfPending::Supersede;
@@ -240,7 +240,7 @@ fn a_chat_that_would_be_refused_leaves_the_turn_in_its_way_alone() {
 }
 
 #[test]
-fn a_failure_after_decisions_is_their_answer_and_asking_again_goes_on() {
+fn a_failure_after_decisions_is_their_answer_and_a_repeated_approve_resumes_the_turn() {
     let mut rig = paused(&["w1"]);
     let first = rig.decide(1, &[approve(1)]);
     rig.run();

@@ -62,7 +62,7 @@ fn a_denied_call_never_runs_and_its_result_states_the_reason() {
 }
 
 #[test]
-fn what_a_round_has_no_room_for_is_not_judged() {
+fn the_policy_is_not_evaluated_for_calls_beyond_the_limits_of_a_round() {
     let names = vec!["w1"; limits::CALLS_PER_ROUND_MAX + 1];
     let rig = under(vec![rule(&["w1"], Ruling::Deny)], Approved::Everything, &names);
     let calls = &rig.record().round(1).unwrap().calls;
@@ -73,7 +73,7 @@ fn what_a_round_has_no_room_for_is_not_judged() {
 }
 
 #[test]
-fn invariant_2_what_a_rule_asks_for_waits_though_the_request_approves_everything() {
+fn invariant_2_a_call_that_a_rule_asks_for_waits_even_with_auto_approve() {
     let both = [Approved::Everything, Approved::ByName];
     for (name, approved) in ["w1", "r1"].into_iter().flat_map(|name| both.map(|approved| (name, approved))) {
         let rules = || vec![rule(&["w1", "r1"], Ruling::Ask(Approver::default()))];
@@ -96,7 +96,7 @@ fn invariant_2_what_a_rule_asks_for_waits_though_the_request_approves_everything
 }
 
 #[test]
-fn what_a_rule_allows_runs_at_once_though_the_request_approves_nothing() {
+fn a_call_that_a_rule_allows_runs_without_approval() {
     let mut rig = under(vec![rule(&[], Ruling::Allow)], Approved::Nothing, &["w1"]);
     assert!(matches!(rig.work.front(), Some(Effect::PlanTool(_))));
     rig.run();
@@ -105,8 +105,8 @@ fn what_a_rule_allows_runs_at_once_though_the_request_approves_nothing() {
 }
 
 #[test]
-fn who_may_not_approve_is_refused_and_nothing_is_recorded_also_after_a_crash() {
-    let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: true });
+fn an_approval_without_permission_is_refused_and_not_recorded_also_after_a_crash() {
+    let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
     let mut rig = under(vec![rule(&["w1"], ask)], Approved::Nothing, &["w1", "w2"]);
     rig.crash();
     let other = UserId::derive(&["other"]);
@@ -122,12 +122,12 @@ fn who_may_not_approve_is_refused_and_nothing_is_recorded_also_after_a_crash() {
 }
 
 #[test]
-fn arguments_are_judged_as_they_would_run() {
+fn the_policy_is_evaluated_with_the_normalized_arguments() {
     let on = |value: &str, ruling| Rule {
         arguments: vec![Condition { path: "on".into(), test: Test::Equals(json!(value)) }],
         ..rule(&[], ruling)
     };
-    let admins = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: false });
+    let admins = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: false });
     let edited = |on: &str| (1, Decision::ApproveEdited { arguments: json!({ "on": on }) });
     let mut rig = under(vec![on("never", Ruling::Deny), on("w1", admins)], Approved::Everything, &["w1"]);
     let as_asked = rig.decide(1, &[approve(1)]);

@@ -4,7 +4,7 @@ use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, End};
 use folio_types::{Error, Reason};
 
-use super::rig::{Rig, approve, asks, place, reject, says};
+use super::rig::{Rig, approve, asks, call_position, reject, says};
 use crate::turn::{Command, Effect, ToolOutcome};
 
 /// Steps to the next write that runs, and has it refused.
@@ -12,7 +12,7 @@ fn refuse(rig: &mut Rig, index: u32) {
     while !matches!(rig.work.front(), Some(Effect::RunTool(run, _)) if run.call.index == index) {
         assert!(rig.step(), "the call at {index} runs");
     }
-    let (round, index) = place(&rig.work.pop_front().unwrap());
+    let (round, index) = call_position(&rig.work.pop_front().unwrap());
     let error = Error::exhausted(Reason::SpuExhausted, "no credit").detail("need", 3);
     rig.send(Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
 }
@@ -61,7 +61,7 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
 }
 
 #[test]
-fn invariant_7_the_same_decisions_again_go_on_with_a_round_that_was_refused() {
+fn invariant_7_repeated_decisions_resume_a_round_whose_call_was_refused() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["w1", "w2", "r1", "w3"]));
@@ -78,7 +78,7 @@ fn invariant_7_the_same_decisions_again_go_on_with_a_round_that_was_refused() {
 }
 
 #[test]
-fn a_node_that_dies_after_it_went_on_leaves_nothing_undone() {
+fn a_crash_after_resuming_leaves_no_call_unfinished() {
     for steps in 0..8 {
         let mut rig = Rig::new();
         rig.start("hello");
@@ -99,7 +99,7 @@ fn a_node_that_dies_after_it_went_on_leaves_nothing_undone() {
 }
 
 #[test]
-fn a_chat_past_a_refused_call_leaves_it_unrun() {
+fn a_later_chat_leaves_a_refused_call_unexecuted() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approve = true);
     rig.reply(asks(&["w1"]));

@@ -234,7 +234,7 @@ impl Rig {
     pub(super) fn step(&mut self) -> bool {
         let Some(at) = self.work.iter().position(|work| !matches!(work, Effect::CallModel(_))) else { return false };
         let work = self.work.remove(at).unwrap();
-        let (round, index) = place(&work);
+        let (round, index) = call_position(&work);
         let command = match work {
             Effect::RunRead(run) => Command::ToolFinished {
                 round,
@@ -403,7 +403,7 @@ pub(super) fn asks(calls: &[&str]) -> Reply {
     Reply { calls: calls.iter().map(call).collect(), finish: FinishReason::ToolCalls, ..says("let me") }
 }
 
-pub(super) fn place(work: &Effect) -> (u32, u32) {
+pub(super) fn call_position(work: &Effect) -> (u32, u32) {
     match work {
         Effect::RunRead(run) | Effect::PlanTool(run) => (run.call.round, run.call.index),
         Effect::RunTool(run, _) | Effect::Recover(run, _) | Effect::Close(run, _) => (run.call.round, run.call.index),

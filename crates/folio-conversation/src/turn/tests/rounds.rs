@@ -27,7 +27,7 @@ fn a_chat_without_tools_appends_twice() {
 }
 
 #[test]
-fn read_only_rounds_are_held_until_the_end() {
+fn read_only_rounds_are_buffered_until_the_end() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["r1", "r2", "nonsense"]));
@@ -73,7 +73,7 @@ fn a_failed_plan_is_reported_and_leaves_no_intent() {
 }
 
 #[test]
-fn an_unclear_write_is_recovered_not_repeated() {
+fn a_write_with_an_unknown_outcome_is_recovered_not_repeated() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approve = true);
     rig.reply(asks(&["w1"]));
@@ -88,7 +88,7 @@ fn an_unclear_write_is_recovered_not_repeated() {
 }
 
 #[test]
-fn the_tenth_round_that_asks_for_tools_ends_the_turn_completed() {
+fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
     let mut rig = Rig::new();
     rig.start("hello");
     for _ in 0..9 {
@@ -157,7 +157,7 @@ fn hostile_answers_fit_an_entry() {
 }
 
 #[test]
-fn a_second_chat_is_refused_while_a_turn_runs_or_takes_its_place() {
+fn a_second_chat_is_refused_or_interrupts_the_running_turn() {
     let mut rig = Rig::new();
     rig.start("one");
     let second = rig.start("two");
@@ -201,7 +201,7 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
 }
 
 #[test]
-fn a_rename_while_a_turn_runs_leaves_what_is_held() {
+fn a_rename_of_a_running_thread_keeps_the_buffered_entries() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["r1"]));

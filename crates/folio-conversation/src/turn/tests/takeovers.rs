@@ -30,7 +30,7 @@ fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
 }
 
 #[test]
-fn the_next_chat_on_the_thread_ends_it_and_starts() {
+fn the_next_chat_ends_the_orphaned_turn_and_starts() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.crash();
@@ -40,7 +40,7 @@ fn the_next_chat_on_the_thread_ends_it_and_starts() {
 }
 
 #[test]
-fn the_same_request_goes_on_with_it() {
+fn the_same_request_resumes_the_orphaned_turn() {
     let mut rig = Rig::new();
     let same = |start: &mut crate::turn::Start| start.request = "mine".parse().unwrap();
     rig.start_as("hello", same);
@@ -59,7 +59,7 @@ fn the_same_request_goes_on_with_it() {
 }
 
 #[test]
-fn decided_calls_are_carried_to_their_outcome_before_the_failed_end() {
+fn decided_calls_are_recovered_before_the_turn_fails() {
     for steps in 0..5 {
         let mut rig = Rig::new();
         rig.start("hello");
@@ -88,7 +88,7 @@ fn decided_calls_are_carried_to_their_outcome_before_the_failed_end() {
 }
 
 #[test]
-fn an_approve_that_comes_again_to_another_node_goes_on() {
+fn a_repeated_approve_at_another_node_resumes_the_turn() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["w1"]));
@@ -104,7 +104,7 @@ fn an_approve_that_comes_again_to_another_node_goes_on() {
 }
 
 #[test]
-fn a_pause_needs_no_takeover_and_its_decisions_take_the_thread() {
+fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["w1"]));
@@ -124,7 +124,7 @@ fn a_pause_needs_no_takeover_and_its_decisions_take_the_thread() {
 }
 
 #[test]
-fn a_target_that_moved_on_gives_a_conflict() {
+fn a_target_with_another_version_causes_a_conflict() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["w1"]));
@@ -140,7 +140,7 @@ fn a_target_that_moved_on_gives_a_conflict() {
 }
 
 #[test]
-fn the_sweep_brings_a_turn_on_its_way_whose_header_still_says_paused() {
+fn the_sweep_advances_a_decided_turn_whose_header_is_still_paused() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["r1", "w1"]));

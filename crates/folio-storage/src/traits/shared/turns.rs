@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 /// The state of a turn that its owner published last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedTurn {
-    /// Its organization.
+    /// The organization of the turn.
     pub org: OrgId,
     /// The owner of the thread.
     pub user: UserId,
-    /// The user that started the turn. None: published by an older version, see [`SharedTurn::asker`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asker: Option<UserId>,
+    /// The user that started the turn, who is not always the owner of the thread.
+    pub requester: UserId,
     /// The turn.
     pub turn: TurnId,
     /// The node that published the state.
@@ -42,27 +41,22 @@ pub struct SharedTurn {
 
 impl SharedTurn {
     /// Returns whether the turn waits for a decision that this principal may make.
-    pub fn waits_for(&self, principal: &Principal) -> bool {
+    pub fn is_waiting_for(&self, principal: &Principal) -> bool {
         let (owner, role) = (self.user == principal.user, principal.role);
         let sees = owner || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
-        let asker = *self.asker() == principal.user;
-        let may = self.approvers.iter().any(|approver| approver.lets(role, asker));
-        self.waits() && self.org == principal.org && sees && may
-    }
-
-    /// Returns the user that started the turn, who is not always the owner of the thread.
-    pub fn asker(&self) -> &UserId {
-        self.asker.as_ref().unwrap_or(&self.user)
+        let is_requester = self.requester == principal.user;
+        let may = self.approvers.iter().any(|approver| approver.lets(role, is_requester));
+        self.is_waiting() && self.org == principal.org && sees && may
     }
 
     /// Returns the position of the turn among waiting turns; none if it does not wait.
     pub fn cursor(&self) -> Option<TurnCursor> {
-        let since = self.since.filter(|_| self.waits())?;
+        let since = self.since.filter(|_| self.is_waiting())?;
         Some(TurnCursor { since, turn: self.turn.clone() })
     }
 
     /// Returns whether the turn waits for a decision.
-    pub fn waits(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.phase == Some(Phase::Paused)
     }
 }
@@ -78,15 +72,15 @@ pub struct TurnCursor {
 
 /// States of turns that wait for decisions, with the indexes over them.
 ///
-/// An owner publishes a turn when it starts to wait and when it stops waiting. A turn that never waits is not published. The
-/// store may lose its data: the thread is the source of truth.
+/// An owner publishes a turn when it starts to wait and when it stops waiting. A turn that never waits is not
+/// published. The store may lose its data: the thread is the source of truth.
 #[async_trait]
 pub trait SharedTurnStore: Send + Sync {
     /// Stores a state, unless one with a higher (epoch, version) is stored. Returns whether this state is now stored.
     async fn publish(&self, turn: &SharedTurn) -> Result<bool>;
 
-    /// Returns the stored state of a turn. A turn that stopped waiting keeps its state for a while, so that a late state of
-    /// it is dropped.
+    /// Returns the stored state of a turn. A turn that stopped waiting keeps its state for a while, so that a late
+    /// state of it is dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
     /// Returns turns that wait for decisions, of an organization or of one user that started them, the longest pause
@@ -94,7 +88,7 @@ pub trait SharedTurnStore: Send + Sync {
     async fn waiting(
         &self,
         org: &OrgId,
-        asker: Option<&UserId>,
+        requester: Option<&UserId>,
         after: Option<&TurnCursor>,
         limit: usize,
     ) -> Result<Vec<SharedTurn>>;

@@ -1,7 +1,7 @@
 //! Faults between the machine and the stores: a wrapper that alters what the machine's effects do.
 //!
-//! The machine itself is never altered. Each fault leaves out one step that the protocol requires, so that a scope of the
-//! search must report what that step prevents. `cargo xtask mutants` covers the rules inside the machine.
+//! The machine itself is never altered. Each fault leaves out one step that the protocol requires, so that a scope of
+//! the search must report what that step prevents. `cargo xtask mutants` covers the rules inside the machine.
 
 use std::sync::Arc;
 

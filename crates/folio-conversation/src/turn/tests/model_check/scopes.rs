@@ -318,7 +318,7 @@ fn different_decisions() {
 }
 
 #[test]
-fn two_writes_and_an_outsider() {
+fn two_writes_and_a_concurrent_edit_by_another_user() {
     let budget = Budget { edits: 1, ..budget(1, 1, 1) };
     holds("two writes", Scope::paused(two_writes, &[APPROVE_BOTH]).with(budget));
 }
@@ -458,14 +458,14 @@ fn an_outcome_after_the_next_pause_is_lost_with_its_node() {
 }
 
 #[test]
-fn an_open_turn_whose_row_comes_later_is_found_by_no_sweep() {
+fn an_open_turn_whose_row_is_written_later_is_found_by_no_sweep() {
     let asks = vec![(Ask::Chat("first", false), None)];
     let scope = Scope::empty(one_write, asks).with(budget(1, 0, 0)).without(|store| store.row_first = false);
     finds("row first", scope, &["8: an open turn that no sweep finds"]);
 }
 
 #[test]
-fn a_row_without_epoch_is_removed_by_the_owner_before() {
+fn a_row_without_epoch_is_removed_by_the_previous_owner() {
     let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, ..Budget::default() });
     let scope = scope.without(|store| store.epoch_in_row = false);
@@ -473,7 +473,7 @@ fn a_row_without_epoch_is_removed_by_the_owner_before() {
 }
 
 #[test]
-fn a_removal_that_is_not_guarded_takes_a_row_whose_append_is_under_way() {
+fn an_unguarded_removal_removes_the_row_of_an_append_in_flight() {
     let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, sweeps: 1, ..Budget::default() });
     let scope = scope.without(|store| store.guarded_removal = false);
@@ -492,7 +492,7 @@ fn a_request_that_is_not_read_again_supersedes_the_turn_of_the_next() {
 }
 
 #[test]
-fn a_closing_event_without_its_number_in_the_journal_comes_twice() {
+fn a_closing_event_without_its_number_in_the_journal_is_sent_twice() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(Budget { watches: 1, ..budget(1, 0, 1) });
     let scope = scope.faulty(|faults| faults.closing_number_dropped = true);
     finds("closing number", scope, &["9: a closing event whose number the journal does not have"]);

@@ -10,7 +10,7 @@ use folio_types::message::Usage;
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Error, Reason, SchemaId};
 
-use super::super::rig::{node as incarnation, place, result};
+use super::super::rig::{call_position, node as incarnation, result};
 use super::super::store::{OpSays, expected, tool_result};
 use super::world::{Action, AskState, Late, Node, Received, Stage, Todo, World};
 use crate::turn::{Answer, CallPlan, Command, Effect, Machine, Ticket, ToolOutcome, ToolRun, is_open_row_over};
@@ -366,7 +366,7 @@ impl World {
 
     /// One step of a call's work.
     fn work(&mut self, node: usize, work: Effect, stage: Stage) {
-        let (round, index) = place(&work);
+        let (round, index) = call_position(&work);
         match (work, stage) {
             (Effect::RunRead(_), _) => {
                 let outcome = ToolOutcome::Done(result("read"));

@@ -192,8 +192,8 @@ impl Thread {
     /// Applies a batch.
     pub(in super::super) fn append(&mut self, append: &Append) -> folio_history::thread::Appended {
         let stale = append.fence.version != self.row.header.version;
-        let said = self.row.append(append);
-        if matches!(said, folio_history::thread::Appended::Done(_)) {
+        let answer = self.row.append(append);
+        if matches!(answer, folio_history::thread::Appended::Done(_)) {
             self.overwritten |= stale;
             append.entries.iter().for_each(|entry| self.history.push(entry.clone()));
             let mut hasher = DefaultHasher::new();
@@ -202,7 +202,7 @@ impl Thread {
             hash_debug(&(&append.entries, &append.change, &append.take), &mut hasher);
             self.fingerprint = hasher.finish();
         }
-        said
+        answer
     }
 }
 

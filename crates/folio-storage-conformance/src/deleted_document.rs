@@ -1,5 +1,5 @@
-//! A document that contains a word everywhere, its deletion and the clean-up. A search of a store's rows for the word
-//! must then find nothing.
+//! Creates a document with a marker word in every field and dependent, deletes it, and runs the clean-up. Afterwards, no
+//! row of the store may contain the word.
 
 use std::collections::BTreeMap;
 
@@ -115,9 +115,9 @@ impl FilledDocument {
         documents.forget_deleted(org, &self.document).await?;
         while extractions.scrub_deleted(later, ROWS).await? == ROWS {}
         let expired = threads.expired(later, ROWS).await?;
-        let theirs: Vec<_> = expired.iter().filter(|(of, _)| of == org).collect();
-        check!(theirs.len() == 1, "the thread of a deleted document expires with it: {theirs:?}");
-        for (org, thread) in theirs {
+        let expired_threads: Vec<_> = expired.iter().filter(|(of, _)| of == org).collect();
+        check!(expired_threads.len() == 1, "the thread of a deleted document expires with it: {expired_threads:?}");
+        for (org, thread) in expired_threads {
             threads.delete(org, thread, None).await?;
         }
         Ok(())
