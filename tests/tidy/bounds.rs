@@ -17,6 +17,7 @@ const APPROVALS: &str = "crates/folio-operations/src/approvals.rs";
 const DOCUMENTS: &str = "crates/folio-operations/src/documents.rs";
 const THREADS: &str = "crates/folio-operations/src/threads.rs";
 const TOKENS: &str = "crates/folio-operations/src/tokens.rs";
+const WEBHOOKS: &str = "crates/folio-operations/src/webhook_endpoints.rs";
 const USAGE: &str = "crates/folio-operations/src/usage.rs";
 const UPLOAD: &str = "services/gateway/src/services/upload.rs";
 const BLOBS: &str = "crates/folio-blobs/src/files.rs";
@@ -93,6 +94,9 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("Tag.description", "at most {} characters", (RULES, "DESCRIPTION_CHARS")),
     ("UpdateExtractionFieldRequest.path", "at most {} KiB", (PATH, "PATH_BYTES")),
     ("UpdateExtractionFieldRequest.value_json", "at most {} KiB", (LIMITS, "EXTRACTION_BYTES")),
+    ("WebhookEndpoint.url", "at most {} characters", (WEBHOOKS, "URL_CHARS")),
+    ("WebhookEndpoint.event_types", "1 to {} names", (WEBHOOKS, "EVENT_TYPES_MAX")),
+    ("WebhookEndpoint.secret", "at most {} characters", (WEBHOOKS, "SECRET_CHARS")),
     ("AuditEntry.arguments_json", "at most {} KiB", (REDACT, "REDACTED_BYTES")),
     ("GrantCreditRequest.credits", "1 to {} credits", (CREDIT, "AMOUNT_MAX")),
     ("*.priority", "0 to {}.", ("", "u8::MAX")),

@@ -25,6 +25,7 @@ mod stored;
 mod tag;
 mod tag_set;
 mod token;
+mod webhook_endpoint;
 
 pub use decide::{
     DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide, other_request,
@@ -46,6 +47,7 @@ pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{Tag, TagChange, TagFilter};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
+pub use webhook_endpoint::{WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter};
 
 /// Every kind of resource: one line each.
 pub static KINDS: &[Kind] = &[
@@ -57,4 +59,5 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<Organization>(),
     Kind::of::<ModelSettings>(),
     Kind::of::<TokenRecord>(),
+    Kind::of::<WebhookEndpoint>(),
 ];

@@ -171,6 +171,10 @@ plain_id!(
     ExtractionId, "ext", "extraction"
 );
 plain_id!(
+    /// A webhook endpoint.
+    WebhookEndpointId, "whe", "webhook endpoint"
+);
+plain_id!(
     /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"
 );

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use folio_types::Reason::{self, InvalidField, InvalidId, InvalidPageToken, InvalidSchema, TooLarge};
-use folio_types::{DocumentId, ExtractionId, OrgId, PromptId, SchemaId, TagId, ThreadId, TokenId, UserId};
+use folio_types::{
+    DocumentId, ExtractionId, OrgId, PromptId, SchemaId, TagId, ThreadId, TokenId, UserId, WebhookEndpointId,
+};
 use serde_json::{Value, json};
 
 use crate::harness::format;
@@ -62,6 +64,12 @@ pub(crate) const CREATIONS: &[Creation] = &[
         "/token/token_id",
     ),
     ("provider", "UpdateProvider", |whose, _| provider(&format!("of-{whose}"), whose, &[]), "/provider/name"),
+    (
+        "webhook_endpoint",
+        "CreateWebhookEndpoint",
+        |whose, _| json!({"webhook_endpoint": webhook_endpoint(&format!("https://{whose}.example/hooks"))}),
+        "/webhook_endpoint/webhook_endpoint_id",
+    ),
     ("model", "UpdateProvider", |whose, _| provider("same", whose, &["same", whose]), "/provider/models/1/name"),
 ];
 
@@ -77,6 +85,10 @@ fn provider(name: &str, whose: &str, models: &[&str]) -> Value {
     json!({"provider": {"name": name, "base_url": base_url, "models": models, "api_key": format!("SECRET-{whose}")}})
 }
 
+fn webhook_endpoint(url: &str) -> Value {
+    json!({"url": url, "event_types": ["document.ready"], "secret": "SECRET", "enabled": true})
+}
+
 /// Returns ids of the right form that name nothing.
 pub(crate) fn missing() -> Ids {
     let prefixes = [
@@ -89,6 +101,7 @@ pub(crate) fn missing() -> Ids {
         ("thread", ThreadId::PREFIX),
         ("member", UserId::PREFIX),
         ("token", TokenId::PREFIX),
+        ("webhook_endpoint", WebhookEndpointId::PREFIX),
     ];
     let ids = prefixes.into_iter().map(|(kind, prefix)| (kind, format!("{prefix}_{}", "0".repeat(32))));
     ids.chain([("provider", "of-nobody".to_owned()), ("model", "nobody".to_owned())]).collect()
@@ -617,6 +630,46 @@ pub(crate) fn samples(operation: &str, own: &Ids, named: &Ids) -> Samples {
                 ),
                 (InvalidId, "filter", json!({"filter": "thread:x"})),
             ],
+        },
+        "CreateWebhookEndpoint" => Samples {
+            valid: vec![json!({"webhook_endpoint": webhook_endpoint("https://mine.example/hooks")})],
+            malformed: vec![
+                (InvalidField, "webhook_endpoint", json!({})),
+                (
+                    InvalidField,
+                    "webhook_endpoint.url",
+                    json!({"webhook_endpoint": webhook_endpoint("ftp://mine.example")}),
+                ),
+                (
+                    InvalidField,
+                    "webhook_endpoint.event_types",
+                    json!({"webhook_endpoint": {"url": "https://mine.example", "event_types": ["Ready"]}}),
+                ),
+            ],
+        },
+        "GetWebhookEndpoint" => Samples {
+            valid: vec![json!({"webhook_endpoint_id": named["webhook_endpoint"]})],
+            malformed: vec![(InvalidId, "webhook_endpoint_id", json!({"webhook_endpoint_id": BAD_ID}))],
+        },
+        "ListWebhookEndpoints" => Samples {
+            valid: vec![json!({}), json!({"filter": "event_type:document.ready"})],
+            malformed: vec![(InvalidField, "filter", json!({"filter": "secret:a"}))],
+        },
+        "UpdateWebhookEndpoint" => Samples {
+            valid: vec![json!({
+                "webhook_endpoint": {"webhook_endpoint_id": named["webhook_endpoint"], "secret": "SECRET-new"}
+            })],
+            malformed: vec![(
+                InvalidField,
+                "webhook_endpoint.secret",
+                json!({
+                    "webhook_endpoint": {"webhook_endpoint_id": named["webhook_endpoint"], "secret": long(1_001)}
+                }),
+            )],
+        },
+        "DeleteWebhookEndpoint" => Samples {
+            valid: vec![json!({"webhook_endpoint_id": named["webhook_endpoint"]})],
+            malformed: vec![(InvalidId, "webhook_endpoint_id", json!({"webhook_endpoint_id": BAD_ID}))],
         },
         unknown => panic!("add samples of {unknown}"),
     }

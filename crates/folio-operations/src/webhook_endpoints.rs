@@ -1,0 +1,246 @@
+//! Operations on webhook endpoints.
+
+use std::collections::BTreeSet;
+
+use folio_llm::options::check_http_url;
+use folio_resources::{Resource as _, SealedKey, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter};
+use folio_types::access::Scope;
+use folio_types::audit::AuditTarget;
+use folio_types::page::Order;
+use folio_types::{Error, Etag, Result, Role, Secret, WebhookEndpointId, limits};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::audit::AuditRecord;
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::{Operation, as_digest};
+
+static SERVICE: Service = Service { name: "WebhookEndpointService", scope: Some(Scope::Administration) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    CreateWebhookEndpoint::DECLARATION,
+    GetWebhookEndpoint::DECLARATION,
+    ListWebhookEndpoints::DECLARATION,
+    UpdateWebhookEndpoint::DECLARATION,
+    DeleteWebhookEndpoint::DECLARATION,
+];
+
+const URL_CHARS: usize = 2_000;
+const EVENT_TYPES_MAX: usize = 20;
+const EVENT_TYPE_CHARS: usize = 100;
+const SECRET_CHARS: usize = 1_000;
+
+/// Creates a webhook endpoint. Errors: `NAME_TAKEN` if an endpoint has the URL; `SECRETS_UNAVAILABLE` without master key.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreateWebhookEndpoint {
+    /// The URL, at most 2,000 characters.
+    pub url: String,
+    /// 1 to 20 names of events.
+    pub event_types: Vec<String>,
+    /// The secret that signs the events, at most 1,000 characters. Empty: none.
+    #[serde(serialize_with = "as_digest")]
+    pub secret: Option<Secret>,
+    /// Whether it receives events.
+    pub enabled: bool,
+}
+
+impl Operation for CreateWebhookEndpoint {
+    const DECLARATION: Declaration = SERVICE.administer("CreateWebhookEndpoint");
+    type Output = WebhookEndpoint;
+
+    async fn audit(&self, _context: &Context) -> Result<AuditRecord<WebhookEndpoint>> {
+        let Self { url, event_types, secret, enabled } = self;
+        let has_secret = secret.as_ref().is_some_and(|secret| !secret.is_empty());
+        let arguments = json!({"url": url, "event_types": event_types, "has_secret": has_secret, "enabled": enabled});
+        Ok(AuditRecord::new(arguments)
+            .target_of(|created: &WebhookEndpoint| AuditTarget::new(WebhookEndpoint::KIND, &created.id)))
+    }
+
+    async fn run(self, context: &Context) -> Result<WebhookEndpoint> {
+        let id = WebhookEndpoint::derive_id(&context.request.id_parts());
+        let create = WebhookEndpointChange::Create {
+            url: url(self.url)?,
+            event_types: event_types(self.event_types)?,
+            secret: sealed(context, &id, self.secret.as_ref())?,
+            enabled: self.enabled,
+        };
+        let id = context.request.create::<WebhookEndpoint>(context.stores(), create).await?;
+        context.find(&id).await
+    }
+}
+
+/// Returns a webhook endpoint.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetWebhookEndpoint {
+    /// The endpoint.
+    pub webhook_endpoint_id: WebhookEndpointId,
+}
+
+impl Operation for GetWebhookEndpoint {
+    const DECLARATION: Declaration = SERVICE.read("GetWebhookEndpoint").role(Role::Admin);
+    type Output = WebhookEndpoint;
+
+    async fn run(self, context: &Context) -> Result<WebhookEndpoint> {
+        context.find(&self.webhook_endpoint_id).await
+    }
+}
+
+/// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListWebhookEndpoints {
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListWebhookEndpoints {
+    const DECLARATION: Declaration = SERVICE.read("ListWebhookEndpoints").role(Role::Admin);
+    type Output = ListPage<WebhookEndpoint>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<WebhookEndpoint>> {
+        let mut filter = WebhookEndpointFilter::default();
+        for condition in filter::parse(&self.list.filter)? {
+            match condition.field.as_str() {
+                "url" => filter::once(&mut filter.url_search, &condition, condition.search()?)?,
+                "event_type" => filter::once(&mut filter.event_type, &condition, condition.search()?)?,
+                _ => return Err(filter::unknown(&condition, "url and event_type")),
+            }
+        }
+        let org = &context.principal().org;
+        let scope = ["webhook_endpoints", org.as_str()];
+        let keys = SortKeys::CreateTimeAndName;
+        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let endpoints = &context.stores().of::<WebhookEndpoint>();
+        listing.fetch(async |page| endpoints.list(org, &filter, &page).await).await
+    }
+}
+
+/// Changes a webhook endpoint. A field that is None keeps its value.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateWebhookEndpoint {
+    /// The endpoint.
+    pub webhook_endpoint_id: WebhookEndpointId,
+    /// The new URL.
+    pub url: Option<String>,
+    /// The events, which replace all others.
+    pub event_types: Option<Vec<String>>,
+    /// The new secret. Empty: none.
+    #[serde(serialize_with = "as_digest")]
+    pub secret: Option<Secret>,
+    /// Whether it receives events.
+    pub enabled: Option<bool>,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for UpdateWebhookEndpoint {
+    const DECLARATION: Declaration = SERVICE.administer("UpdateWebhookEndpoint");
+    type Output = WebhookEndpoint;
+
+    async fn audit(&self, _context: &Context) -> Result<AuditRecord<WebhookEndpoint>> {
+        let Self { webhook_endpoint_id, url, event_types, secret, enabled, .. } = self;
+        let has_secret = secret.as_ref().map(|secret| !secret.is_empty());
+        let arguments = json!({"url": url, "event_types": event_types, "has_secret": has_secret, "enabled": enabled});
+        Ok(AuditRecord::new(arguments).target(WebhookEndpoint::KIND, webhook_endpoint_id))
+    }
+
+    async fn run(self, context: &Context) -> Result<WebhookEndpoint> {
+        let id = &self.webhook_endpoint_id;
+        let change = WebhookEndpointChange::Update {
+            url: self.url.map(url).transpose()?,
+            event_types: self.event_types.map(event_types).transpose()?,
+            secret: match &self.secret {
+                Some(secret) => Some(sealed(context, id, Some(secret))?),
+                None => None,
+            },
+            enabled: self.enabled,
+        };
+        let update = |_: WebhookEndpoint| async { Ok(change.clone()) };
+        context.request.update(context.stores(), id, self.etag, update).await?;
+        context.find(id).await
+    }
+}
+
+/// Deletes a webhook endpoint.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeleteWebhookEndpoint {
+    /// The endpoint.
+    pub webhook_endpoint_id: WebhookEndpointId,
+    /// The version to delete. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeleteWebhookEndpoint {
+    const DECLARATION: Declaration = SERVICE.administer("DeleteWebhookEndpoint");
+    type Output = ();
+
+    async fn audit(&self, _context: &Context) -> Result<AuditRecord<()>> {
+        Ok(AuditRecord::new(json!({})).target(WebhookEndpoint::KIND, &self.webhook_endpoint_id))
+    }
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.request.delete::<WebhookEndpoint>(context.stores(), &self.webhook_endpoint_id, self.etag).await
+    }
+}
+
+/// Checks a URL. It must not point into the network of the installation; that is checked for each address at delivery.
+fn url(text: String) -> Result<String> {
+    let invalid = |problem: &str| Error::invalid_field("webhook_endpoint.url", problem);
+    if text.chars().count() > URL_CHARS {
+        return Err(invalid(&format!("has more than {URL_CHARS} characters")));
+    }
+    check_http_url(&text).map_err(|problem| invalid(&problem))?;
+    Ok(text)
+}
+
+fn event_types(names: Vec<String>) -> Result<BTreeSet<String>> {
+    let invalid = |problem: String| Error::invalid_field("webhook_endpoint.event_types", problem);
+    if names.is_empty() || names.len() > EVENT_TYPES_MAX {
+        return Err(invalid(format!("must have 1 to {EVENT_TYPES_MAX} names")));
+    }
+    let is_name = |name: &String| {
+        let mut parts = name.split('.');
+        let is_word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        name.len() <= EVENT_TYPE_CHARS && name.contains('.') && parts.all(is_word)
+    };
+    if !names.iter().all(is_name) {
+        return Err(invalid("each name consists of lowercase words and dots, such as document.ready".to_owned()));
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// Encrypts a secret for one endpoint. None if the secret is absent or empty.
+fn sealed(context: &Context, id: &WebhookEndpointId, secret: Option<&Secret>) -> Result<Option<SealedKey>> {
+    let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
+    if secret.reveal().chars().count() > SECRET_CHARS {
+        let problem = format!("has more than {SECRET_CHARS} characters");
+        return Err(Error::invalid_field("webhook_endpoint.secret", problem));
+    }
+    context.providers().vault().seal(&context.principal().org, id.as_str(), secret).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_absolute_and_has_no_password() {
+        assert_eq!(url("https://example.com/hooks?tenant=1".into()).unwrap(), "https://example.com/hooks?tenant=1");
+        let long = format!("https://example.com/{}", "a".repeat(URL_CHARS));
+        for bad in ["", "hooks", "ftp://example.com", "https://", "https://u:p@example.com", &long] {
+            let error = url(bad.to_owned()).unwrap_err();
+            assert!(!error.message.contains("u:p"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn event_types_are_dotted_words_without_duplicates() {
+        let types = |names: &[&str]| event_types(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(types(&["turn.failed", "document.ready", "turn.failed"]).unwrap().len(), 2);
+        for bad in [&[][..], &["document"], &["document."], &["Document.ready"], &["a.b"; EVENT_TYPES_MAX + 1]] {
+            assert!(types(bad).is_err(), "{bad:?}");
+        }
+    }
+}

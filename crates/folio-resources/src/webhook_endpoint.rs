@@ -1,0 +1,202 @@
+//! Webhook endpoints: the URLs of an organization that receive its events.
+
+use std::collections::BTreeSet;
+
+use folio_types::op::{OpResult, Write};
+use folio_types::{OrgId, Result, Timestamp, UserId, WebhookEndpointId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Condition, ListRow, Named, Plan, Resource, SealedKey, term};
+
+const EVENT_TYPE: &str = "event_type";
+
+/// A URL of an organization that receives its events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookEndpoint {
+    /// Its id.
+    pub id: WebhookEndpointId,
+    /// Its organization.
+    pub org: OrgId,
+    /// The URL, unique in the organization.
+    pub url: String,
+    /// The names of the events that it receives.
+    pub event_types: BTreeSet<String>,
+    /// The secret that signs the events, encrypted.
+    pub secret: Option<SealedKey>,
+    /// Whether it receives events.
+    pub enabled: bool,
+    /// The user that created it.
+    pub created_by: UserId,
+    /// The time of its creation.
+    pub created_at: Timestamp,
+    /// The time of its last change.
+    pub updated_at: Timestamp,
+    /// Grows with every change; a write expects it.
+    pub version: u64,
+}
+
+/// A change of one webhook endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebhookEndpointChange {
+    /// Creates an endpoint.
+    Create {
+        /// The URL, which no live endpoint of the organization has.
+        url: String,
+        /// The names of the events.
+        event_types: BTreeSet<String>,
+        /// The encrypted secret.
+        secret: Option<SealedKey>,
+        /// Whether it receives events.
+        enabled: bool,
+    },
+    /// Changes the fields that are given; an inner none removes the value.
+    Update {
+        /// The new URL.
+        url: Option<String>,
+        /// The events, which replace all others.
+        event_types: Option<BTreeSet<String>>,
+        /// The new encrypted secret.
+        secret: Option<Option<SealedKey>>,
+        /// Whether it receives events.
+        enabled: Option<bool>,
+    },
+    /// Deletes the endpoint.
+    Delete,
+}
+
+/// The filter of a list of webhook endpoints: every given condition must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WebhookEndpointFilter {
+    /// A part of the URL, without regard to case.
+    pub url_search: Option<String>,
+    /// An event that the endpoint receives.
+    pub event_type: Option<String>,
+}
+
+impl Resource for WebhookEndpoint {
+    type Id = WebhookEndpointId;
+    type Change = WebhookEndpointChange;
+    type Filter = WebhookEndpointFilter;
+    const KIND: &'static str = "webhook_endpoint";
+    const ID_PREFIX: &'static str = WebhookEndpointId::PREFIX;
+    const DELETE: WebhookEndpointChange = WebhookEndpointChange::Delete;
+
+    fn derive_id(parts: &[&str]) -> WebhookEndpointId {
+        WebhookEndpointId::derive(parts)
+    }
+
+    fn id(&self) -> &WebhookEndpointId {
+        &self.id
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn label(&self) -> &str {
+        &self.url
+    }
+
+    fn unique_name(&self) -> Option<&str> {
+        Some(&self.url)
+    }
+
+    fn list_row(&self) -> ListRow {
+        let terms = self.event_types.iter().map(|event| term(EVENT_TYPE, event)).collect();
+        ListRow { id: self.id.to_string(), name: self.url.clone(), terms, ..ListRow::default() }
+    }
+
+    fn conditions(filter: &WebhookEndpointFilter) -> Vec<Condition> {
+        let event = filter.event_type.iter().map(|event| Condition::AnyTerm(vec![term(EVENT_TYPE, event)]));
+        event.chain(Condition::name_search(filter.url_search.as_ref())).collect()
+    }
+
+    fn apply(id: &WebhookEndpointId, write: &Write<WebhookEndpointChange>, before: Option<Self>) -> Result<Plan<Self>> {
+        let done = |endpoint: Self| {
+            let result = OpResult::Resource { id: endpoint.id.to_string(), name: endpoint.url.clone() };
+            Ok(Plan { after: Some(endpoint), result })
+        };
+        match (&write.change, before) {
+            (WebhookEndpointChange::Create { url, event_types, secret, enabled }, None) => done(Self {
+                id: id.clone(),
+                org: write.org.clone(),
+                url: url.clone(),
+                event_types: event_types.clone(),
+                secret: secret.clone(),
+                enabled: *enabled,
+                created_by: write.by.clone(),
+                created_at: write.at,
+                updated_at: write.at,
+                version: 1,
+            }),
+            (WebhookEndpointChange::Update { url, event_types, secret, enabled }, Some(before)) => {
+                let mut endpoint = before.clone();
+                endpoint.url.clone_from(url.as_ref().unwrap_or(&before.url));
+                endpoint.event_types.clone_from(event_types.as_ref().unwrap_or(&before.event_types));
+                endpoint.secret.clone_from(secret.as_ref().unwrap_or(&before.secret));
+                endpoint.enabled = enabled.unwrap_or(before.enabled);
+                if endpoint != before {
+                    endpoint.version += 1;
+                    endpoint.updated_at = write.at;
+                }
+                done(endpoint)
+            }
+            (WebhookEndpointChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            _ => Err(Self::not_found(id)),
+        }
+    }
+}
+
+impl Named for WebhookEndpoint {}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::RequestId;
+    use folio_types::op::Expected;
+
+    use super::*;
+    use crate::golden::assert_golden;
+
+    fn endpoint() -> WebhookEndpoint {
+        let at = Timestamp::constant(1_790_000_000, 0);
+        WebhookEndpoint {
+            id: WebhookEndpointId::derive(&["golden"]),
+            org: OrgId::derive(&["golden"]),
+            url: "https://example.com/hooks".into(),
+            event_types: BTreeSet::from(["document.ready".into(), "turn.failed".into()]),
+            secret: Some(SealedKey { master: "0011223344556677".into(), sealed: "c2VhbGVk".into() }),
+            enabled: true,
+            created_by: UserId::derive(&["golden"]),
+            created_at: at,
+            updated_at: at,
+            version: 2,
+        }
+    }
+
+    #[test]
+    fn the_stored_format_is_that_of_the_golden_file() {
+        assert_golden("live", endpoint());
+    }
+
+    #[test]
+    fn an_update_keeps_the_fields_that_it_does_not_name() {
+        let before = endpoint();
+        let apply = |change| {
+            let (key, at) =
+                ("update".parse::<RequestId>().unwrap(), before.updated_at + std::time::Duration::from_secs(1));
+            let write = Write::by_platform(before.org.clone(), key, at, Expected::Version(before.version), change);
+            WebhookEndpoint::apply(&before.id, &write, Some(before.clone())).unwrap().after.unwrap()
+        };
+        let update = |secret, enabled| WebhookEndpointChange::Update { url: None, event_types: None, secret, enabled };
+        assert_eq!(apply(update(None, Some(true))), before, "a change without effect keeps the version");
+        let disabled = apply(update(None, Some(false)));
+        let expected =
+            WebhookEndpoint { enabled: false, version: 3, updated_at: disabled.updated_at, ..before.clone() };
+        assert_eq!(disabled, expected);
+        assert_eq!(apply(update(Some(None), None)).secret, None);
+    }
+}
