@@ -16,7 +16,7 @@ use crate::{LIMIT, within};
 
 const SCRIPT: &str = "
 rules:
-  - when: {user: waited_from}
+  - when: {user: held}
     rounds:
       - text: The end.
     fault: {hold: {gate: last}}
