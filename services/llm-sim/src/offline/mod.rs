@@ -4,11 +4,11 @@
 //! Its input is that of any model: the system message, the conversation and the offered tools. A request to create a
 //! schema and a prompt and to extract leads to calls for help, validation, creation and extraction, which take
 //! rejections and errors into account. For a structured response (`response_format`), it reads the document's text by
-//! rules and fills the schema by matching names to labels. It is deterministic and stateless.
+//! rules ([`reading`]) and fills the schema by matching names to labels. It is deterministic and stateless.
 
 mod agent;
 mod fill;
-mod reading;
+pub mod reading;
 mod schema;
 mod view;
 

@@ -1,5 +1,7 @@
 //! Tests of complete conversations with the offline model.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,141 +17,256 @@ fn system(text: &str, working: &str) -> String {
     )
 }
 
-fn ask(messages: &[Value]) -> Answer {
-    let names = ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
-    let tools = names.map(|name| json!({"type": "function", "function": {"name": name, "parameters": {}}}));
-    let body = json!({"model": MODEL, "messages": messages, "tools": tools});
-    super::answer(&ChatRequest::parse(&body, 0).unwrap())
+/// A conversation in which the tools return `results` in order.
+struct Chat {
+    messages: Vec<Value>,
+    called: Vec<(String, Value)>,
 }
 
-/// Runs a conversation in which one tool returns `results` in order. Returns the calls and the last text.
-fn run(system: &str, user: &str, tool: &str, mut results: Vec<Value>) -> (Vec<(String, Value)>, String) {
-    let mut messages = vec![json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
-    let mut called = Vec::new();
+fn tools() -> Value {
+    let names = [
+        "help_schemas",
+        "help_prompts",
+        "validate_schema",
+        "create_schema",
+        "update_schema",
+        "create_prompt",
+        "run_extraction",
+        "list_schemas",
+        "list_tags",
+        "update_extraction_field",
+        "get_ocr_text",
+        "delete_document",
+    ];
+    names.iter().map(|name| json!({"type": "function", "function": {"name": name, "parameters": {}}})).collect()
+}
+
+fn ask(messages: &[Value]) -> Answer {
+    let body = json!({"model": MODEL, "messages": messages, "tools": tools()});
+    OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer
+}
+
+fn run(system: &str, user: &str, mut results: HashMap<&str, Vec<Value>>) -> (Chat, String) {
+    let mut chat = Chat {
+        messages: vec![json!({"role": "system", "content": system}), json!({"role": "user", "content": user})],
+        called: Vec::new(),
+    };
     for round in 1..=10 {
-        let answer = ask(&messages);
+        let answer = ask(&chat.messages);
         if answer.calls.is_empty() {
-            return (called, answer.text);
+            return (chat, answer.text);
         }
         let id = |index: usize| format!("call_{round}_{index}");
         let calls: Vec<Value> = answer.calls.iter().enumerate().map(|(index, call)| {
             json!({"id": id(index), "function": {"name": call.name, "arguments": call.arguments_text()}})
         }).collect();
-        messages.push(json!({"role": "assistant", "content": answer.text, "tool_calls": calls}));
-        for (index, call) in answer.calls.into_iter().enumerate() {
-            let result = if call.name == tool && !results.is_empty() { results.remove(0) } else { usual(&call.name) };
+        chat.messages.push(json!({"role": "assistant", "content": answer.text, "tool_calls": calls}));
+        for (index, call) in answer.calls.iter().enumerate() {
+            chat.called.push((call.name.clone(), call.arguments.clone()));
+            let left = results.get_mut(call.name.as_str()).filter(|left| !left.is_empty());
+            let result = left.map_or_else(|| usual(&call.name), |left| left.remove(0));
             let text = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
-            messages.push(json!({"role": "tool", "tool_call_id": id(index), "content": text}));
-            called.push((call.name, call.arguments));
+            chat.messages.push(json!({"role": "tool", "tool_call_id": id(index), "content": text}));
         }
     }
-    panic!("more than 10 rounds: {called:?}");
+    panic!("more than 10 rounds: {:?}", chat.called);
 }
 
 fn usual(tool: &str) -> Value {
     match tool {
         "validate_schema" => json!({"valid": true}),
-        "create_schema" => json!({"schema_revid": "sch_1.1", "schema_id": "sch_1", "version": 1}),
+        "create_schema" | "update_schema" => json!({"schema_revid": "sch_1.1", "schema_id": "sch_1", "version": 1}),
         "create_prompt" => json!({"prompt_revid": "prm_1.1", "prompt_id": "prm_1"}),
-        "run_extraction" => json!({"extraction_id": "ext_1", "data": {"invoice_number": "A-17", "total": 957}}),
+        "run_extraction" => json!({"extraction_id": "ext_1", "extraction": {"invoice_number": "A-17", "total": 957}}),
         _ => json!({"help": "…"}),
     }
 }
 
-fn names(called: &[(String, Value)]) -> Vec<&str> {
-    called.iter().map(|(name, _)| name.as_str()).collect()
+fn names(chat: &Chat) -> Vec<&str> {
+    chat.called.iter().map(|(name, _)| name.as_str()).collect()
 }
 
 #[test]
 fn a_document_is_extracted_call_by_call() {
-    let (called, said) = run(&system(INVOICE, ""), GO, "", vec![]);
+    let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::new());
     let expected =
         ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
-    assert_eq!(names(&called), expected);
+    assert_eq!(names(&chat), expected);
     assert!(said.contains("invoice_number: A-17") && said.contains("no LLM"), "{said}");
-    let format = &called[3].1["response_format"];
-    assert_eq!(called[2].1["schema"], *format);
+    let format = &chat.called[3].1["response_format"];
+    assert_eq!(chat.called[2].1["schema"], *format);
     let schema = &format["json_schema"]["schema"];
-    assert_eq!((&format["json_schema"]["strict"], &schema["additionalProperties"]), (&json!(true), &json!(false)));
+    assert_eq!(format["json_schema"]["strict"], true);
+    assert_eq!(schema["additionalProperties"], false);
     let properties: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(properties, ["invoice_number", "invoice_date", "total"]);
+    assert_eq!(properties, ["invoice_number", "invoice_date", "total", "currency"]);
     assert_eq!(schema["required"], json!(properties));
-    assert_eq!(called[4].1["schema_id"], "sch_1");
-    assert_eq!(called[5].1, json!({"prompt_revid": "prm_1.1"}));
-    let (called, _) = run(&system(INVOICE, "prompt_revid: prm_7.2\n"), "please extract again", "", vec![]);
-    assert_eq!(called, [("run_extraction".to_owned(), json!({"prompt_revid": "prm_7.2"}))]);
+    assert_eq!(chat.called[4].1["schema_id"], "sch_1");
+    assert_eq!(chat.called[5].1["prompt_revid"], "prm_1.1");
 }
 
 #[test]
-fn rejections_and_errors_end_in_an_explanation() {
+fn a_rejected_call_ends_the_turn_and_is_not_repeated() {
     let rejected = json!("User rejected this action. Not this name.");
-    let (called, said) = run(&system(INVOICE, ""), GO, "create_schema", vec![rejected]);
-    assert_eq!(names(&called).last(), Some(&"create_schema"));
+    let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::from([("create_schema", vec![rejected])]));
+    assert_eq!(names(&chat).last(), Some(&"create_schema"));
     assert!(said.contains("rejected") && said.contains("create_schema"), "{said}");
+}
+
+#[test]
+fn a_taken_name_leads_to_a_new_version_of_the_existing_schema() {
+    let taken = json!({"error": "NAME_TAKEN: a schema of that name is there"});
+    let listed = json!({"total": 1, "schemas": [{"schema_id": "sch_9", "name": "invoice"}]});
+    let results = HashMap::from([("create_schema", vec![taken]), ("list_schemas", vec![listed])]);
+    let (chat, said) = run(&system(INVOICE, ""), GO, results);
+    assert!(names(&chat).contains(&"update_schema") && names(&chat).contains(&"run_extraction"), "{:?}", chat.called);
+    assert!(said.contains("A-17"));
+    let update = chat.called.iter().find(|(name, _)| name == "update_schema").unwrap();
+    assert_eq!(update.1["schema_id"], "sch_9");
+}
+
+#[test]
+fn persistent_errors_end_in_an_explanation_within_the_rounds_of_a_turn() {
     for tool in ["validate_schema", "create_schema", "create_prompt", "run_extraction"] {
-        let (_, said) = run(&system(INVOICE, ""), GO, tool, vec![json!({"error": "it is broken"}); 10]);
+        let broken = vec![json!({"error": "it is broken"}); 10];
+        let results = HashMap::from([(tool, broken), ("list_schemas", vec![json!({"schemas": []})])]);
+        let (_, said) = run(&system(INVOICE, ""), GO, results);
         assert!(said.contains("it is broken"), "{tool}: {said}");
     }
-    let (called, said) = run(&system(INVOICE, ""), GO, "create_schema", vec![json!({"error": "NAME_TAKEN"})]);
-    assert_eq!(called[4].1["name"], "Invoice (offline)");
-    assert!(said.contains("A-17"), "{said}");
-    for text in ["", "The sea was calm that evening.\nThen the lights came up out of the mist.\n"] {
-        let (called, said) = run(&system(text, ""), GO, "", vec![]);
-        assert!(called.is_empty() && (said.contains("no text") || said.contains("no labelled value")), "{said}");
+}
+
+#[test]
+fn a_document_whose_text_is_not_in_the_message_is_fetched() {
+    let text = "# Document\n\nid: doc_1\nfile name: \"a.txt\"\n\n# Document text\n\nThe text is still being extracted from the file.\n";
+    let pages = json!({"pages": [{"page": 1, "text": INVOICE}]});
+    let (chat, _) = run(text, GO, HashMap::from([("get_ocr_text", vec![pages])]));
+    assert_eq!(names(&chat)[0], "get_ocr_text");
+    assert!(names(&chat).contains(&"create_schema"));
+    let (_, said) = run(text, GO, HashMap::from([("get_ocr_text", vec![json!({"error": "NO_TEXT"})])]));
+    assert!(said.contains("no text"), "{said}");
+}
+
+#[test]
+fn no_schema_is_created_for_a_text_without_labels_and_tables() {
+    let prose =
+        "The sea was calm that evening. Nobody spoke for a long while.\n\nThen the lights came up out of the mist.\n";
+    let (chat, said) = run(&system(prose, ""), GO, HashMap::new());
+    assert_eq!(names(&chat), [""; 0]);
+    assert!(said.contains("no labelled value") && said.contains("bill.pdf"), "{said}");
+    let ready = "prompt_revid: prm_1.1\n";
+    assert_eq!(names(&run(&system(prose, ready), "extract", HashMap::new()).0), ["run_extraction"]);
+}
+
+#[test]
+fn an_unknown_kind_is_named_after_its_heading_or_file() {
+    let kind = |text: &str, file: &str| schema::propose(&reading::read(text), Some(file), text).kind;
+    let table = "| Flat | Used |\n|---|---|\n| 1A | 429 |\n| 1B | 237 |\n";
+    assert_eq!(kind(&format!("# Meter readings\n\n{table}"), "x.md"), "Meter readings");
+    assert_eq!(kind(&format!("# Meters, Elm Court 4\n\n{table}"), "meter_readings-2026.md"), "Meter readings");
+    assert_eq!(kind("name;qty\nBolt;120\nNut;80\n", "übersicht.csv"), "Übersicht");
+    assert_eq!(kind("name;qty\nBolt;120\nNut;80\n", "scan_0001.csv"), "Document");
+}
+
+#[test]
+fn a_value_is_changed_in_the_extraction() {
+    let working = "prompt_revid: prm_1.1\nextraction: ext_1\n<extraction>\n{\"total\":957.5,\"tax\":1,\"items\":[{\"amount\":2}]}\n</extraction>";
+    let done = HashMap::from([("update_extraction_field", vec![json!({"ok": true})])]);
+    let (chat, said) = run(&system(INVOICE, working), "Update the total to 1,250", done);
+    assert_eq!(chat.called, [("update_extraction_field".to_owned(), json!({"path": "total", "value": 1250}))]);
+    assert!(said.contains("total is now 1250"), "{said}");
+    let german = "RECHNUNG\n\nGesamtbetrag: 957,50 €\nNetto: 804,62 €\n";
+    for (said, value) in
+        [("1,250", json!(1250)), ("1.250", json!(1250)), ("692,34", json!(692.34)), ("1.250,5", json!(1250.5))]
+    {
+        let (chat, _) = run(&system(german, working), &format!("set the total to {said}"), HashMap::new());
+        assert_eq!(chat.called[0].1, json!({"path": "total", "value": value}), "{said}");
     }
+    let (chat, _) = run(&system(INVOICE, working), "set items.0.amount to 3", HashMap::new());
+    assert_eq!(chat.called[0].1, json!({"path": "items.0.amount", "value": 3}));
+    let (_, said) = run(&system(INVOICE, ""), "set the total to 5", HashMap::new());
+    assert!(said.contains("no extraction"), "{said}");
+}
+
+#[test]
+fn with_a_working_prompt_extracting_takes_one_call() {
+    let (chat, _) = run(&system(INVOICE, "prompt_revid: prm_7.2\n"), "please extract again", HashMap::new());
+    assert_eq!(chat.called, [("run_extraction".to_owned(), json!({"prompt_revid": "prm_7.2"}))]);
 }
 
 #[test]
 fn questions_are_answered_from_labels_and_other_requests_with_a_description() {
-    let said = |question: &str| run(&system(INVOICE, ""), question, "", vec![]).1;
-    assert!(said("What is the total?").contains("957.00 EUR"));
-    assert!(said("when was the invoice date").contains("2026-03-17"));
-    let other = said("Tell me a joke");
-    assert!(other.contains("offline model") && other.contains("no LLM"), "{other}");
+    let system = system(INVOICE, "");
+    assert!(run(&system, "What is the total?", HashMap::new()).1.contains("957.00 EUR"));
+    assert!(run(&system, "when was the invoice date", HashMap::new()).1.contains("2026-03-17"));
+    assert!(run(&system, "Summarize this document", HashMap::new()).1.contains("A-17"));
+    let said = run(&system, "Tell me a joke", HashMap::new()).1;
+    assert!(said.contains("offline model") && said.contains("no LLM"), "{said}");
+    let (chat, said) =
+        run(&system, "list tags", HashMap::from([("list_tags", vec![json!({"tags": [{"name": "paid"}]})])]));
+    assert_eq!((names(&chat), said.as_str()), (vec!["list_tags"], "There are 1 tags: paid."));
 }
 
-fn extracted(schema: &Value, text: &str) -> Value {
+fn extracted(schema: Value, text: &str) -> Value {
     let body = json!({
         "model": MODEL,
-        "messages": [{"role": "user", "content": format!("<document_text>\n{text}\n</document_text>")}],
+        "messages": [
+            {"role": "system", "content": "Extract the fields of the schema."},
+            {"role": "user", "content": format!("<document_text>\n{text}\n</document_text>")},
+        ],
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}},
     });
-    let answer = super::answer(&ChatRequest::parse(&body, 0).unwrap());
+    let answer = OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer;
     serde_json::from_str(&answer.text).unwrap()
+}
+
+fn of(properties: Value) -> Value {
+    let required: Vec<String> = properties.as_object().unwrap().keys().cloned().collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 #[test]
 fn its_own_schema_extracts_each_value() {
     let text = "INVOICE\nInvoice Number: A-17\nDue: 16.04.2026\nTotal: 1.957,50 €\nPaid: nothing yet\n\nPos Description Quantity Amount\n1 \
                 Box of paper 12 29,80\n2 Toner 4 35,00\n";
-    let format = schema::propose(&reading::read(text), text).format;
+    let format = schema::propose(&reading::read(text), None, text).format;
+    let data = extracted(format["json_schema"]["schema"].clone(), text);
     let expected = json!({
-        "invoice_number": "A-17", "due": "2026-04-16", "total": 1957.5, "paid": "nothing yet",
+        "invoice_number": "A-17", "due": "2026-04-16", "total": 1957.5, "paid": "nothing yet", "currency": "EUR",
         "items": [
             {"pos": 1, "description": "Box of paper", "quantity": 12, "amount": 29.8},
             {"pos": 2, "description": "Toner", "quantity": 4, "amount": 35.0},
         ],
     });
-    assert_eq!(extracted(&format["json_schema"]["schema"], text), expected);
+    assert_eq!(data, expected);
 }
 
 #[test]
-fn a_foreign_schema_is_filled_by_names() {
-    let schema = json!({"type": "object", "properties": {
+fn a_foreign_schema_is_filled_by_names_in_several_languages() {
+    let nullable = |kind: &str| json!({"type": [kind, "null"]});
+    let schema = of(json!({
         "invoiceNumber": {"type": "string"},
-        "total_amount": {"type": ["number", "null"]},
-        "currency": {"type": ["string", "null"], "enum": ["USD", "EUR", null]},
-        "shoe_size": {"anyOf": [{"type": "null"}, {"type": "integer"}]},
-        "seller": {"type": "object", "properties": {"vat_id": {"type": "string"}}},
-        "lines": {"type": "array", "items": {"type": "object", "properties": {"quantity": {"type": "integer"}}}},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    }});
-    let text = "Invoice number: R-9\nTotal: 7.00\nCurrency: eur\nVAT ID: DE1\n\nDescription Quantity\nNut M4 50\n";
+        "issue_date": {"type": "string", "description": "YYYY-MM-DD"},
+        "total_amount": {"type": "number"},
+        "supplier": of(json!({"name": nullable("string"), "tax_id": nullable("string")})),
+        "currency": {"enum": ["USD", "EUR", null]},
+        "shoe_size": nullable("integer"),
+        "shoe_name": {"type": "string"},
+        "line_items": {"type": "array", "items": of(json!({"item": {"type": "string"}, "qty": {"type": "integer"}, "price": nullable("number")}))},
+    }));
+    let text = "Rechnung\nRechnungsnummer: R-9\nRechnungsdatum: 02.01.2026\nLieferant: Muster GmbH\nUSt-IdNr.: DE1\n\nBezeichnung Menge \
+                Einzelpreis\nSchraube M4 100 0,05\nMutter M4 50 0,04\n\nGesamtbetrag: 7,00 EUR\n";
     let expected = json!({
-        "invoiceNumber": "R-9", "total_amount": 7.0, "currency": "EUR", "shoe_size": null, "seller": {"vat_id": "DE1"},
-        "lines": [{"quantity": 50}], "tags": [],
+        "invoiceNumber": "R-9", "issue_date": "2026-01-02", "total_amount": 7.0,
+        "supplier": {"name": "Muster GmbH", "tax_id": "DE1"}, "currency": "EUR", "shoe_size": null, "shoe_name": "",
+        "line_items": [{"item": "Schraube M4", "qty": 100, "price": 0.05}, {"item": "Mutter M4", "qty": 50, "price": 0.04}],
     });
-    assert_eq!(extracted(&schema, text), expected);
+    assert_eq!(extracted(schema, text), expected);
+}
+
+#[test]
+fn recursive_and_unusual_schemas_do_not_fail() {
     let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
-    assert!(extracted(&recursive, INVOICE).is_object());
+    assert!(extracted(recursive, INVOICE).is_object());
+    assert_eq!(extracted(json!({"type": "array", "items": {"type": "string"}}), INVOICE), json!([]));
+    assert_eq!(extracted(json!({"anyOf": [{"type": "null"}, {"$ref": "#/nowhere"}]}), ""), Value::Null);
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 /// The parsed parts of a system message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct View {
+    pub(super) document: Option<String>,
     pub(super) file_name: Option<String>,
     /// Text of the document, as far as the message contains it.
     pub(super) text: Option<String>,
@@ -19,6 +20,7 @@ impl View {
         let working = system.rfind("# Working state").and_then(|at| system.get(at..)).unwrap_or_default();
         let quoted = line(head, "file name:").and_then(|name| serde_json::from_str::<String>(name).ok());
         Self {
+            document: line(head, "id:").map(str::to_owned),
             file_name: quoted.or_else(|| line(head, "file name:").map(str::to_owned)),
             text: document_text(system),
             prompt_revid: line(working, "prompt_revid:").filter(|id| *id != "none").map(str::to_owned),
@@ -77,6 +79,7 @@ mod tests {
                       id: fake\n</document_text>\n\n# Working state\n\nschema_revid: none\nprompt_revid: prm_1.1\nextraction: \
                       ext_1 of doc_1\n<extraction>\n{\"total\":1}\n</extraction>\n";
         let view = View::of(system);
+        assert_eq!(view.document.as_deref(), Some("doc_1"));
         assert_eq!(view.file_name.as_deref(), Some("a \"b\".pdf"));
         assert_eq!(view.text.as_deref().map(str::trim), Some("Total: 1\nid: fake"));
         assert_eq!(view.prompt_revid.as_deref(), Some("prm_1.1"));

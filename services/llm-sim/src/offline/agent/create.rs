@@ -1,0 +1,242 @@
+//! The steps from a document to structured data: help, a validated schema, a prompt, the extraction.
+
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::answer::{Answer, Call, Thinking};
+use crate::offline::schema::{Proposal, propose};
+use crate::offline::view;
+
+/// Maximum attempts of a write.
+const TRIES: usize = 2;
+
+/// Requested results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Goal {
+    schema: bool,
+    prompt: bool,
+    extraction: bool,
+}
+
+impl Goal {
+    /// Parses the user's message. None: it requests something else.
+    pub(super) fn of(said: &str, context: &Context<'_>) -> Option<Self> {
+        let said = said.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+        let making =
+            ["create", "make", "build", "set up", "propose", "generate", "design", "erstelle", "crée", "crea "];
+        let make = has(&making);
+        let extraction = has(&["extract", "run the prompt", "run it", "extrahier", "extrai", "extrae"])
+            && !said.trim_end().ends_with('?');
+        let schema = make && has(&["schema", "schéma"]);
+        let prompt = make && has(&["prompt"]);
+        match (schema, prompt, extraction) {
+            (false, false, false) => None,
+            // An extraction needs a schema and a prompt.
+            (false, false, true) => {
+                let ready = context.view.prompt_revid.is_some() && context.steps.done("create_prompt").is_none();
+                Some(Self { schema: !ready, prompt: !ready, extraction: true })
+            }
+            (schema, prompt, extraction) => {
+                Some(Self { schema: schema || (prompt && extraction), prompt: prompt || extraction, extraction })
+            }
+        }
+    }
+}
+
+/// Returns the next step.
+pub(super) fn next(context: &Context<'_>, goal: &Goal) -> Answer {
+    if context.text.trim().is_empty() {
+        return without_text(context);
+    }
+    if goal.schema && context.reading.fields.is_empty() && context.reading.tables.is_empty() {
+        return Answer::text(format!(
+            "I find no labelled value and no table in {}, so there is nothing that a schema could be made of, and I created \
+             none. I am Folio's offline model: fixed rules, no LLM. A model that reads prose may do better: set \
+             OPENAI_API_KEY.",
+            context.document_name()
+        ));
+    }
+    let proposal = propose(&context.reading, context.view.file_name.as_deref(), &context.text);
+    let steps = [
+        goal.schema.then_some(schema as fn(&Context<'_>, &Proposal) -> Option<Answer>),
+        goal.prompt.then_some(prompt),
+        goal.extraction.then_some(extraction),
+    ];
+    let open = steps.into_iter().flatten().find_map(|step| step(context, &proposal));
+    open.unwrap_or_else(|| Answer::text(summary(context, goal, &proposal)))
+}
+
+fn without_text(context: &Context<'_>) -> Answer {
+    if context.offers("get_ocr_text") && context.steps.last("get_ocr_text").is_none() && context.view.document.is_some()
+    {
+        return Answer::calls("Let me look whether the text is there.", vec![Call::new("get_ocr_text", json!({}))]);
+    }
+    Answer::text("The document has no text that I can read, so there is nothing to make a schema of.")
+}
+
+/// Returns the next step for the schema. None: it exists.
+fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
+    if context.steps.done("create_schema").or_else(|| context.steps.done("update_schema")).is_some() {
+        return None;
+    }
+    if let Some(help) = help(context, proposal) {
+        return Some(help);
+    }
+    match context.steps.last("validate_schema") {
+        None if context.offers("validate_schema") => {
+            let call = Call::new("validate_schema", json!({"schema": proposal.format}));
+            return Some(Answer::calls("I check the schema before I create it.", vec![call]));
+        }
+        Some(checked) if checked.result.get("valid") != Some(&Value::Bool(true)) => {
+            return Some(Answer::text(format!(
+                "The schema that my rules made is not accepted: {}",
+                checked.result_text()
+            )));
+        }
+        _ => {}
+    }
+    if !context.offers("create_schema") {
+        return Some(Answer::text("I may not create schemas here."));
+    }
+    match context.steps.failed("create_schema") {
+        None => {
+            let arguments = json!({"name": proposal.kind, "response_format": proposal.format});
+            let text = format!("I create the schema \"{}\".", proposal.kind);
+            Some(Answer::calls(text, vec![Call::new("create_schema", arguments)]))
+        }
+        Some(failed) => Some(another_schema(context, proposal, &failed.result_text())),
+    }
+}
+
+/// Handles a failed creation: updates the schema that has the name, otherwise tries another name once.
+fn another_schema(context: &Context<'_>, proposal: &Proposal, reason: &str) -> Answer {
+    if context.steps.failed("update_schema").is_some() || context.steps.count("create_schema") >= TRIES {
+        return Answer::text(format!("The schema could not be created: {reason}"));
+    }
+    let named = |schema: &&Value| {
+        let name = schema.get("name").and_then(Value::as_str);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(&proposal.kind))
+    };
+    let taken = reason.contains("NAME_TAKEN") || reason.to_lowercase().contains("name");
+    match context.steps.last("list_schemas") {
+        None if taken && context.offers("list_schemas") => {
+            let call = Call::new("list_schemas", json!({"name_search": proposal.kind}));
+            Answer::calls("The name is taken; I look which schema has it.", vec![call])
+        }
+        Some(listed) if taken && context.offers("update_schema") => {
+            let schemas = listed.result.get("schemas").and_then(Value::as_array);
+            let found =
+                schemas.and_then(|schemas| schemas.iter().find(named)).and_then(|schema| schema.get("schema_id"));
+            match found {
+                Some(id) => {
+                    let arguments = json!({"schema_id": id, "response_format": proposal.format});
+                    Answer::calls("I make a new version of it.", vec![Call::new("update_schema", arguments)])
+                }
+                None => renamed(proposal),
+            }
+        }
+        _ => renamed(proposal),
+    }
+}
+
+fn renamed(proposal: &Proposal) -> Answer {
+    let arguments = json!({"name": format!("{} (offline)", proposal.kind), "response_format": proposal.format});
+    Answer::calls("I try another name.", vec![Call::new("create_schema", arguments)])
+}
+
+/// Calls the help tools once, before the first creation.
+fn help(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
+    let missing = |tool: &&str| context.offers(tool) && context.steps.last(tool).is_none();
+    let calls: Vec<Call> = ["help_schemas", "help_prompts"]
+        .iter()
+        .filter(|tool| missing(tool))
+        .map(|tool| Call::new(*tool, json!({})))
+        .collect();
+    if calls.is_empty() {
+        return None;
+    }
+    let (fields, tables) = (context.reading.fields.len(), context.reading.tables.len());
+    let thought = format!(
+        "It looks like: {}. Labelled values: {fields}. Tables: {tables}. First the help, then the schema.",
+        proposal.kind
+    );
+    let mut answer = Answer::calls("I read up on schemas and prompts first.", calls);
+    answer.thinking = vec![Thinking { text: thought, ..Thinking::default() }];
+    Some(answer)
+}
+
+/// Returns the next step for the prompt. None: it exists.
+fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
+    if context.steps.done("create_prompt").is_some() {
+        return None;
+    }
+    if !context.offers("create_prompt") {
+        return Some(Answer::text("I may not create prompts here."));
+    }
+    let made = context.steps.done("create_schema").or_else(|| context.steps.done("update_schema"));
+    let name = format!("{} extraction", proposal.kind);
+    let name = match context.steps.failed("create_prompt") {
+        Some(failed) if context.steps.count("create_prompt") >= TRIES => {
+            return Some(Answer::text(format!("The prompt could not be created: {}", failed.result_text())));
+        }
+        Some(_) => format!("{name} (offline)"),
+        None => name,
+    };
+    let mut arguments = json!({"name": name, "content": proposal.prompt});
+    let id = made.and_then(|step| {
+        step.get("schema_id").or_else(|| step.get("schema_revid")?.rsplit_once('.').map(|(id, _)| id))
+    });
+    if let (Value::Object(fields), Some(id)) = (&mut arguments, id) {
+        fields.insert("schema_id".to_owned(), id.into());
+    }
+    Some(Answer::calls(format!("I create the prompt \"{name}\"."), vec![Call::new("create_prompt", arguments)]))
+}
+
+/// Returns the next step for the extraction. None: it is done.
+fn extraction(context: &Context<'_>, _: &Proposal) -> Option<Answer> {
+    if context.steps.done("run_extraction").is_some() {
+        return None;
+    }
+    if !context.offers("run_extraction") {
+        return Some(Answer::text("I may not run extractions here."));
+    }
+    if let Some(failed) =
+        context.steps.failed("run_extraction").filter(|_| context.steps.count("run_extraction") >= TRIES)
+    {
+        return Some(Answer::text(format!("The extraction failed: {}", failed.result_text())));
+    }
+    let made = context.steps.done("create_prompt").and_then(|step| step.get("prompt_revid"));
+    let arguments = match made.or(context.view.prompt_revid.as_deref()) {
+        Some(revid) => json!({"prompt_revid": revid}),
+        None => json!({}),
+    };
+    Some(Answer::calls("I run the extraction.", vec![Call::new("run_extraction", arguments)]))
+}
+
+/// Summarizes the created resources and the extraction.
+fn summary(context: &Context<'_>, goal: &Goal, proposal: &Proposal) -> String {
+    let mut lines = Vec::new();
+    if goal.schema {
+        lines.push(format!(
+            "Schema \"{}\" and its fields come from the labels in {}.",
+            proposal.kind,
+            context.document_name()
+        ));
+    }
+    if goal.prompt {
+        lines.push("The prompt is linked to it and serves for documents like this.".to_owned());
+    }
+    if let Some(step) = context.steps.done("run_extraction").filter(|_| goal.extraction) {
+        let inner =
+            ["extraction", "data", "result"].iter().find_map(|name| step.result.get(name).filter(|v| v.is_object()));
+        let data = context.view.extraction.as_ref().or(inner).unwrap_or(&step.result);
+        lines.push(format!("Extracted from {}:", context.document_name()));
+        lines.extend(view::listed(data));
+    }
+    lines.push(
+        "(I am Folio's offline model: fixed rules that read labelled values, no LLM. Please check the values.)"
+            .to_owned(),
+    );
+    lines.join("\n")
+}

@@ -1,0 +1,59 @@
+//! Answers of the offline model in a chat.
+
+mod create;
+mod history;
+mod questions;
+mod requests;
+
+use crate::answer::Answer;
+use crate::offline::reading::{self, Reading};
+use crate::offline::view::View;
+use crate::request::ChatRequest;
+use history::{Step, Steps};
+
+/// Returns the next step.
+pub(super) fn answer(request: &ChatRequest) -> Answer {
+    let context = Context::of(request);
+    if let Some(rejected) = context.steps.rejected() {
+        return Answer::text(format!(
+            "You rejected `{}`, so I stopped there and changed nothing by it. Tell me what you want instead; I am an offline \
+             model of fixed rules, so I cannot work out another way by myself.",
+            rejected.tool
+        ));
+    }
+    let said = request.user();
+    if let Some(goal) = create::Goal::of(said, &context) {
+        return create::next(&context, &goal);
+    }
+    requests::next(&context, said).unwrap_or_else(|| questions::answer(&context, said))
+}
+
+/// Input of a decision: the request, the parsed system message, the read document, the previous calls.
+struct Context<'a> {
+    request: &'a ChatRequest,
+    view: View,
+    /// Text of the document, as far as it is known.
+    text: String,
+    reading: Reading,
+    steps: Steps<'a>,
+}
+
+impl<'a> Context<'a> {
+    fn of(request: &'a ChatRequest) -> Self {
+        let view = View::of(&request.system());
+        let steps = Steps::of(request);
+        let fetched = steps.last("get_ocr_text").and_then(Step::document_text);
+        let text = view.text.clone().or(fetched).unwrap_or_default();
+        let reading = reading::read(&text);
+        Self { request, view, text, reading, steps }
+    }
+
+    /// Returns a noun phrase for the document.
+    fn document_name(&self) -> String {
+        self.view.file_name.clone().unwrap_or_else(|| "the document".to_owned())
+    }
+
+    fn offers(&self, tool: &str) -> bool {
+        self.request.offers(tool)
+    }
+}

@@ -1,0 +1,256 @@
+//! Vocabulary of labels in several languages, and normalization of labels.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Canonical names with the folded labels that papers print for them.
+const VOCABULARY: [(&str, &str); 31] = [
+    (
+        "invoice_number",
+        "invoice number|invoice no|invoice nr|invoice|invoice id|inv no|bill number|bill no|rechnungsnummer|rechnungsnr|\
+         rechnungs nr|rechnung nr|rechnung|numero de facture|facture no|facture n|numero de factura|factura no|factura n|\
+         numero fattura|fattura n|fattura no|factuurnummer|fakturanummer|numero da fatura",
+    ),
+    (
+        "invoice_date",
+        "invoice date|date of invoice|date of issue|issue date|issued|issued on|billing date|bill date|statement date|\
+         rechnungsdatum|date de facture|date de facturation|date d emission|fecha de factura|fecha de emision|data fattura|\
+         factuurdatum|fakturadatum|data de emissao",
+    ),
+    (
+        "due_date",
+        "due date|payment due|payment due date|due by|due on|due|pay by|payable by|faelligkeitsdatum|faellig am|zahlbar bis|\
+         date d echeance|echeance|fecha de vencimiento|vencimiento|data scadenza|scadenza|vervaldatum|forfallodatum",
+    ),
+    ("date", "date|datum|fecha|data|dato|belegdatum|receipt date|purchase date|transaction date"),
+    (
+        "total",
+        "total|total amount|total due|amount due|total amount due|grand total|balance due|total payable|amount payable|invoice total|total to pay|\
+         total incl vat|please pay|gesamtbetrag|gesamtsumme|gesamt|summe|endbetrag|rechnungsbetrag|zahlbetrag|zu zahlen|\
+         total ttc|montant total|net a payer|total a pagar|importe total|totale|totale fattura|totaal|att betala|totalt",
+    ),
+    (
+        "subtotal",
+        "subtotal|sub total|net amount|net total|total net|zwischensumme|nettobetrag|netto|sous total|total ht|montant ht|\
+         base imponible|imponibile|subtotaal|delsumma",
+    ),
+    ("tax", "vat|tax|sales tax|vat amount|tax amount|gst|mwst|ust|umsatzsteuer|mehrwertsteuer|tva|iva|btw|moms"),
+    ("tax_rate", "vat rate|tax rate|mwst satz|steuersatz|taux de tva|tipo de iva|aliquota iva|btw tarief"),
+    ("currency", "currency|waehrung|devise|moneda|valuta|moeda"),
+    ("iban", "iban"),
+    ("bic", "bic|swift|swift code|bic swift"),
+    (
+        "seller",
+        "seller|vendor|supplier|from|sold by|merchant|issuer|biller|lieferant|verkaeufer|fournisseur|vendeur|proveedor|\
+         fornitore|leverancier|store|shop|company",
+    ),
+    (
+        "buyer",
+        "buyer|bill to|billed to|customer|customer name|client|sold to|invoice to|account holder|kunde|\
+         rechnungsempfaenger|cliente|klant|koper|acheteur|comprador|kund",
+    ),
+    (
+        "account_number",
+        "account number|account no|account|kontonummer|numero de compte|numero de cuenta|rekeningnummer",
+    ),
+    (
+        "order_number",
+        "order number|order no|purchase order|purchase order number|po number|po no|po|order id|order|bestellnummer|\
+         auftragsnummer|numero de commande|numero de pedido|ordernummer",
+    ),
+    (
+        "customer_number",
+        "customer number|customer no|customer id|client number|kundennummer|kunden nr|kundennr|numero client|\
+         numero de cliente|klantnummer|kundnummer",
+    ),
+    (
+        "tax_id",
+        "vat id|vat number|vat no|vat reg no|tax id|tax number|tin|ein|ust idnr|ust id|ust id nr|steuernummer|\
+         numero de tva|nif|cif|partita iva|p iva|btw nummer|seller vat id",
+    ),
+    (
+        "payment_terms",
+        "payment terms|terms|terms of payment|zahlungsbedingungen|conditions de paiement|betalingstermijn",
+    ),
+    ("payment_method", "payment method|paid by|payment|zahlungsart|zahlungsweise|mode de paiement|forma de pago"),
+    ("reference", "reference|ref|our ref|your ref|our reference|your reference|reference number|referenz|referencia"),
+    ("subject", "subject|re|betreff|betrifft|objet|asunto|oggetto|onderwerp|regarding"),
+    ("receipt_number", "receipt number|receipt no|receipt|bon nr|beleg nr|belegnummer|ticket no|transaction id"),
+    ("period", "billing period|service period|period|statement period|abrechnungszeitraum|leistungszeitraum|periode"),
+    ("phone", "phone|telephone|tel|mobile|telefon|telefono|telefoon|fax|phone number"),
+    ("email", "email|e mail|mail|courriel|correo"),
+    ("quantity", "quantity|qty|menge|anzahl|quantite|qte|cantidad|quantita|aantal|antal|units"),
+    (
+        "unit_price",
+        "unit price|price|price each|rate|each|einzelpreis|preis|ep|prix unitaire|prix|pu|precio unitario|precio|\
+         prezzo unitario|prezzo|prijs|a pris|unit cost",
+    ),
+    (
+        "amount",
+        "amount|line total|total price|betrag|gesamtpreis|gp|montant|importe|importo|bedrag|belopp|net|value|debit",
+    ),
+    (
+        "description",
+        "description|item|items|product|service|article|particulars|details|beschreibung|bezeichnung|artikel|leistung|\
+         designation|descripcion|concepto|descrizione|omschrijving|beskrivning|item description|name",
+    ),
+    ("position", "position|pos|no|nr|line|item no|art nr|artikelnr|sku|code|item number"),
+    ("unit", "unit|einheit|unite|unidad|uom|eenheid"),
+];
+
+/// Words in labels of identifiers. The value of an identifier is text, even if it has only digits.
+const IDENTIFIERS: [&str; 33] = [
+    "number",
+    "no",
+    "nr",
+    "id",
+    "code",
+    "iban",
+    "bic",
+    "swift",
+    "phone",
+    "telephone",
+    "tel",
+    "telefon",
+    "fax",
+    "mobile",
+    "zip",
+    "postcode",
+    "postal",
+    "account",
+    "reference",
+    "ref",
+    "nummer",
+    "numero",
+    "serial",
+    "sku",
+    "ean",
+    "isbn",
+    "vin",
+    "konto",
+    "kundennummer",
+    "rechnungsnummer",
+    "receipt",
+    "order",
+    "meter",
+];
+
+/// Folds a text: lower case, without accents and signs, words separated by single spaces.
+pub(crate) fn fold(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars().flat_map(char::to_lowercase) {
+        match c {
+            'ä' => folded.push_str("ae"),
+            'ö' => folded.push_str("oe"),
+            'ü' => folded.push_str("ue"),
+            'ß' => folded.push_str("ss"),
+            'æ' => folded.push_str("ae"),
+            'à' | 'á' | 'â' | 'ã' | 'å' | 'ą' => folded.push('a'),
+            'ç' | 'ć' | 'č' => folded.push('c'),
+            'è' | 'é' | 'ê' | 'ë' | 'ę' | 'ě' => folded.push('e'),
+            'ì' | 'í' | 'î' | 'ï' => folded.push('i'),
+            'ñ' | 'ń' | 'ň' => folded.push('n'),
+            'ò' | 'ó' | 'ô' | 'õ' | 'ø' => folded.push('o'),
+            'ù' | 'ú' | 'û' | 'ů' => folded.push('u'),
+            'ý' | 'ÿ' => folded.push('y'),
+            'ś' | 'š' => folded.push('s'),
+            'ź' | 'ż' | 'ž' => folded.push('z'),
+            'ł' => folded.push('l'),
+            '#' | '№' => folded.push_str(" no "),
+            'º' | '°' => folded.push_str("o "),
+            c if c.is_alphanumeric() => folded.push(c),
+            _ => folded.push(' '),
+        }
+    }
+    folded.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the folded words of a name, with abbreviations expanded.
+pub fn tokens(name: &str) -> Vec<String> {
+    let spelled = |word: &str| match word {
+        "no" | "nr" | "num" | "nummer" => "number".to_owned(),
+        "qty" => "quantity".to_owned(),
+        "amt" => "amount".to_owned(),
+        "tel" | "telephone" => "phone".to_owned(),
+        "addr" => "address".to_owned(),
+        "desc" => "description".to_owned(),
+        other => other.to_owned(),
+    };
+    let mut separated = String::with_capacity(name.len());
+    let mut lower = false;
+    for c in name.chars() {
+        if c.is_uppercase() && lower {
+            separated.push(' ');
+        }
+        lower = c.is_lowercase();
+        separated.push(c);
+    }
+    fold(&separated).split(' ').filter(|word| !matches!(*word, "" | "the" | "of" | "a")).map(spelled).collect()
+}
+
+/// Returns the canonical name of a label. None: the label is unknown.
+pub fn canonical(label: &str) -> Option<&'static str> {
+    static NAMES: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
+        let mut names = HashMap::new();
+        for (name, phrases) in VOCABULARY {
+            let phrases = phrases.split('|').map(|phrase| phrase.trim().to_owned());
+            for phrase in phrases.chain(std::iter::once(name.replace('_', " "))) {
+                names.entry(phrase).or_insert(name);
+            }
+        }
+        names
+    });
+    // No known label is longer than 80 bytes.
+    if label.len() > 80 { None } else { NAMES.get(&fold(&label.replace('_', " "))).copied() }
+}
+
+/// Returns true if a label names a sum instead of an item.
+pub(super) fn is_sum(label: &str) -> bool {
+    matches!(canonical(label), Some("total" | "subtotal" | "tax")) || {
+        let folded = fold(label);
+        let sums = [
+            "total", "subtotal", "tax", "vat", "change", "cash", "card", "discount", "mwst", "summe", "tip", "balance",
+            "bar", "netto", "brutto",
+        ];
+        folded.split(' ').any(|word| sums.contains(&word))
+    }
+}
+
+/// Returns true if a label names an identifier.
+pub fn is_identifier(label: &str) -> bool {
+    let folded = fold(label);
+    folded.split(' ').any(|word| IDENTIFIERS.contains(&word) || word.ends_with("nummer") || word.ends_with("nr"))
+        || matches!(canonical(label), Some("invoice_number" | "order_number" | "receipt_number"))
+}
+
+/// Converts a label to a property name.
+pub fn snake(label: &str) -> String {
+    let ascii: String = fold(label).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
+    let mut name = ascii.split_whitespace().collect::<Vec<_>>().join("_");
+    name.truncate(60);
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("field_{name}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_labels_mean_the_same_in_each_language() {
+        for label in ["Invoice Number", "Invoice No.", "Invoice #", "Rechnungs-Nr.", "invoice_number", "Facture n°"] {
+            assert_eq!(canonical(label), Some("invoice_number"), "{label}");
+        }
+        assert_eq!(canonical("Fälligkeitsdatum"), Some("due_date"));
+        assert_eq!(canonical("Shoe size"), None);
+    }
+
+    #[test]
+    fn labels_become_names_of_properties() {
+        assert_eq!(snake("Seller VAT ID"), "seller_vat_id");
+        assert_eq!(snake("Straße / Nº"), "strasse_no");
+        assert_eq!(snake("1st choice"), "field_1st_choice");
+        assert_eq!(snake("漢字"), "");
+        assert_eq!(tokens("invoiceNumber"), ["invoice", "number"]);
+        assert!(is_identifier("Customer no.") && !is_identifier("Total"));
+    }
+}

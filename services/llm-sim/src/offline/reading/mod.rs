@@ -1,0 +1,156 @@
+//! Reads a document's text by rules: labelled values and tables. Handles text of PDF, OCR, CSV and Markdown. It knows
+//! the usual labels of business papers in some languages and keeps other labels as printed.
+
+mod dates;
+mod labels;
+mod letters;
+mod lines;
+mod numbers;
+mod tables;
+
+use serde_json::Value;
+
+pub use labels::{canonical, is_identifier, snake, tokens};
+pub use numbers::currency;
+
+/// Maximum fields of a document. Further fields are omitted.
+const FIELDS_MAX: usize = 60;
+/// Maximum lines that are read.
+const LINES_MAX: usize = 20_000;
+/// Maximum length of a line, in characters. Longer lines are skipped as prose.
+const LINE_CHARS: usize = 600;
+
+/// Values read in a document.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// Heading. None: not found.
+    pub title: Option<String>,
+    /// Labelled values in document order, with unique labels.
+    pub fields: Vec<Field>,
+    /// Tables in document order.
+    pub tables: Vec<Table>,
+    /// ISO code of the currency of the amounts. None: not found.
+    pub currency: Option<&'static str>,
+    /// Notation of numbers and dates.
+    pub style: Style,
+}
+
+/// A labelled value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Label as printed.
+    pub label: String,
+    /// Value as printed.
+    pub value: String,
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Labels of the columns.
+    pub columns: Vec<String>,
+    /// Rows with one cell per column.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Notation of numbers and dates in a document.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Style {
+    /// True for `1.234,56`, false for `1,234.56`.
+    pub comma_decimal: bool,
+    /// True for `03/17/2026`, false for `17/03/2026`, if a date is ambiguous.
+    pub month_first: bool,
+}
+
+/// Type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A number, an amount or a percentage.
+    Number,
+    /// A date.
+    Date,
+    /// Any other text.
+    Text,
+}
+
+impl Style {
+    /// Detects the style of a text.
+    fn of(text: &str) -> Self {
+        Self { comma_decimal: numbers::prefers_comma(text), month_first: dates::prefers_month_first(text) }
+    }
+
+    /// Parses a number. None: the text is not a number.
+    pub fn number(self, text: &str) -> Option<Value> {
+        numbers::number(text, self)
+    }
+
+    /// Parses a date and returns it as `YYYY-MM-DD`. None: the text is not a date.
+    pub fn date(self, text: &str) -> Option<String> {
+        dates::date(text, self)
+    }
+
+    /// Returns the type of the value of a label.
+    pub fn kind(self, label: &str, value: &str) -> Kind {
+        if self.date(value).is_some() {
+            Kind::Date
+        } else if !is_identifier(label) && self.number(value).is_some() {
+            Kind::Number
+        } else {
+            Kind::Text
+        }
+    }
+}
+
+/// Reads a text.
+pub fn read(text: &str) -> Reading {
+    let style = Style::of(text);
+    let cleaned: Vec<String> = text
+        .lines()
+        .take(LINES_MAX)
+        .map(|line| if line.chars().count() > LINE_CHARS { String::new() } else { lines::clean(line) })
+        .filter(|line| !lines::is_mark(line))
+        .collect();
+    let mut rest: Vec<&str> = cleaned.iter().map(String::as_str).collect();
+    let (tables, listed) = tables::take(&mut rest, style);
+    let title = lines::title(&rest);
+    let mut fields = listed;
+    fields.extend(lines::fields(&rest, style));
+    letters::add(&mut fields, &rest, style);
+    let fields = unique(fields);
+    let named = fields.iter().find(|field| canonical(&field.label) == Some("currency"));
+    let named = named.and_then(|field| currency(&field.value));
+    let amounts =
+        fields.iter().map(|field| &field.value).chain(tables.iter().flat_map(|table| table.rows.iter().flatten()));
+    let shown = amounts.filter(|value| style.number(value).is_some()).find_map(|value| currency(value));
+    Reading { title, fields, tables, currency: named.or(shown).or_else(|| currency_of_prose(&cleaned)), style }
+}
+
+/// Returns the currency in a column heading or in prose, such as "all amounts in EUR".
+fn currency_of_prose(lines: &[String]) -> Option<&'static str> {
+    lines.iter().flat_map(|line| line.split_whitespace()).find_map(|word| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        (word.len() == 3 && word.chars().all(|c| c.is_ascii_uppercase())).then(|| currency(word)).flatten()
+    })
+}
+
+/// Makes labels unique: duplicates are removed, and another value of the same label gets a number.
+fn unique(fields: Vec<Field>) -> Vec<Field> {
+    let mut kept: Vec<Field> = Vec::new();
+    for mut field in fields {
+        if kept.len() >= FIELDS_MAX || kept.contains(&field) {
+            continue;
+        }
+        let same = |kept: &[Field], label: &str| kept.iter().any(|other| snake(&other.label) == snake(label));
+        let label = field.label.clone();
+        let mut number = 2;
+        while same(&kept, &field.label) {
+            field.label = format!("{label} {number}");
+            number += 1;
+        }
+        kept.push(field);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;
