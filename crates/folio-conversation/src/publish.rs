@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use folio_history::event::Event;
 use folio_storage::{EventsAppended, SharedTurn, SharedTurnStore, TurnEventStore};
@@ -13,6 +14,7 @@ use folio_types::{Error, Result};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::actor::Msg;
 use crate::events::{Rejoin, follow};
@@ -20,6 +22,9 @@ use crate::work::{Backoff, Work};
 
 /// Maximum events per write.
 const BATCH: usize = 64;
+/// Minimum time between two writes of events, unless the first one was full. Watchers on other nodes see the deltas of
+/// this time together.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 /// Attempts while the store is unavailable; then the publication is skipped.
 const TRIES: u32 = 6;
 
@@ -103,6 +108,12 @@ impl Publisher {
     }
 }
 
+/// Returns the events that are ready at a time, or the next ones after it.
+async fn next_chunk(at: Instant, events: &mut Events) -> Option<Vec<Result<Event>>> {
+    tokio::time::sleep_until(at).await;
+    events.next().await
+}
+
 struct PublisherTask {
     work: Work,
     share: SharedTurnStores,
@@ -120,11 +131,15 @@ type Events = BoxStream<'static, Vec<Result<Event>>>;
 impl PublisherTask {
     async fn run(mut self) {
         let mut events = self.events(self.published.load(Ordering::Relaxed).saturating_add(1)).await;
-        let mut restarts = 0;
+        let (mut restarts, mut next_write) = (0, Instant::now());
         loop {
             if let Some(state) = self.outbox.take() {
                 self.about = state;
                 self.publish().await;
+                if events.is_none() {
+                    // The turn continued after the event that closed the stream.
+                    events = self.events(self.published.load(Ordering::Relaxed).saturating_add(1)).await;
+                }
                 continue;
             }
             let Some(stream) = &mut events else {
@@ -136,10 +151,14 @@ impl PublisherTask {
             tokio::select! {
                 biased;
                 () = self.outbox.changed.notified() => {}
-                chunk = stream.next() => match chunk {
+                chunk = next_chunk(next_write, stream) => match chunk {
                     None => events = None,
                     Some(chunk) => {
+                        let is_full = chunk.len() == BATCH;
                         let chunk: Vec<Event> = chunk.into_iter().filter_map(Result::ok).collect();
+                        if !is_full && !chunk.last().is_some_and(|event| event.kind.is_closing()) {
+                            next_write = Instant::now() + WRITE_INTERVAL;
+                        }
                         match self.append(&chunk).await {
                             Outcome::NeedsSnapshot if restarts < TRIES => {
                                 restarts += 1;
