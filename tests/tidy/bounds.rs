@@ -1,134 +1,49 @@
 //! The bounds that the proto comments state are those of the code.
 //!
-//! [`BOUNDS`] names, for each commented element, the phrases with bounds and the constants that they state. A phrase
-//! with a bound that the table lacks fails the test, and so does a constant with another value.
+//! A comment `// proto: ELEMENT "PHRASE"` above a constant names the proto comment that states its value. A phrase with a
+//! bound that no constant declares fails the test, and so does a constant with another value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use regex::Regex;
 
-use crate::{files, report, root};
+use crate::{files, report, root, sources};
 
-const LIMITS: &str = "crates/folio-types/src/limits.rs";
-const LIST: &str = "crates/folio-operations/src/list.rs";
-const AUDIT: &str = "crates/folio-operations/src/audit_log.rs";
-const APPROVALS: &str = "crates/folio-operations/src/approvals.rs";
-const DOCUMENTS: &str = "crates/folio-operations/src/documents.rs";
-const THREADS: &str = "crates/folio-operations/src/threads.rs";
-const TOKENS: &str = "crates/folio-operations/src/tokens.rs";
-const WEBHOOKS: &str = "crates/folio-operations/src/webhook_endpoints.rs";
-const USAGE: &str = "crates/folio-operations/src/usage.rs";
-const UPLOAD: &str = "services/gateway/src/services/upload.rs";
-const BLOBS: &str = "crates/folio-blobs/src/files.rs";
-const CREDIT: &str = "crates/folio-credit/src/lib.rs";
-const QUOTA: &str = "crates/folio-types/src/quota.rs";
-const RULES: &str = "crates/folio-tools/src/rules.rs";
-const PATH: &str = "crates/folio-tools/src/path.rs";
-const POLICY: &str = "crates/folio-types/src/policy.rs";
-const CONDITIONS: &str = "crates/folio-tools/src/policy.rs";
-const PATTERN: &str = "crates/folio-tools/src/policy/pattern.rs";
-const PROVIDERS: &str = "crates/folio-resources/src/model_settings.rs";
-const MODELS: &str = "crates/folio-llm/src/options/check.rs";
-const MODEL: &str = "crates/folio-types/src/models.rs";
-const REDACT: &str = "crates/folio-types/src/audit/redact.rs";
+/// A phrase that the comment of a proto element states.
+struct Bound {
+    /// `Message.field`, `Service.Rpc` or the name of a message; `*` for any message.
+    element: String,
+    /// The phrase with `{}` for the value.
+    phrase: String,
+    /// The source file, and the name of its constant or field with a default.
+    constant: (String, String),
+}
 
-/// Source file and name of a constant, or of a field with a default.
-type Constant = (&'static str, &'static str);
-
-/// The element (`Message.field`, `Service.Rpc` or the name of a message; `*` for any message), a phrase of its comment
-/// with `{}` for the value, and the constant of the value. An element may have several rows.
-const BOUNDS: &[(&str, &str, Constant)] = &[
-    ("*.page_size", "Default: {}.", (LIMITS, "PAGE_SIZE_DEFAULT")),
-    ("*.page_size", "per page, at most {}.", (LIMITS, "PAGE_SIZE_MAX")),
-    ("ListSchemasRequest.page_size", "per page, at most {}.", (LIST, "LARGE_PAGE_MAX")),
-    ("ListSchemaRevisionsRequest.page_size", "per page, at most {}.", (LIST, "LARGE_PAGE_MAX")),
-    ("ListPromptsRequest.page_size", "per page, at most {}.", (LIST, "LARGE_PAGE_MAX")),
-    ("ListPromptRevisionsRequest.page_size", "per page, at most {}.", (LIST, "LARGE_PAGE_MAX")),
-    ("ListExtractionsRequest.page_size", "per page, at most {}.", (LIST, "LARGE_PAGE_MAX")),
-    ("ListAuditEntriesRequest.page_size", "per page, at most {}.", (AUDIT, "PAGE_MAX")),
-    ("ListProvidersRequest.page_size", "at most {} providers.", (PROVIDERS, "PROVIDERS_MAX")),
-    ("GetThreadRequest.page_size", "about {} MiB", (THREADS, "PAGE_BYTES")),
-    ("*.total_size", "exact up to {}.", (LIST, "COUNT_MAX")),
-    ("*.name", "1 to {} characters", (LIMITS, "NAME_CHARS")),
-    ("*.tag_ids", "at most {}.", (LIMITS, "TAGS_MAX")),
-    ("*.metadata", "at most {} entries", (LIMITS, "METADATA_MAX")),
-    ("*.metadata", "keys of 1 to {} characters", (LIMITS, "NAME_CHARS")),
-    ("*.metadata", "at most {} KiB", (LIMITS, "METADATA_VALUE_BYTES")),
-    ("*.data_json", "at most {} KiB", (LIMITS, "EXTRACTION_BYTES")),
-    ("*.response_format_json", "at most {} KiB", (LIMITS, "SCHEMA_BYTES")),
-    ("*.note", "at most {} characters", (LIMITS, "NAME_CHARS")),
-    ("*.title", "at most {} characters", (LIMITS, "NAME_CHARS")),
-    ("RenameThreadRequest.title", "1 to {} characters", (LIMITS, "NAME_CHARS")),
-    ("Thread.title", "the first {} characters", (LIMITS, "TITLE_CHARS")),
-    ("CreateOrganizationRequest.admin_name", "1 to {} characters", (LIMITS, "NAME_CHARS")),
-    ("*.document_ids", "at most {}.", (LIMITS, "DOCUMENTS_PER_THREAD")),
-    ("ConversationService.Approve", "at least {} h", (LIMITS, "DAY")),
-    ("ConversationService.ResumeTurn", "for {} h", (LIMITS, "DAY")),
-    ("WatchPendingApprovalsResponse", "at most {} turns", (APPROVALS, "FOLLOWED_MAX")),
-    ("WatchPendingApprovalsResponse.caught_up", "after {} s", (APPROVALS, "KEEP_ALIVE")),
-    ("ChatRequest.ephemeral", "after {} h", (LIMITS, "DAY")),
-    ("ChatRequest.history", "at most {} messages", (LIMITS, "HISTORY_MESSAGES")),
-    ("ChatRequest.history", "at most {} KiB", (LIMITS, "HISTORY_MESSAGE_BYTES")),
-    ("ChatRequest.history", "{} MiB together", (LIMITS, "HISTORY_BYTES")),
-    ("ChatRequest.text", "at most {} KiB", (LIMITS, "USER_TEXT_BYTES")),
-    ("ChatRequest.mentions", "at most {} mentions", (LIMITS, "MENTIONS_MAX")),
-    ("ChatRequest.auto_approved_tools", "at most {} tools", (LIMITS, "AUTO_APPROVED_TOOLS_MAX")),
-    ("IfBusy.IF_BUSY_ENQUEUE", "at most {} per thread", (LIMITS, "QUEUE_PER_THREAD")),
-    ("ApproveRequest.decisions", "at most {} decisions", (LIMITS, "DECISIONS_MAX")),
-    ("ApprovedEdited.arguments_json", "at most {} KiB", (LIMITS, "ARGUMENTS_BYTES")),
-    ("Rejected.reason", "at most {} characters", (LIMITS, "REJECTION_REASON_CHARS")),
-    ("ToolMessage.call_id", "1 to {} characters", (LIMITS, "CALL_ID_BYTES")),
-    ("MessageCall.id", "1 to {} characters", (LIMITS, "CALL_ID_BYTES")),
-    ("Thread.expire_time", "{} h after", (LIMITS, "DAY")),
-    ("ThreadService.ForkThread", "exceed {} MiB", (LIMITS, "FORK_BYTES")),
-    ("ThreadService.ForkThread", "{} user messages", (LIMITS, "FORK_TURNS")),
-    ("DocumentService.UploadDocument", "at most {} MiB", (LIMITS, "DOCUMENT_BYTES")),
-    ("DocumentService.DeleteDocument", "after {} hours", (LIMITS, "DAY")),
-    ("UploadDocumentRequest.chunk", "at most {} MiB", (UPLOAD, "CHUNK_BYTES")),
-    ("DownloadDocumentResponse.chunk", "at most {} KiB", (BLOBS, "CHUNK_BYTES")),
-    ("ListDocumentsRequest.filter", "at most {} times", (LIMITS, "TAGS_MAX")),
-    ("ListPromptsRequest.filter", "At most {} tags", (LIMITS, "TAGS_MAX")),
-    ("GetDocumentTextRequest.page_count", "about {} MiB", (DOCUMENTS, "TEXT_BYTES")),
-    ("Prompt.content", "at most {} KiB", (LIMITS, "PROMPT_BYTES")),
-    ("Tag.description", "at most {} characters", (RULES, "DESCRIPTION_CHARS")),
-    ("UpdateExtractionFieldRequest.path", "at most {} KiB", (PATH, "PATH_BYTES")),
-    ("UpdateExtractionFieldRequest.value_json", "at most {} KiB", (LIMITS, "EXTRACTION_BYTES")),
-    ("WebhookEndpoint.url", "at most {} characters", (WEBHOOKS, "URL_CHARS")),
-    ("WebhookEndpoint.event_types", "1 to {} names", (WEBHOOKS, "EVENT_TYPES_MAX")),
-    ("WebhookEndpoint.secret", "at most {} characters", (WEBHOOKS, "SECRET_CHARS")),
-    ("AuditEntry.arguments_json", "at most {} KiB", (REDACT, "REDACTED_BYTES")),
-    ("GrantCreditRequest.credits", "1 to {} credits", (CREDIT, "AMOUNT_MAX")),
-    ("*.priority", "0 to {}.", ("", "u8::MAX")),
-    ("OrganizationLimits", "The maximum is {} unless", (QUOTA, "QUOTA_MAX")),
-    ("OrganizationLimits.documents", "at most {}.", (QUOTA, "DOCUMENTS_MAX")),
-    ("OrganizationLimits.storage_bytes", "at most {}.", (QUOTA, "STORAGE_BYTES_MAX")),
-    ("Organization.thread_retention_days", "0 to {}.", (LIMITS, "THREAD_RETENTION_DAYS_MAX")),
-    ("Policy.rules", "at most {},", (POLICY, "RULES_MAX")),
-    ("Policy.rules", "at most {} conditions", (CONDITIONS, "SEARCHES_MAX")),
-    ("Policy.rules", "{} KiB in total", (POLICY, "POLICY_BYTES")),
-    ("Policy.approval_ttl_seconds", "at most {}", (LIMITS, "APPROVAL_TTL_MAX")),
-    ("Policy.approval_ttl_seconds", "{} days)", (LIMITS, "APPROVAL_TTL_MAX")),
-    ("PolicyCondition.matches", "takes at most {} KiB", (PATTERN, "COMPILED_BYTES")),
-    ("PolicyCondition.matches", "of a policy at most {} KiB", (PATTERN, "TOGETHER_BYTES")),
-    ("PolicyCondition.matches", "more than {} KiB", (CONDITIONS, "SEARCHED_BYTES")),
-    ("PolicyCondition.matches", "after {} searched texts", (CONDITIONS, "SEARCHES_MAX")),
-    ("Provider.name", "1 to {} characters", (PROVIDERS, "PROVIDER_NAME_CHARS")),
-    ("Provider.models", "at most {} for", (PROVIDERS, "MODELS_MAX")),
-    ("Provider.available_models", "at most {} names", (PROVIDERS, "AVAILABLE_MAX")),
-    ("Provider.available_models", "{} KiB for", (PROVIDERS, "AVAILABLE_BYTES_MAX")),
-    ("ProviderModel.name", "1 to {} characters", (MODELS, "MODEL_NAME_CHARS")),
-    ("ProviderModel.context_tokens", "1,000 to {}.", (MODELS, "CONTEXT_TOKENS_MAX")),
-    ("ProviderModel.context_tokens", "0: {}.", (MODEL, "context_tokens")),
-    ("ProviderModel.max_output_tokens", "0: {}.", (MODEL, "max_output_tokens")),
-    ("ProviderModel.input_price_microdollars", "at most {}.", (MODELS, "PRICE_MAX")),
-    ("SetModelDefaultsRequest.fallbacks", "At most {} models", (PROVIDERS, "FALLBACKS_MAX")),
-    ("CreateTokenRequest.ttl_seconds", "at most {} (", (TOKENS, "TTL_MAX")),
-    ("GetUsageResponse.rows", "More than {} groups", (USAGE, "GROUPS_MAX")),
-    ("GetUsageResponse.rows", "more than {} calls", (USAGE, "CALLS_MAX")),
-    ("GetUsageRequest.start_time", "{} days before", (USAGE, "PERIOD")),
-    ("DownloadUsageRequest.start_time", "{} days before", (USAGE, "PERIOD")),
-];
+/// Returns the bounds that the sources declare: comments of the form `// proto: ELEMENT "PHRASE"` above a constant, or
+/// above a field.
+fn bounds() -> Vec<Bound> {
+    let comment = Regex::new(r#"^\s*// proto: (\S+) "(.+)"$"#).expect("an expression");
+    let name = Regex::new(r"\b([A-Za-z_]\w*):").expect("an expression");
+    let mut found = Vec::new();
+    for (file, text) in sources() {
+        let mut waiting = Vec::new();
+        for line in text.lines() {
+            if let Some(parts) = comment.captures(line) {
+                waiting.push((parts[1].to_owned(), parts[2].to_owned()));
+            } else if !waiting.is_empty() {
+                let name = name.captures(line).unwrap_or_else(|| panic!("{line:?} has a bound and no name"));
+                let constant = (file.display().to_string(), name[1].to_owned());
+                found.extend(waiting.drain(..).map(|(element, phrase)| Bound {
+                    element,
+                    phrase,
+                    constant: constant.clone(),
+                }));
+            }
+        }
+    }
+    found
+}
 
 /// Elements of the proto files with their comments: the text in one line, without quoted code.
 fn comments() -> BTreeMap<String, String> {
@@ -165,15 +80,15 @@ fn comments() -> BTreeMap<String, String> {
 /// The value of a constant, in bytes or seconds if it is a size or a duration: literals, products, quotients and other
 /// constants of the file.
 fn value(file: &str, name: &str) -> Result<u64, String> {
-    if name == "u8::MAX" {
-        return Ok(u8::MAX.into());
-    }
     let path: &Path = file.as_ref();
     let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{file}: {error}"))?;
     let declaration =
-        Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);|\b{name}: (\d[\d_]*),")).expect("an expression");
+        Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);|\b{name}: (\d[\d_]*|u8),")).expect("an expression");
     let declared = declaration.captures(&text).ok_or_else(|| format!("{file} has no constant {name}"))?;
     let declared = declared.get(1).or(declared.get(2)).expect("one of both").as_str();
+    if declared == "u8" {
+        return Ok(u8::MAX.into());
+    }
     let expression = declared.replace("Duration::from_secs(", "").replace([')', '_'], "");
     let parts = expression.split_inclusive(['*', '/']);
     let names = Regex::new(r"[A-Z][A-Z_]+").expect("an expression");
@@ -227,15 +142,16 @@ fn the_proto_comments_state_the_bounds_of_the_code() {
         r"|\d[\d,]* to \d|\d[\d,^]* (KiB|MiB|characters|entries|days|hours|h|s)\b",
     ))
     .expect("an expression");
-    let (mut wrong, mut used) = (Vec::new(), vec![false; BOUNDS.len()]);
+    let bounds = bounds();
+    let (mut wrong, mut used) = (Vec::new(), vec![false; bounds.len()]);
     for (element, comment) in comments() {
         let wildcard = element.split_once('.').map(|(_, field)| format!("*.{field}"));
         let mut rest = comment.clone();
         let of_element = |name: &str| name == element || wildcard.as_deref() == Some(name);
         // A row of the very element comes first, so that its phrase is not taken for one of any message.
-        let mut rows: Vec<_> = BOUNDS.iter().enumerate().filter(|(_, (name, _, _))| of_element(name)).collect();
-        rows.sort_by_key(|(_, (name, _, _))| name.starts_with('*'));
-        for (at, (name, template, (file, constant))) in rows {
+        let mut rows: Vec<_> = bounds.iter().enumerate().filter(|(_, bound)| of_element(&bound.element)).collect();
+        rows.sort_by_key(|(_, bound)| bound.element.starts_with('*'));
+        for (at, Bound { element: name, phrase: template, constant: (file, constant) }) in rows {
             let expected = match value(file, constant) {
                 Ok(value) => phrase(template, value),
                 Err(problem) => {
@@ -251,12 +167,12 @@ fn the_proto_comments_state_the_bounds_of_the_code() {
             }
         }
         if let Some(unknown) = bound.find(&rest) {
-            wrong.push(format!("{element} states {:?}, which the table lacks: {comment}", unknown.as_str()));
+            wrong.push(format!("{element} states {:?}, which no constant declares: {comment}", unknown.as_str()));
         }
     }
-    for ((element, template, _), used) in BOUNDS.iter().zip(used) {
+    for (Bound { element, phrase, .. }, used) in bounds.iter().zip(used) {
         if !used {
-            wrong.push(format!("{element}: no comment states {template:?}"));
+            wrong.push(format!("{element}: no comment states {phrase:?}"));
         }
     }
     report("bounds in proto comments differ from the code", &wrong);

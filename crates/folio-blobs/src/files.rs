@@ -18,6 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Maximum size of a chunk that is read, in bytes.
+// proto: DownloadDocumentResponse.chunk "at most {} KiB"
 const CHUNK_BYTES: usize = 256 * 1024;
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {

@@ -25,6 +25,7 @@ use folio_types::{BlockId, GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 /// Maximum amount of one grant or adjustment.
+// proto: GrantCreditRequest.credits "1 to {} credits"
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 /// Maximum number of grants with unused credit. The bound does not apply to allowances: there is one per month, and it
 /// expires with the month.

@@ -37,12 +37,14 @@ const READS_MAX: usize = 32;
 const HEADERS_AT_ONCE: usize = 16;
 
 /// Maximum number of turns that a stream follows.
+// proto: WatchPendingApprovalsResponse "at most {} turns"
 const FOLLOWED_MAX: usize = 1_000;
 /// Interval at which a stream reads the index.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of polls after which a stream also re-reads the threads of unchanged entries.
 const POLLS_PER_FULL_CHECK: u32 = 30;
 /// Time without a change after which a stream sends a keep-alive.
+// proto: WatchPendingApprovalsResponse.caught_up "after {} s"
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A turn that waits for a decision that the caller may make.

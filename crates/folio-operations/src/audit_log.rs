@@ -22,6 +22,7 @@ static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Adm
 pub(crate) const DECLARATIONS: &[Declaration] = &[ListAuditEntries::DECLARATION, DownloadAuditEntries::DECLARATION];
 
 /// Entries of the largest page.
+// proto: ListAuditEntriesRequest.page_size "per page, at most {}."
 const PAGE_MAX: u32 = 500;
 /// Entries of one read.
 const READ: usize = 500;

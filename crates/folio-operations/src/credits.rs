@@ -28,6 +28,7 @@ pub struct GrantCredit {
     /// The time at which the unused rest expires. None: never.
     pub expire_time: Option<Timestamp>,
     /// The priority. Grants with a lower value are used first.
+    // proto: *.priority "0 to {}."
     pub priority: u8,
     /// The purpose, one line.
     pub note: String,

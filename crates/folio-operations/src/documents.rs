@@ -34,6 +34,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 ];
 
 /// Bytes of text at which an answer ends.
+// proto: GetDocumentTextRequest.page_count "about {} MiB"
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
 /// Pages that are read at once.
 const PAGES_AT_ONCE: u32 = 16;

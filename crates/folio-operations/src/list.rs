@@ -12,12 +12,18 @@ const TOKEN_BYTES: usize = 2_048;
 const SEAL_DIGITS: usize = 16;
 
 /// Largest page of the lists whose items may be large: schemas, prompts, their revisions and extractions.
+// proto: ListSchemasRequest.page_size "per page, at most {}."
+// proto: ListSchemaRevisionsRequest.page_size "per page, at most {}."
+// proto: ListPromptsRequest.page_size "per page, at most {}."
+// proto: ListPromptRevisionsRequest.page_size "per page, at most {}."
+// proto: ListExtractionsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Bytes of the items of one page as JSON, unless a single item is larger.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// Matching items up to which [`Listing::scan`] counts. A larger number is returned as one more than this.
+// proto: *.total_size "exact up to {}."
 const COUNT_MAX: u64 = 1_024;
 /// Reads of [`Listing::scan`] for one page.
 const READS_MAX: usize = 20;

@@ -30,6 +30,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 ];
 
 /// Bytes of messages at which a page ends, as JSON.
+// proto: GetThreadRequest.page_size "about {} MiB"
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 impl Operation for CreateThreadCommand {

@@ -29,6 +29,7 @@ pub(crate) const DECLARATIONS: &[Declaration] =
 const REVOCATIONS: usize = 16;
 
 /// The maximum lifetime of a token: ten years.
+// proto: CreateTokenRequest.ttl_seconds "at most {} ("
 const TTL_MAX: Duration = Duration::from_secs(316_224_000);
 
 /// Creates a token.

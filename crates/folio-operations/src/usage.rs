@@ -22,12 +22,16 @@ pub(crate) const DECLARATIONS: &[Declaration] =
     &[GetBalance::DECLARATION, GetUsage::DECLARATION, DownloadUsage::DECLARATION];
 
 /// Model calls that one `GetUsage` may sum up.
+// proto: GetUsageResponse.rows "more than {} calls"
 const CALLS_MAX: u64 = 200_000;
 /// Groups that one `GetUsage` may return.
+// proto: GetUsageResponse.rows "More than {} groups"
 const GROUPS_MAX: usize = 10_000;
 /// Records of one read.
 const READ: usize = 500;
 /// The period of a request without a start.
+// proto: GetUsageRequest.start_time "{} days before"
+// proto: DownloadUsageRequest.start_time "{} days before"
 const PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Returns the balance of the caller's organization.

@@ -28,9 +28,12 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     DeleteWebhookEndpoint::DECLARATION,
 ];
 
+// proto: WebhookEndpoint.url "at most {} characters"
 const URL_CHARS: usize = 2_000;
+// proto: WebhookEndpoint.event_types "1 to {} names"
 const EVENT_TYPES_MAX: usize = 20;
 const EVENT_TYPE_CHARS: usize = 100;
+// proto: WebhookEndpoint.secret "at most {} characters"
 const SECRET_CHARS: usize = 1_000;
 
 /// Creates a webhook endpoint. Errors: `NAME_TAKEN` if an endpoint has the URL; `SECRETS_UNAVAILABLE` without master key.

@@ -14,16 +14,22 @@ use serde_json::{Map, Value};
 use crate::{Condition, ListRow, Plan, Resource};
 
 /// Providers of an owner, at most.
+// proto: ListProvidersRequest.page_size "at most {} providers."
 const PROVIDERS_MAX: usize = 32;
 /// Models of an owner's providers together, at most: every refresh of a catalogue reads them.
+// proto: Provider.models "at most {} for"
 const MODELS_MAX: usize = 300;
 /// Fallback models, at most.
+// proto: SetModelDefaultsRequest.fallbacks "At most {} models"
 const FALLBACKS_MAX: usize = 8;
 /// Names in the model lists of an owner's endpoints together, at most.
+// proto: Provider.available_models "at most {} names"
 const AVAILABLE_MAX: usize = 2_000;
 /// Bytes of these names together, at most.
+// proto: Provider.available_models "{} KiB for"
 const AVAILABLE_BYTES_MAX: usize = 64 * 1024;
 /// Characters of the name of a provider, at most.
+// proto: Provider.name "1 to {} characters"
 const PROVIDER_NAME_CHARS: usize = 64;
 
 /// The model settings of one owner.

@@ -11,6 +11,7 @@ use folio_types::{Error, Reason};
 use serde_json::Value;
 
 /// Maximum length of a path, in bytes.
+// proto: UpdateExtractionFieldRequest.path "at most {} KiB"
 pub const PATH_BYTES: usize = 1_024;
 /// Maximum number of steps of a path.
 pub const STEPS_MAX: usize = 64;

@@ -16,8 +16,11 @@ use crate::path::Path;
 /// Maximum length of each list of a rule: tools, users, profiles, conditions.
 const LIST_MAX: usize = 100;
 /// Maximum number of conditions with a pattern per policy, and of pattern searches per call.
+// proto: Policy.rules "at most {} conditions"
+// proto: PolicyCondition.matches "after {} searched texts"
 const SEARCHES_MAX: usize = 20;
 /// Maximum length of a text that is searched, in bytes.
+// proto: PolicyCondition.matches "more than {} KiB"
 const SEARCHED_BYTES: usize = 1024;
 
 /// Returns the first rule that matches a call, None if no rule matches.

@@ -11,6 +11,7 @@ pub use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
 use serde_json::Value;
 
 /// Maximum length of a description, in characters.
+// proto: Tag.description "at most {} characters"
 pub const DESCRIPTION_CHARS: usize = 2_000;
 /// Maximum length of a search text, in characters.
 pub const SEARCH_CHARS: usize = 200;

@@ -9,12 +9,21 @@ pub const CALLS_PER_ROUND_MAX: usize = 32;
 /// Default time that a pause waits for approvals.
 pub const APPROVAL_TTL_DEFAULT: Duration = Duration::from_secs(300);
 /// Maximum time that a pause may wait. Rows of the index of open turns live longer.
+// proto: Policy.approval_ttl_seconds "at most {}"
+// proto: Policy.approval_ttl_seconds "{} days)"
 pub const APPROVAL_TTL_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Maximum days of thread retention that an organization may set.
+// proto: Organization.thread_retention_days "0 to {}."
 pub const THREAD_RETENTION_DAYS_MAX: u32 = 3_650;
 /// Lifetime of an ephemeral thread, of a deleted document's thread, and of the right to resume a failed turn.
+// proto: ConversationService.Approve "at least {} h"
+// proto: ConversationService.ResumeTurn "for {} h"
+// proto: ChatRequest.ephemeral "after {} h"
+// proto: Thread.expire_time "{} h after"
+// proto: DocumentService.DeleteDocument "after {} hours"
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum requests that are queued behind a running turn of a thread.
+// proto: IfBusy.IF_BUSY_ENQUEUE "at most {} per thread"
 pub const QUEUE_PER_THREAD: usize = 8;
 /// Maximum messages before the current turn that are sent to a model.
 pub const WINDOW_MESSAGES: usize = 20;
@@ -23,14 +32,18 @@ pub const EXCERPT_CHARS: usize = 8_000;
 /// Maximum length of a resolved mention in the system message, in characters.
 pub const MENTION_CHARS: usize = 16_000;
 /// Maximum mentions of a message.
+// proto: ChatRequest.mentions "at most {} mentions"
 pub const MENTIONS_MAX: usize = 20;
 /// Maximum length of the working extraction in the system message, in characters.
 pub const WORKING_EXTRACTION_CHARS: usize = 32_000;
 /// Maximum length of a title that is derived from the first message, in characters.
+// proto: Thread.title "the first {} characters"
 pub const TITLE_CHARS: usize = 50;
 /// Maximum size of a user message, in bytes.
+// proto: ChatRequest.text "at most {} KiB"
 pub const USER_TEXT_BYTES: usize = 128 * 1024;
 /// Maximum size of a tool call's arguments, in bytes.
+// proto: ApprovedEdited.arguments_json "at most {} KiB"
 pub const ARGUMENTS_BYTES: usize = 128 * 1024;
 /// Maximum size of a tool result, in bytes. A longer result is cut visibly.
 pub const TOOL_RESULT_BYTES: usize = 64 * 1024;
@@ -45,46 +58,75 @@ pub const TURNS_PER_THREAD: u32 = 2_000;
 /// Maximum size of a thread's journal, in bytes.
 pub const THREAD_BYTES: u64 = 32 * 1024 * 1024;
 /// Maximum bytes that a fork copies: half of a thread, so that the fork can grow.
+// proto: ThreadService.ForkThread "exceed {} MiB"
 pub const FORK_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum user messages that a fork copies.
+// proto: ThreadService.ForkThread "{} user messages"
 pub const FORK_TURNS: usize = 1_000;
 /// Maximum messages in a request for an ephemeral thread.
+// proto: ChatRequest.history "at most {} messages"
 pub const HISTORY_MESSAGES: usize = 200;
 /// Maximum size in bytes of all messages that an ephemeral thread starts with.
+// proto: ChatRequest.history "{} MiB together"
 pub const HISTORY_BYTES: usize = 1024 * 1024;
 /// Maximum size in bytes of one of these messages: half of a journal entry.
+// proto: ChatRequest.history "at most {} KiB"
 pub const HISTORY_MESSAGE_BYTES: usize = ENTRY_BYTES / 2;
 /// Maximum length in bytes of a tool call's id in such a message.
+// proto: ToolMessage.call_id "1 to {} characters"
+// proto: MessageCall.id "1 to {} characters"
 pub const CALL_ID_BYTES: usize = 128;
 /// Maximum number of tools that a chat names as auto-approved.
+// proto: ChatRequest.auto_approved_tools "at most {} tools"
 pub const AUTO_APPROVED_TOOLS_MAX: usize = 100;
 /// Maximum number of decisions in one request: one for each call of a round.
+// proto: ApproveRequest.decisions "at most {} decisions"
 pub const DECISIONS_MAX: usize = CALLS_PER_ROUND_MAX;
 /// Maximum length in characters of the reason of a rejection.
+// proto: Rejected.reason "at most {} characters"
 pub const REJECTION_REASON_CHARS: usize = 2_000;
 /// Maximum documents of a thread.
+// proto: *.document_ids "at most {}."
 pub const DOCUMENTS_PER_THREAD: usize = 100;
 /// Default page size.
+// proto: *.page_size "Default: {}."
 pub const PAGE_SIZE_DEFAULT: u32 = 50;
 /// Maximum page size. A larger size is reduced to it.
+// proto: *.page_size "per page, at most {}."
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Maximum length of a name, in characters.
+// proto: *.name "1 to {} characters"
+// proto: *.metadata "keys of 1 to {} characters"
+// proto: *.note "at most {} characters"
+// proto: *.title "at most {} characters"
+// proto: RenameThreadRequest.title "1 to {} characters"
+// proto: CreateOrganizationRequest.admin_name "1 to {} characters"
 pub const NAME_CHARS: usize = 200;
 /// Maximum size of a schema, in bytes.
+// proto: *.response_format_json "at most {} KiB"
 pub const SCHEMA_BYTES: usize = 128 * 1024;
 /// Maximum nesting of any received JSON.
 pub const JSON_DEPTH: usize = 64;
 /// Maximum size of a prompt's content, in bytes.
+// proto: Prompt.content "at most {} KiB"
 pub const PROMPT_BYTES: usize = 64 * 1024;
 /// Maximum tags of a document or prompt.
+// proto: *.tag_ids "at most {}."
+// proto: ListDocumentsRequest.filter "at most {} times"
+// proto: ListPromptsRequest.filter "At most {} tags"
 pub const TAGS_MAX: usize = 50;
 /// Maximum entries of a document's metadata.
+// proto: *.metadata "at most {} entries"
 pub const METADATA_MAX: usize = 50;
 /// Maximum size of a metadata value, in bytes.
+// proto: *.metadata "at most {} KiB"
 pub const METADATA_VALUE_BYTES: usize = 1_024;
 /// Maximum size of an extraction, in bytes. It must fit into a journal entry together with a message.
+// proto: *.data_json "at most {} KiB"
+// proto: UpdateExtractionFieldRequest.value_json "at most {} KiB"
 pub const EXTRACTION_BYTES: usize = 96 * 1024;
 /// Default maximum size of a document, in bytes.
+// proto: DocumentService.UploadDocument "at most {} MiB"
 pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
 /// Default maximum pages of a document.
 pub const DOCUMENT_PAGES: u32 = 2_000;

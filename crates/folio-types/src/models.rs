@@ -65,7 +65,9 @@ impl Default for ModelOptions {
         Self {
             enabled: true,
             upstream: String::new(),
+            // proto: ProviderModel.context_tokens "0: {}."
             context_tokens: 32_768,
+            // proto: ProviderModel.max_output_tokens "0: {}."
             max_output_tokens: 4_096,
             chat: true,
             prompts: true,

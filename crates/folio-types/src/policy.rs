@@ -10,8 +10,10 @@ use crate::access::Role;
 use crate::ids::UserId;
 
 /// Maximum rules of a policy.
+// proto: Policy.rules "at most {},"
 pub const RULES_MAX: usize = 100;
 /// Maximum size of a policy as JSON, in bytes. Each turn stores the rules that may apply to it.
+// proto: Policy.rules "{} KiB in total"
 pub const POLICY_BYTES: usize = 16 * 1024;
 
 /// Ordered rules.

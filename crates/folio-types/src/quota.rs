@@ -8,10 +8,13 @@ use crate::error::{Error, Reason};
 use crate::settings::{InvalidSettings, Problems};
 
 /// Maximum of a quota of requests, turns or model calls.
+// proto: OrganizationLimits "The maximum is {} unless"
 pub const QUOTA_MAX: u64 = 1_000_000;
 /// Maximum quota of documents.
+// proto: OrganizationLimits.documents "at most {}."
 pub const DOCUMENTS_MAX: u64 = 1_000_000_000;
 /// Maximum quota of bytes: one petabyte.
+// proto: OrganizationLimits.storage_bytes "at most {}."
 pub const STORAGE_BYTES_MAX: u64 = 1_000_000_000_000_000;
 
 /// Quotas of an organization. 0: unlimited.

@@ -9,11 +9,14 @@ use folio_types::settings::{InvalidSettings, Problems};
 
 use super::{ModelOptions, Options, ProviderOptions};
 
+// proto: ProviderModel.name "1 to {} characters"
 const MODEL_NAME_CHARS: usize = 200;
 const NO_NAME: &str = "a model's name is 1 to 200 characters without spaces";
 const THINKING_TOKENS_MIN: u32 = 1_024;
+// proto: ProviderModel.context_tokens "1,000 to {}."
 const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
+// proto: ProviderModel.input_price_microdollars "at most {}."
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
 impl Options {

@@ -9,8 +9,10 @@ use regex::{Error, Regex, RegexBuilder, RegexSetBuilder};
 
 /// Maximum size of a compiled pattern, in bytes. A literal takes a few hundred bytes. Unicode classes are large: `\d`
 /// takes 5 KiB, `\p{L}` or `\w` 50 KiB, for each repetition.
+// proto: PolicyCondition.matches "takes at most {} KiB"
 const COMPILED_BYTES: usize = 64 * 1024;
 /// Maximum size of all compiled patterns of a policy, in bytes.
+// proto: PolicyCondition.matches "of a policy at most {} KiB"
 const TOGETHER_BYTES: usize = 128 * 1024;
 /// Maximum size of the lazy DFA of a pattern, per concurrent search, in bytes.
 const SEARCH_BYTES: usize = 64 * 1024;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::ids::Digest;
 
 /// Maximum size of redacted arguments as JSON, in bytes.
+// proto: AuditEntry.arguments_json "at most {} KiB"
 pub const REDACTED_BYTES: usize = 4 * 1024;
 /// Maximum nesting of redacted arguments.
 const DEPTH: usize = 6;

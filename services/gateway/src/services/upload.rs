@@ -15,6 +15,7 @@ use v1::upload_document_request::Part;
 use super::Api;
 
 /// Maximum number of bytes of one chunk.
+// proto: UploadDocumentRequest.chunk "at most {} MiB"
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// The parts of an upload, within the limits of transfers.
