@@ -3,7 +3,7 @@
 //! A change is computed from the resource that was just read, and written under the version that was read. If another
 //! change came first, it is recomputed a few times, unless the request names the version that it is about.
 
-use folio_resources::{Named, Resource};
+use folio_resources::Resource;
 use folio_storage::Stores;
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::{Code, Digest, Environment, Error, Etag, OrgId, Principal, Reason, RequestId, Result, Timestamp};
@@ -273,7 +273,7 @@ impl ChangeRequest {
     ///
     /// # Errors
     /// `VERSION_CONFLICT` if the name changes its owner too often meanwhile; those of the store's `decide`.
-    pub async fn create_or_revise<A: Named>(
+    pub async fn create_or_revise<A: Resource>(
         &self,
         stores: &Stores,
         name: &str,

@@ -6,6 +6,7 @@ use folio_types::op::{OpResult, Write};
 use folio_types::{DocumentId, OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
+use crate::resource::common_functions;
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
 
@@ -149,30 +150,14 @@ pub struct DocumentFilter {
 }
 
 impl Resource for Document {
-    type Id = DocumentId;
     type Change = DocumentChange;
     type Filter = DocumentFilter;
     const KIND: &'static str = "document";
-    const ID_PREFIX: &'static str = DocumentId::PREFIX;
     const DELETE: DocumentChange = DocumentChange::Delete;
     const HAS_TEXT: bool = true;
     const CLEANUP: Cleanup = Cleanup::Dependents;
 
-    fn derive_id(parts: &[&str]) -> DocumentId {
-        DocumentId::derive(parts)
-    }
-
-    fn id(&self) -> &DocumentId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(DocumentId);
 
     fn label(&self) -> &str {
         &self.name

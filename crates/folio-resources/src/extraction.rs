@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::prompt::revision_term;
+use crate::resource::common_functions;
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, term};
 
 /// An extraction. The original, the edited data and the verified flag are all kept.
@@ -92,30 +93,14 @@ pub struct ExtractionFilter {
 }
 
 impl Resource for Extraction {
-    type Id = ExtractionId;
     type Change = ExtractionChange;
     type Filter = ExtractionFilter;
     const KIND: &'static str = "extraction";
-    const ID_PREFIX: &'static str = ExtractionId::PREFIX;
     const DELETE: ExtractionChange = ExtractionChange::Delete;
     const HAS_PARENT: bool = true;
     const CLEANUP: Cleanup = Cleanup::OpRows;
 
-    fn derive_id(parts: &[&str]) -> ExtractionId {
-        ExtractionId::derive(parts)
-    }
-
-    fn id(&self) -> &ExtractionId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(ExtractionId);
 
     fn label(&self) -> &str {
         ""

@@ -42,7 +42,7 @@ pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{ModelSettings, ModelSettingsChange, Provider, SealedKey, check_provider_name};
 pub use organization::{Organization, OrganizationChange, OrganizationFilter};
 pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision};
-pub use resource::{Cleanup, Named, Plan, Resource, Revisioned};
+pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{Tag, TagChange, TagFilter};

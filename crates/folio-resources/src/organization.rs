@@ -8,6 +8,7 @@ use folio_types::policy::Policy;
 use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
+use crate::resource::common_functions;
 use crate::{Cleanup, Condition, ListRow, OwnQuotas, Plan, Resource};
 
 /// An organization.
@@ -101,29 +102,13 @@ pub struct OrganizationFilter {
 }
 
 impl Resource for Organization {
-    type Id = OrgId;
     type Change = OrganizationChange;
     type Filter = OrganizationFilter;
     const KIND: &'static str = "organization";
-    const ID_PREFIX: &'static str = OrgId::PREFIX;
     const DELETE: OrganizationChange = OrganizationChange::Delete;
     const CLEANUP: Cleanup = Cleanup::Dependents;
 
-    fn derive_id(parts: &[&str]) -> OrgId {
-        OrgId::derive(parts)
-    }
-
-    fn id(&self) -> &OrgId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(OrgId);
 
     fn label(&self) -> &str {
         &self.name

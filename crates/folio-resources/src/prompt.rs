@@ -9,9 +9,10 @@ use folio_types::op::{OpResult, Write};
 use folio_types::{DocumentId, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::stored::{decode_plain, encode_value};
+use crate::resource::{common_functions, revision_functions, revisioned};
+use crate::stored::decode_plain;
 use crate::tag_set::{distinct, tag_terms};
-use crate::{Condition, ListRow, Named, Plan, Resource, Revisioned, term};
+use crate::{Condition, ListRow, Plan, Resource, term};
 
 const REVISION: &str = "prompt_revision";
 
@@ -106,29 +107,13 @@ pub struct PromptFilter {
 }
 
 impl Resource for Prompt {
-    type Id = PromptId;
     type Change = PromptChange;
     type Filter = PromptFilter;
     const KIND: &'static str = "prompt";
-    const ID_PREFIX: &'static str = PromptId::PREFIX;
     const DELETE: PromptChange = PromptChange::Delete;
-    const KEEPS_REVISIONS: bool = true;
 
-    fn derive_id(parts: &[&str]) -> PromptId {
-        PromptId::derive(parts)
-    }
-
-    fn id(&self) -> &PromptId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(PromptId);
+    revision_functions!(REVISION);
 
     fn label(&self) -> &str {
         &self.latest.name
@@ -144,10 +129,6 @@ impl Resource for Prompt {
 
     fn required_revision(&self) -> Option<(String, u32)> {
         self.latest.schema.as_ref().map(|schema| (schema.of.to_string(), schema.version))
-    }
-
-    fn newest_revision(&self) -> Result<Option<(u32, Vec<u8>)>> {
-        Ok(Some((self.latest.revid.version, encode_value(REVISION, 1, &self.latest)?)))
     }
 
     fn revision_references(stored: &[u8]) -> Result<BTreeSet<String>> {
@@ -224,25 +205,7 @@ impl Resource for Prompt {
     }
 }
 
-impl Named for Prompt {}
-
-impl Revisioned for Prompt {
-    type Revision = PromptRevision;
-    type RevId = PromptRevId;
-
-    fn parts(revid: &PromptRevId) -> (&PromptId, u32) {
-        (&revid.of, revid.version)
-    }
-
-    fn newest(&self) -> (u32, &PromptRevision) {
-        (self.latest.revid.version, &self.latest)
-    }
-
-    fn revision_under_name(&self, stored: &[u8]) -> Result<PromptRevision> {
-        let revision: PromptRevision = decode_plain(REVISION, stored)?;
-        Ok(PromptRevision { name: self.latest.name.clone(), ..revision })
-    }
-}
+revisioned!(Prompt, PromptRevision, PromptRevId, REVISION);
 
 /// The search term of the prompt revision that an extraction used.
 pub(crate) fn revision_term(parent: &DocumentId, prompt: &PromptRevId) -> String {

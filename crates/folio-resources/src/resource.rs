@@ -165,15 +165,12 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     }
 }
 
-/// A resource whose name is unique in its kind and organization, without regard to case.
-pub trait Named: Resource {}
-
 /// A resource that keeps its revisions, numbered from 1 without a gap.
 pub trait Revisioned: Resource {
     /// One revision.
-    type Revision: Clone + Debug + PartialEq + Send + Sync + 'static;
+    type Revision: Clone + Debug + PartialEq + Serialize + Send + Sync + 'static;
     /// The id of a revision.
-    type RevId: Clone + Send + Sync + 'static;
+    type RevId: Clone + Display + Send + Sync + 'static;
 
     /// Returns the resource and the number in the id of a revision.
     fn parts(revid: &Self::RevId) -> (&Self::Id, u32);
@@ -187,3 +184,67 @@ pub trait Revisioned: Resource {
     /// `STORED_FORMAT`.
     fn revision_under_name(&self, stored: &[u8]) -> Result<Self::Revision>;
 }
+
+/// Implements the functions of [`Resource`] that return the id, version and creation time from the fields of the same
+/// names.
+macro_rules! common_functions {
+    ($Id:ty) => {
+        type Id = $Id;
+        const ID_PREFIX: &'static str = <$Id>::PREFIX;
+
+        fn derive_id(parts: &[&str]) -> $Id {
+            <$Id>::derive(parts)
+        }
+
+        fn id(&self) -> &$Id {
+            &self.id
+        }
+
+        fn version(&self) -> u64 {
+            self.version
+        }
+
+        fn created_at(&self) -> folio_types::Timestamp {
+            self.created_at
+        }
+    };
+}
+pub(crate) use common_functions;
+
+/// Implements the functions of [`Resource`] for a resource that keeps its newest revision in the field `latest`. `kind`
+/// names a revision in errors.
+macro_rules! revision_functions {
+    ($kind:expr) => {
+        const KEEPS_REVISIONS: bool = true;
+
+        fn newest_revision(&self) -> folio_types::Result<Option<(u32, Vec<u8>)>> {
+            Ok(Some((self.latest.revid.version, crate::encode_value($kind, 1, &self.latest)?)))
+        }
+    };
+}
+pub(crate) use revision_functions;
+
+/// Implements [`Revisioned`] for a resource that keeps its newest revision in the field `latest`. `kind` names a revision
+/// in errors.
+macro_rules! revisioned {
+    ($Resource:ident, $Revision:ident, $RevId:ident, $kind:expr) => {
+        impl crate::Revisioned for $Resource {
+            type Revision = $Revision;
+            type RevId = $RevId;
+
+            fn parts(revid: &$RevId) -> (&Self::Id, u32) {
+                (&revid.of, revid.version)
+            }
+
+            fn newest(&self) -> (u32, &$Revision) {
+                (self.latest.revid.version, &self.latest)
+            }
+
+            fn revision_under_name(&self, stored: &[u8]) -> folio_types::Result<$Revision> {
+                let revision: $Revision = crate::stored::decode_plain($kind, stored)?;
+                Ok($Revision { name: self.latest.name.clone(), ..revision })
+            }
+        }
+    };
+}
+pub(crate) use revisioned;

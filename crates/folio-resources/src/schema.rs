@@ -5,8 +5,8 @@ use folio_types::{OrgId, Result, SchemaId, SchemaRevId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::stored::{decode_plain, encode_value};
-use crate::{Condition, ListRow, Named, Plan, Resource, Revisioned};
+use crate::resource::{common_functions, revision_functions, revisioned};
+use crate::{Condition, ListRow, Plan, Resource};
 
 const REVISION: &str = "schema_revision";
 
@@ -80,30 +80,14 @@ pub struct SchemaFilter {
 }
 
 impl Resource for Schema {
-    type Id = SchemaId;
     type Change = SchemaChange;
     type Filter = SchemaFilter;
     const KIND: &'static str = "schema";
-    const ID_PREFIX: &'static str = SchemaId::PREFIX;
     const DELETE: SchemaChange = SchemaChange::Delete;
     const IS_REFERENCED: bool = true;
-    const KEEPS_REVISIONS: bool = true;
 
-    fn derive_id(parts: &[&str]) -> SchemaId {
-        SchemaId::derive(parts)
-    }
-
-    fn id(&self) -> &SchemaId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(SchemaId);
+    revision_functions!(REVISION);
 
     fn label(&self) -> &str {
         &self.latest.name
@@ -111,10 +95,6 @@ impl Resource for Schema {
 
     fn unique_name(&self) -> Option<&str> {
         Some(&self.latest.name)
-    }
-
-    fn newest_revision(&self) -> Result<Option<(u32, Vec<u8>)>> {
-        Ok(Some((self.latest.revid.version, encode_value(REVISION, 1, &self.latest)?)))
     }
 
     fn list_row(&self) -> ListRow {
@@ -172,22 +152,4 @@ impl Resource for Schema {
     }
 }
 
-impl Named for Schema {}
-
-impl Revisioned for Schema {
-    type Revision = SchemaRevision;
-    type RevId = SchemaRevId;
-
-    fn parts(revid: &SchemaRevId) -> (&SchemaId, u32) {
-        (&revid.of, revid.version)
-    }
-
-    fn newest(&self) -> (u32, &SchemaRevision) {
-        (self.latest.revid.version, &self.latest)
-    }
-
-    fn revision_under_name(&self, stored: &[u8]) -> Result<SchemaRevision> {
-        let revision: SchemaRevision = decode_plain(REVISION, stored)?;
-        Ok(SchemaRevision { name: self.latest.name.clone(), ..revision })
-    }
-}
+revisioned!(Schema, SchemaRevision, SchemaRevId, REVISION);

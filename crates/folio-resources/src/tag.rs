@@ -4,7 +4,8 @@ use folio_types::op::{OpResult, Write};
 use folio_types::{OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Condition, ListRow, Named, Plan, Resource};
+use crate::resource::common_functions;
+use crate::{Condition, ListRow, Plan, Resource};
 
 /// A tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,29 +63,13 @@ pub struct TagFilter {
 }
 
 impl Resource for Tag {
-    type Id = TagId;
     type Change = TagChange;
     type Filter = TagFilter;
     const KIND: &'static str = "tag";
-    const ID_PREFIX: &'static str = TagId::PREFIX;
     const DELETE: TagChange = TagChange::Delete;
     const IS_REFERENCED: bool = true;
 
-    fn derive_id(parts: &[&str]) -> TagId {
-        TagId::derive(parts)
-    }
-
-    fn id(&self) -> &TagId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(TagId);
 
     fn label(&self) -> &str {
         &self.name
@@ -135,8 +120,6 @@ impl Resource for Tag {
         }
     }
 }
-
-impl Named for Tag {}
 
 #[cfg(test)]
 mod tests {

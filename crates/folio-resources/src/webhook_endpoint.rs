@@ -6,7 +6,8 @@ use folio_types::op::{OpResult, Write};
 use folio_types::{OrgId, Result, Timestamp, UserId, WebhookEndpointId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Condition, ListRow, Named, Plan, Resource, SealedKey, term};
+use crate::resource::common_functions;
+use crate::{Condition, ListRow, Plan, Resource, SealedKey, term};
 
 const EVENT_TYPE: &str = "event_type";
 
@@ -74,28 +75,12 @@ pub struct WebhookEndpointFilter {
 }
 
 impl Resource for WebhookEndpoint {
-    type Id = WebhookEndpointId;
     type Change = WebhookEndpointChange;
     type Filter = WebhookEndpointFilter;
     const KIND: &'static str = "webhook_endpoint";
-    const ID_PREFIX: &'static str = WebhookEndpointId::PREFIX;
     const DELETE: WebhookEndpointChange = WebhookEndpointChange::Delete;
 
-    fn derive_id(parts: &[&str]) -> WebhookEndpointId {
-        WebhookEndpointId::derive(parts)
-    }
-
-    fn id(&self) -> &WebhookEndpointId {
-        &self.id
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
-    }
+    common_functions!(WebhookEndpointId);
 
     fn label(&self) -> &str {
         &self.url
@@ -150,8 +135,6 @@ impl Resource for WebhookEndpoint {
         }
     }
 }
-
-impl Named for WebhookEndpoint {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Subjects of tool calls: ids in arguments, lookup, and write plans.
 
-use folio_resources::{Named, Resource};
+use folio_resources::Resource;
 use folio_types::op::Expected;
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ pub(crate) async fn plan_existing<S: Subject>(
 }
 
 /// Plans a create: a write to the resource that already has the name, else to a new one.
-pub(crate) async fn plan_create<A: Named>(
+pub(crate) async fn plan_create<A: Resource>(
     resources: &ToolResources,
     context: &CallContext,
     name: &str,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Condition, Kind, ListQuery, Named, Record, Resource, ResourceWrite, Revisioned, TextRecord, decode_value,
+    Condition, Kind, ListQuery, Record, Resource, ResourceWrite, Revisioned, TextRecord, decode_value,
 };
 use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
@@ -225,9 +225,7 @@ impl<R: Resource> ResourceStore<R> {
     pub async fn scrub_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.executor.scrub_deleted(Kind::get::<R>(), before, limit).await
     }
-}
 
-impl<R: Named> ResourceStore<R> {
     /// Returns the live resource of a name (without regard to case), or none.
     pub async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<R>> {
         let Some(id) = self.executor.id_by_name(org, Kind::get::<R>(), name).await? else { return Ok(None) };
