@@ -9,10 +9,11 @@ use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Load, Permit, Permits};
 use folio_providers::Providers;
-use folio_resources::Resource;
+use folio_resources::{Resource, Revisioned};
 use folio_storage::{SharedTurnStore, Stores};
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
+use folio_types::page::Order;
 use folio_types::quota::Quotas;
 use folio_types::{Environment, Error, ExtractionId, OrgId, Principal, Reason, Result};
 use tokio_util::task::TaskTracker;
@@ -21,7 +22,9 @@ use tracing::Instrument as _;
 use crate::audit::AuditedChange;
 use crate::caller::Caller;
 use crate::declaration::{Audit, Idempotency, Quota};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
+use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
 use crate::single_flight::SingleFlight;
 
@@ -287,6 +290,58 @@ impl Context {
     pub async fn find<A: Resource>(&self, id: &A::Id) -> Result<A> {
         let found = self.stores().of::<A>().get(&self.principal().org, id).await?;
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
+    }
+
+    /// Returns a revision of a live resource.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, also for a resource of another organization.
+    pub(crate) async fn revision<A: Revisioned>(
+        &self,
+        reference: &RevisionRef<A::Id, A::RevId>,
+    ) -> Result<A::Revision> {
+        match reference {
+            RevisionRef::Newest(id) => Ok(self.find::<A>(id).await?.newest().1.clone()),
+            RevisionRef::Revision(revid) => {
+                let found = self.stores().of::<A>().revision(&self.principal().org, revid).await?;
+                found.ok_or_else(|| Error::not_found(&format!("{} revision", A::KIND), revid))
+            }
+        }
+    }
+
+    /// Returns a page of the caller's organization's resources that match a filter, by default the newest first. `max`
+    /// is the largest page.
+    ///
+    /// # Errors
+    /// Those of [`Listing::new`].
+    pub(crate) async fn list<A: Resource>(
+        &self,
+        request: &ListRequest,
+        filter: &A::Filter,
+        keys: SortKeys,
+        max: u32,
+    ) -> Result<ListPage<A>> {
+        let (org, parent) = (&self.principal().org, A::parent_in(filter).unwrap_or_default());
+        let listing = Listing::new(request, &[A::KIND, org.as_str(), &parent], keys, Order::Newest, max)?;
+        let store = &self.stores().of::<A>();
+        listing.fetch(|page| async move { store.list(org, filter, &page).await }).await
+    }
+
+    /// Returns a page of the revisions of a resource, by default the newest first.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, and those of [`Listing::new`].
+    pub(crate) async fn list_revisions<A: Revisioned>(
+        &self,
+        request: &ListRequest,
+        id: &A::Id,
+    ) -> Result<ListPage<A::Revision>> {
+        let org = &self.principal().org;
+        let scope = ["revisions", &id.to_string(), org.as_str()];
+        let listing = Listing::new(request, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
+        self.find::<A>(id).await?;
+        let store = &self.stores().of::<A>();
+        listing.fetch(|page| async move { store.versions(org, id, &page).await }).await
     }
 
     /// The resources that the extraction engine runs on. Their meter counts model calls.

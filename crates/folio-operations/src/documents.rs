@@ -9,7 +9,6 @@ use folio_documents::NewUpload;
 use folio_resources::{Document, DocumentChange, DocumentFilter, DocumentPatch, TextState, check_document_patch};
 use folio_storage::NewPage;
 use folio_types::access::Scope;
-use folio_types::page::Order;
 use folio_types::{DocumentId, Error, Etag, Result, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
@@ -18,8 +17,8 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::Operation;
+use crate::list::{ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, get_operation};
 
 pub(crate) static SERVICE: Service = Service { name: "DocumentService", scope: Some(Scope::Documents) };
 
@@ -97,20 +96,9 @@ impl Operation for UploadDocument {
     }
 }
 
-/// Returns a document without its bytes.
-#[derive(Debug, Clone, Serialize)]
-pub struct GetDocument {
-    /// The document.
-    pub document_id: DocumentId,
-}
-
-impl Operation for GetDocument {
-    const DECLARATION: Declaration = SERVICE.read("GetDocument");
-    type Output = Document;
-
-    async fn run(self, context: &Context) -> Result<Document> {
-        context.find(&self.document_id).await
-    }
+get_operation! {
+    /// Returns a document without its bytes.
+    GetDocument { document_id: DocumentId } -> Document
 }
 
 /// Returns a document with its bytes.
@@ -161,17 +149,7 @@ impl Operation for ListDocuments {
 
     async fn run(self, context: &Context) -> Result<ListPage<Document>> {
         let filter = document_filter(&self.list.filter)?;
-        let org = &context.principal().org;
-        let scope = ["documents", org.as_str()];
-        let keys = SortKeys::CreateTimeAndName;
-        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let documents = &context.stores().of::<Document>();
-        listing
-            .fetch(|page| {
-                let filter = &filter;
-                async move { documents.list(org, filter, &page).await }
-            })
-            .await
+        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
     }
 }
 

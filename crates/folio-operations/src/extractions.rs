@@ -1,9 +1,8 @@
 //! Operations on extractions.
 
-use folio_resources::{Document, Extraction, ExtractionChange, ExtractionFilter, Resource as _};
+use folio_resources::{Document, Extraction, ExtractionChange, ExtractionFilter, Prompt, Resource as _};
 use folio_tools::extraction;
 use folio_types::access::Scope;
-use folio_types::page::Order;
 use folio_types::{DocumentId, Etag, ExtractionId, Result, fields};
 use serde::Serialize;
 use serde_json::Value;
@@ -11,9 +10,8 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, Service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::Operation;
-use crate::prompts;
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, delete_operation, get_operation};
 use crate::reference::PromptRef;
 
 pub(crate) static SERVICE: Service = Service { name: "ExtractionService", scope: Some(Scope::Extractions) };
@@ -49,7 +47,7 @@ impl Operation for RunExtraction {
         let id = ExtractionId::derive(&request.id_parts());
         let _alone = context.running_extractions().acquire(&id).await;
         if request.recorded_result(stores, &Extraction::target(&id)).await?.is_none() {
-            let prompt = prompts::revision(context, &self.prompt_revid).await?.revid;
+            let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
             let unique = context.environment().uuid();
             let run = extraction::Request {
                 principal: principal.clone(),
@@ -66,20 +64,9 @@ impl Operation for RunExtraction {
     }
 }
 
-/// Returns an extraction.
-#[derive(Debug, Clone, Serialize)]
-pub struct GetExtraction {
-    /// The extraction.
-    pub extraction_id: ExtractionId,
-}
-
-impl Operation for GetExtraction {
-    const DECLARATION: Declaration = SERVICE.read("GetExtraction");
-    type Output = Extraction;
-
-    async fn run(self, context: &Context) -> Result<Extraction> {
-        context.find(&self.extraction_id).await
-    }
+get_operation! {
+    /// Returns an extraction.
+    GetExtraction { extraction_id: ExtractionId } -> Extraction
 }
 
 /// Changes one value of the data, and resets the verification.
@@ -160,22 +147,9 @@ impl Operation for VerifyExtraction {
     }
 }
 
-/// Deletes an extraction.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeleteExtraction {
-    /// The extraction.
-    pub extraction_id: ExtractionId,
-    /// The version to delete. None: any version.
-    pub etag: Option<Etag>,
-}
-
-impl Operation for DeleteExtraction {
-    const DECLARATION: Declaration = SERVICE.change("DeleteExtraction");
-    type Output = ();
-
-    async fn run(self, context: &Context) -> Result<()> {
-        context.request.delete::<Extraction>(context.stores(), &self.extraction_id, self.etag).await
-    }
+delete_operation! {
+    /// Deletes an extraction.
+    DeleteExtraction { extraction_id: ExtractionId } of Extraction
 }
 
 /// Lists the extractions of a document. Filter: none.
@@ -193,12 +167,8 @@ impl Operation for ListExtractions {
 
     async fn run(self, context: &Context) -> Result<ListPage<Extraction>> {
         filter::refuse(&self.list.filter)?;
-        let (org, document) = (&context.principal().org, &self.document_id);
-        let scope = ["extractions", &document.to_string(), org.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
-        context.find::<Document>(document).await?;
-        let extractions = &context.stores().of::<Extraction>();
-        let filter = &ExtractionFilter { document: document.clone(), prompt: None };
-        listing.fetch(|page| async move { extractions.list(org, filter, &page).await }).await
+        context.find::<Document>(&self.document_id).await?;
+        let filter = ExtractionFilter { document: self.document_id, prompt: None };
+        context.list(&self.list, &filter, SortKeys::CreateTime, LARGE_PAGE_MAX).await
     }
 }

@@ -83,6 +83,52 @@ macro_rules! outcome_as_json {
 }
 pub(crate) use outcome_as_json;
 
+/// Declares an operation that returns the resource with an id. Default of the minimum role: viewer.
+macro_rules! get_operation {
+    ($(#[$doc:meta])* $name:ident { $id:ident: $Id:ty } -> $Resource:ty $(, $role:expr)?) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, serde::Serialize)]
+        pub struct $name {
+            /// The id of the resource.
+            pub $id: $Id,
+        }
+
+        impl crate::Operation for $name {
+            const DECLARATION: crate::Declaration = SERVICE.read(stringify!($name))$(.role($role))?;
+            type Output = $Resource;
+
+            async fn run(self, context: &crate::Context) -> folio_types::Result<$Resource> {
+                context.find(&self.$id).await
+            }
+        }
+    };
+}
+pub(crate) use get_operation;
+
+/// Declares an operation that deletes the resource with an id.
+macro_rules! delete_operation {
+    ($(#[$doc:meta])* $name:ident { $id:ident: $Id:ty } of $Resource:ty) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, serde::Serialize)]
+        pub struct $name {
+            /// The id of the resource.
+            pub $id: $Id,
+            /// The version to delete. None: any version.
+            pub etag: Option<folio_types::Etag>,
+        }
+
+        impl crate::Operation for $name {
+            const DECLARATION: crate::Declaration = SERVICE.change(stringify!($name));
+            type Output = ();
+
+            async fn run(self, context: &crate::Context) -> folio_types::Result<()> {
+                context.request.delete::<$Resource>(context.stores(), &self.$id, self.etag).await
+            }
+        }
+    };
+}
+pub(crate) use delete_operation;
+
 /// An operation with its idempotency key.
 #[derive(Debug, Clone)]
 pub struct Call<O> {

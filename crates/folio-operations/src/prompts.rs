@@ -2,10 +2,9 @@
 
 use folio_llm::schema::Violation;
 
-use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Tag};
+use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag};
 use folio_tools::rules;
 use folio_types::access::Scope;
-use folio_types::page::Order;
 use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, fields, limits};
 use serde::Serialize;
 use serde_json::Value;
@@ -13,10 +12,10 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::Operation;
-use crate::reference::{PromptRef, RevisionRef, SchemaRef};
-use crate::schemas::{self, Revised};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, delete_operation};
+use crate::reference::{PromptRef, SchemaRef};
+use crate::schemas::Revised;
 
 pub(crate) static SERVICE: Service = Service { name: "PromptService", scope: Some(Scope::Definitions) };
 
@@ -118,7 +117,7 @@ impl Operation for GetPromptRevision {
     type Output = PromptRevision;
 
     async fn run(self, context: &Context) -> Result<PromptRevision> {
-        revision(context, &self.prompt_revid).await
+        context.revision::<Prompt>(&self.prompt_revid).await
     }
 }
 
@@ -147,16 +146,7 @@ impl Operation for ListPrompts {
         if filter.all_tags.len().max(filter.any_tag.len()) > limits::TAGS_MAX {
             return Err(Error::invalid_field("filter", format!("has more than {} tags", limits::TAGS_MAX)));
         }
-        let org = &context.principal().org;
-        let scope = ["prompts", org.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTimeAndName, Order::Newest, LARGE_PAGE_MAX)?;
-        let prompts = &context.stores().of::<Prompt>();
-        listing
-            .fetch(|page| {
-                let filter = &filter;
-                async move { prompts.list(org, filter, &page).await }
-            })
-            .await
+        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await
     }
 }
 
@@ -175,12 +165,7 @@ impl Operation for ListPromptRevisions {
 
     async fn run(self, context: &Context) -> Result<ListPage<PromptRevision>> {
         filter::refuse(&self.list.filter)?;
-        let (org, id) = (&context.principal().org, &self.prompt_id);
-        let scope = ["revisions", &id.to_string(), org.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
-        context.find::<Prompt>(id).await?;
-        let prompts = &context.stores().of::<Prompt>();
-        listing.fetch(|page| async move { prompts.versions(org, id, &page).await }).await
+        context.list_revisions::<Prompt>(&self.list, &self.prompt_id).await
     }
 }
 
@@ -236,22 +221,9 @@ impl Operation for UpdatePrompt {
     }
 }
 
-/// Deletes a prompt with all its revisions. Its extractions stay.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeletePrompt {
-    /// The prompt.
-    pub prompt_id: PromptId,
-    /// The version to delete. None: any version.
-    pub etag: Option<Etag>,
-}
-
-impl Operation for DeletePrompt {
-    const DECLARATION: Declaration = SERVICE.change("DeletePrompt");
-    type Output = ();
-
-    async fn run(self, context: &Context) -> Result<()> {
-        context.request.delete::<Prompt>(context.stores(), &self.prompt_id, self.etag).await
-    }
+delete_operation! {
+    /// Deletes a prompt with all its revisions. Its extractions stay.
+    DeletePrompt { prompt_id: PromptId } of Prompt
 }
 
 /// Checks every field of a prompt without storing it. A store that does not answer is an error of the operation.
@@ -304,10 +276,10 @@ impl Operation for ValidatePromptData {
     type Output = Vec<Violation>;
 
     async fn run(self, context: &Context) -> Result<Vec<Violation>> {
-        let prompt = revision(context, &self.prompt_revid).await?;
+        let prompt = context.revision::<Prompt>(&self.prompt_revid).await?;
         match prompt.schema {
             Some(revid) => {
-                let schema = schemas::revision(context, &SchemaRef::Revision(revid)).await?;
+                let schema = context.revision::<Schema>(&SchemaRef::Revision(revid)).await?;
                 rules::violations_of("prompt_revid", &schema, &self.data).await
             }
             None if self.data.is_object() => Ok(Vec::new()),
@@ -316,24 +288,10 @@ impl Operation for ValidatePromptData {
     }
 }
 
-/// Returns a revision of a prompt.
-///
-/// # Errors
-/// `NOT_FOUND`.
-pub(crate) async fn revision(context: &Context, reference: &PromptRef) -> Result<PromptRevision> {
-    match reference {
-        RevisionRef::Newest(id) => context.find::<Prompt>(id).await.map(|prompt| prompt.latest),
-        RevisionRef::Revision(revid) => {
-            let found = context.stores().of::<Prompt>().revision(&context.principal().org, revid).await?;
-            found.ok_or_else(|| Error::not_found("prompt revision", revid))
-        }
-    }
-}
-
 /// The schema revision that a prompt is linked to. None: the text is empty.
 async fn schema(context: &Context, text: &str) -> Result<Option<SchemaRevId>> {
     match fields::optional_id::<SchemaRef>(SCHEMA, text)? {
-        Some(reference) => schemas::revision(context, &reference).await.map(|schema| Some(schema.revid)),
+        Some(reference) => context.revision::<Schema>(&reference).await.map(|schema| Some(schema.revid)),
         None => Ok(None),
     }
 }

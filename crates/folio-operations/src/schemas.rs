@@ -5,17 +5,16 @@ use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
 use folio_resources::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 use folio_tools::rules;
 use folio_types::access::Scope;
-use folio_types::page::Order;
-use folio_types::{Error, Etag, Result, SchemaId};
+use folio_types::{Etag, Result, SchemaId};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::Operation;
-use crate::reference::{RevisionRef, SchemaRef};
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, delete_operation};
+use crate::reference::SchemaRef;
 
 pub(crate) static SERVICE: Service = Service { name: "SchemaService", scope: Some(Scope::Definitions) };
 
@@ -78,7 +77,7 @@ impl Operation for GetSchemaRevision {
     type Output = SchemaRevision;
 
     async fn run(self, context: &Context) -> Result<SchemaRevision> {
-        revision(context, &self.schema_revid).await
+        context.revision::<Schema>(&self.schema_revid).await
     }
 }
 
@@ -101,16 +100,7 @@ impl Operation for ListSchemas {
                 _ => return Err(filter::unknown(&condition, "name")),
             }
         }
-        let org = &context.principal().org;
-        let scope = ["schemas", org.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTimeAndName, Order::Newest, LARGE_PAGE_MAX)?;
-        let schemas = &context.stores().of::<Schema>();
-        listing
-            .fetch(|page| {
-                let filter = &filter;
-                async move { schemas.list(org, filter, &page).await }
-            })
-            .await
+        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await
     }
 }
 
@@ -129,12 +119,7 @@ impl Operation for ListSchemaRevisions {
 
     async fn run(self, context: &Context) -> Result<ListPage<SchemaRevision>> {
         filter::refuse(&self.list.filter)?;
-        let (org, id) = (&context.principal().org, &self.schema_id);
-        let scope = ["revisions", &id.to_string(), org.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
-        context.find::<Schema>(id).await?;
-        let schemas = &context.stores().of::<Schema>();
-        listing.fetch(|page| async move { schemas.versions(org, id, &page).await }).await
+        context.list_revisions::<Schema>(&self.list, &self.schema_id).await
     }
 }
 
@@ -171,22 +156,9 @@ impl Operation for UpdateSchema {
     }
 }
 
-/// Deletes a schema with all its revisions. Errors: `IN_USE` while prompts refer to it.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeleteSchema {
-    /// The schema.
-    pub schema_id: SchemaId,
-    /// The version to delete. None: any version.
-    pub etag: Option<Etag>,
-}
-
-impl Operation for DeleteSchema {
-    const DECLARATION: Declaration = SERVICE.change("DeleteSchema");
-    type Output = ();
-
-    async fn run(self, context: &Context) -> Result<()> {
-        context.request.delete::<Schema>(context.stores(), &self.schema_id, self.etag).await
-    }
+delete_operation! {
+    /// Deletes a schema with all its revisions. Errors: `IN_USE` while prompts refer to it.
+    DeleteSchema { schema_id: SchemaId } of Schema
 }
 
 /// Checks a response format without storing it.
@@ -222,22 +194,8 @@ impl Operation for ValidateData {
     type Output = Vec<Violation>;
 
     async fn run(self, context: &Context) -> Result<Vec<Violation>> {
-        let schema = revision(context, &self.schema_revid).await?;
+        let schema = context.revision::<Schema>(&self.schema_revid).await?;
         rules::violations_of("schema_revid", &schema, &self.data).await
-    }
-}
-
-/// Returns a revision of a schema.
-///
-/// # Errors
-/// `NOT_FOUND`.
-pub(crate) async fn revision(context: &Context, reference: &SchemaRef) -> Result<SchemaRevision> {
-    match reference {
-        RevisionRef::Newest(id) => context.find::<Schema>(id).await.map(|schema| schema.latest),
-        RevisionRef::Revision(revid) => {
-            let found = context.stores().of::<Schema>().revision(&context.principal().org, revid).await?;
-            found.ok_or_else(|| Error::not_found("schema revision", revid))
-        }
     }
 }
 

@@ -3,15 +3,14 @@
 use folio_resources::{Tag, TagChange, TagFilter};
 use folio_tools::rules;
 use folio_types::access::Scope;
-use folio_types::page::Order;
 use folio_types::{Etag, Result, TagId, limits};
 use serde::Serialize;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::Operation;
+use crate::list::{ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, delete_operation, get_operation};
 
 pub(crate) static SERVICE: Service = Service { name: "TagService", scope: Some(Scope::Definitions) };
 
@@ -48,20 +47,9 @@ impl Operation for CreateTag {
     }
 }
 
-/// Returns a tag.
-#[derive(Debug, Clone, Serialize)]
-pub struct GetTag {
-    /// The tag.
-    pub tag_id: TagId,
-}
-
-impl Operation for GetTag {
-    const DECLARATION: Declaration = SERVICE.read("GetTag");
-    type Output = Tag;
-
-    async fn run(self, context: &Context) -> Result<Tag> {
-        context.find(&self.tag_id).await
-    }
+get_operation! {
+    /// Returns a tag.
+    GetTag { tag_id: TagId } -> Tag
 }
 
 /// Lists tags. Filter: `name:` a part of the name.
@@ -83,12 +71,7 @@ impl Operation for ListTags {
                 _ => return Err(filter::unknown(&condition, "name")),
             }
         }
-        let org = &context.principal().org;
-        let scope = ["tags", org.as_str()];
-        let keys = SortKeys::CreateTimeAndName;
-        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let tags = &context.stores().of::<Tag>();
-        listing.fetch(async |page| tags.list(org, &filter, &page).await).await
+        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
     }
 }
 
@@ -126,22 +109,9 @@ impl Operation for UpdateTag {
     }
 }
 
-/// Deletes a tag. Errors: `IN_USE` while documents or prompts have it.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeleteTag {
-    /// The tag.
-    pub tag_id: TagId,
-    /// The version to delete. None: any version.
-    pub etag: Option<Etag>,
-}
-
-impl Operation for DeleteTag {
-    const DECLARATION: Declaration = SERVICE.change("DeleteTag");
-    type Output = ();
-
-    async fn run(self, context: &Context) -> Result<()> {
-        context.request.delete::<Tag>(context.stores(), &self.tag_id, self.etag).await
-    }
+delete_operation! {
+    /// Deletes a tag. Errors: `IN_USE` while documents or prompts have it.
+    DeleteTag { tag_id: TagId } of Tag
 }
 
 fn color(text: &str) -> Result<Option<String>> {

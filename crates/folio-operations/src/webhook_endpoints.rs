@@ -6,7 +6,6 @@ use folio_llm::options::check_http_url;
 use folio_resources::{Resource as _, SealedKey, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter};
 use folio_types::access::Scope;
 use folio_types::audit::AuditTarget;
-use folio_types::page::Order;
 use folio_types::{Error, Etag, Result, Role, Secret, WebhookEndpointId, limits};
 use serde::Serialize;
 use serde_json::json;
@@ -15,8 +14,8 @@ use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, SortKeys};
-use crate::operation::{Operation, as_digest};
+use crate::list::{ListPage, ListRequest, SortKeys};
+use crate::operation::{Operation, as_digest, get_operation};
 
 static SERVICE: Service = Service { name: "WebhookEndpointService", scope: Some(Scope::Administration) };
 
@@ -75,20 +74,9 @@ impl Operation for CreateWebhookEndpoint {
     }
 }
 
-/// Returns a webhook endpoint.
-#[derive(Debug, Clone, Serialize)]
-pub struct GetWebhookEndpoint {
-    /// The endpoint.
-    pub webhook_endpoint_id: WebhookEndpointId,
-}
-
-impl Operation for GetWebhookEndpoint {
-    const DECLARATION: Declaration = SERVICE.read("GetWebhookEndpoint").role(Role::Admin);
-    type Output = WebhookEndpoint;
-
-    async fn run(self, context: &Context) -> Result<WebhookEndpoint> {
-        context.find(&self.webhook_endpoint_id).await
-    }
+get_operation! {
+    /// Returns a webhook endpoint.
+    GetWebhookEndpoint { webhook_endpoint_id: WebhookEndpointId } -> WebhookEndpoint, Role::Admin
 }
 
 /// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event.
@@ -111,12 +99,7 @@ impl Operation for ListWebhookEndpoints {
                 _ => return Err(filter::unknown(&condition, "url and event_type")),
             }
         }
-        let org = &context.principal().org;
-        let scope = ["webhook_endpoints", org.as_str()];
-        let keys = SortKeys::CreateTimeAndName;
-        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let endpoints = &context.stores().of::<WebhookEndpoint>();
-        listing.fetch(async |page| endpoints.list(org, &filter, &page).await).await
+        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
     }
 }
 
