@@ -1,5 +1,6 @@
 //! A node's conversations on a store of its own.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,19 +42,67 @@ struct Points {
     reached: Arc<Mutex<Vec<String>>>,
 }
 
-pub(super) struct Sandbox {
-    pub(super) conversations: Conversations,
+/// A caller with a document on a store, and the models that a test scripts.
+pub(super) struct Base {
     pub(super) models: Arc<Script>,
     pub(super) stores: Stores,
     pub(super) environment: Arc<Simulated>,
     pub(super) principal: Principal,
     pub(super) document: DocumentId,
+}
+
+/// Returns an environment and a caller in a new organization.
+pub(super) fn caller() -> (Arc<Simulated>, Principal) {
+    let environment = Arc::new(Simulated::new(folio_testkit::seed()));
+    let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
+    (environment, Principal { org, user, role: Role::Member })
+}
+
+impl Base {
+    pub(super) async fn new(stores: Stores, environment: Arc<Simulated>, principal: Principal) -> Self {
+        let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
+        Self { models: Script::new(), stores, environment, principal, document }
+    }
+
+    pub(super) fn chat(&self, text: &str) -> ChatCommand {
+        ChatCommand { documents: vec![self.document.clone()], ..ChatCommand::new(text) }
+    }
+
+    pub(super) async fn header(&self, thread: &ThreadId) -> ThreadHeader {
+        self.stores.threads.header(&self.principal.org, thread).await.unwrap().unwrap()
+    }
+
+    pub(super) async fn journal(&self, thread: &ThreadId) -> Vec<Entry> {
+        let entries = self.stores.threads.entries(&self.principal.org, thread, 0, 10_000).await.unwrap();
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) async fn tag_names(&self) -> Vec<String> {
+        let page =
+            self.stores.of::<Tag>().list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
+        let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
+        names.sort();
+        names
+    }
+}
+
+pub(super) struct Sandbox {
+    pub(super) conversations: Conversations,
+    base: Base,
     tools: Arc<Registry>,
     points: Points,
     options: Options,
     abandoned: AbandonedCalls,
     store: EmbeddedStore,
     _folder: tempfile::TempDir,
+}
+
+impl Deref for Sandbox {
+    type Target = Base;
+
+    fn deref(&self) -> &Base {
+        &self.base
+    }
 }
 
 impl Sandbox {
@@ -88,30 +137,10 @@ impl Sandbox {
             stores.threads = wrap(stores.threads);
         }
         let tools = tools.unwrap_or_else(|| Registry::standard().unwrap());
-        let environment = Arc::new(Simulated::new(folio_testkit::seed()));
-        let principal = Principal {
-            org: OrgId::generate(&*environment),
-            user: UserId::generate(&*environment),
-            role: Role::Member,
-        };
-        let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
-        let (models, points) = (Script::new(), Points::default());
-        let conversations = node(&stores, &models, &tools, &environment, &points, (&options, abandoned)).await;
-        let _folder = folder;
-        Self {
-            conversations,
-            models,
-            stores,
-            environment,
-            principal,
-            document,
-            tools,
-            points,
-            options,
-            abandoned,
-            store,
-            _folder,
-        }
+        let (environment, principal) = caller();
+        let (base, points) = (Base::new(stores, environment, principal).await, Points::default());
+        let conversations = node(&base, &tools, &points, (&options, abandoned)).await;
+        Self { conversations, base, tools, points, options, abandoned, store, _folder: folder }
     }
 
     /// The process dies and starts again on the same store.
@@ -119,8 +148,7 @@ impl Sandbox {
         self.conversations.stop().await;
         self.hang_at(None);
         let options = (&self.options, self.abandoned);
-        self.conversations =
-            node(&self.stores, &self.models, &self.tools, &self.environment, &self.points, options).await;
+        self.conversations = node(&self.base, &self.tools, &self.points, options).await;
     }
 
     /// Checks that no actor, task, model request or scripted answer is left.
@@ -131,8 +159,8 @@ impl Sandbox {
         assert!(snapshot.busy.is_empty(), "leaked work: {:?}", snapshot.busy);
         assert_eq!(self.models.open(), 0, "leaked model requests");
         assert_eq!(self.models.left(), 0, "the script was not played to its end");
-        let Self { conversations, store, stores, .. } = self;
-        drop((conversations, stores));
+        let Self { conversations, store, base, .. } = self;
+        drop((conversations, base));
         store.close().await;
     }
 
@@ -151,10 +179,6 @@ impl Sandbox {
             self.points.reached.lock().unwrap().iter().any(|reached| reached == point).then_some(())
         })
         .await;
-    }
-
-    pub(super) fn chat(&self, text: &str) -> ChatCommand {
-        ChatCommand { documents: vec![self.document.clone()], ..ChatCommand::new(text) }
     }
 
     pub(super) fn chat_in(&self, thread: &ThreadId, text: &str) -> ChatCommand {
@@ -190,27 +214,10 @@ impl Sandbox {
         self.conversations.get_turn(&self.principal, turn).await.unwrap()
     }
 
-    pub(super) async fn header(&self, thread: &ThreadId) -> ThreadHeader {
-        self.stores.threads.header(&self.principal.org, thread).await.unwrap().unwrap()
-    }
-
     /// The newest thread that is listed.
     pub(super) async fn listed(&self) -> ThreadId {
         let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
         page.unwrap().items[0].id.clone()
-    }
-
-    pub(super) async fn journal(&self, thread: &ThreadId) -> Vec<Entry> {
-        let entries = self.stores.threads.entries(&self.principal.org, thread, 0, 10_000).await.unwrap();
-        entries.into_iter().map(|(_, entry)| entry).collect()
-    }
-
-    pub(super) async fn tag_names(&self) -> Vec<String> {
-        let page =
-            self.stores.of::<Tag>().list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
-        let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
-        names.sort();
-        names
     }
 
     pub(super) async fn usage(&self) -> Vec<UsageRecord> {
@@ -233,10 +240,8 @@ impl Sandbox {
 }
 
 async fn node(
-    stores: &Stores,
-    models: &Arc<Script>,
+    Base { models, stores, environment, .. }: &Base,
     tools: &Arc<Registry>,
-    environment: &Arc<Simulated>,
     points: &Points,
     (options, abandoned): (&Options, AbandonedCalls),
 ) -> Conversations {

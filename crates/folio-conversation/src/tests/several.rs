@@ -1,26 +1,25 @@
 //! Several nodes on one store, with what they know of each other in a test's hand.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::event::{CallView, Event};
-use folio_history::journal::Entry;
-use folio_history::thread::{OpenTurnRow, ThreadHeader};
+use folio_history::thread::OpenTurnRow;
 use folio_metering::UsageRecorder;
-use folio_resources::Tag;
 use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores};
 use folio_storage_cql::CqlStore;
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage_redis::RedisOptions;
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
-use folio_types::{DocumentId, Incarnation, Liveness, OrgId, Principal, Result, Role, ThreadId, TurnId, UserId};
+use folio_types::{Incarnation, Liveness, OrgId, Result, ThreadId, TurnId};
 use tokio::sync::watch;
 
-use super::sandbox::{SOON, all, pending, slots, upload};
-use super::script::{Script, Step};
+use super::sandbox::{Base, SOON, all, caller, pending, slots};
+use super::script::Step;
 use crate::failpoint::Action;
 use crate::{Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores};
 use folio_history::command::ChatCommand;
@@ -167,15 +166,19 @@ pub(super) struct Node {
 pub(super) struct Several {
     pub(super) nodes: Vec<Node>,
     pub(super) known: Arc<NodeDirectory>,
-    pub(super) models: Arc<Script>,
-    pub(super) stores: Stores,
     pub(super) shared: SharedStores,
-    pub(super) environment: Arc<Simulated>,
-    pub(super) principal: Principal,
-    pub(super) document: DocumentId,
+    base: Base,
     /// Holds the bytes of documents on either ground.
     store: EmbeddedStore,
     _folder: tempfile::TempDir,
+}
+
+impl Deref for Several {
+    type Target = Base;
+
+    fn deref(&self) -> &Base {
+        &self.base
+    }
 }
 
 impl Several {
@@ -186,22 +189,15 @@ impl Several {
     pub(super) async fn start_on(ground: Ground, count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
-        let environment = Arc::new(Simulated::new(folio_testkit::seed()));
-        let principal = Principal {
-            org: OrgId::generate(&*environment),
-            user: UserId::generate(&*environment),
-            role: Role::Member,
-        };
+        let (environment, principal) = caller();
         let (stores, shared) = match ground {
             Ground::Embedded => {
                 (store.stores(), folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()))
             }
             Ground::Servers => servers(&store, &environment, &principal.org).await,
         };
-        let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
-        let (models, known, _folder) = (Script::new(), Arc::default(), folder);
-        let mut several =
-            Self { nodes: Vec::new(), known, models, stores, shared, environment, principal, document, store, _folder };
+        let base = Base::new(stores, environment, principal).await;
+        let mut several = Self { nodes: Vec::new(), known: Arc::default(), shared, base, store, _folder: folder };
         for _ in 0..count {
             several.join().await;
         }
@@ -260,10 +256,6 @@ impl Several {
         &self.nodes[node].conversations
     }
 
-    pub(super) fn chat(&self, text: &str) -> ChatCommand {
-        ChatCommand { documents: vec![self.document.clone()], ..ChatCommand::new(text) }
-    }
-
     /// Chats on a node and reads up to the closing event.
     pub(super) async fn run(&self, node: usize, command: ChatCommand) -> Vec<Event> {
         all(self.node(node).chat(&self.principal, command).await.unwrap()).await
@@ -273,23 +265,6 @@ impl Several {
     pub(super) async fn pause_at(&self, node: usize, step: Step) -> (TurnId, Vec<CallView>) {
         self.models.then([step]);
         pending(&self.run(node, self.chat("please")).await)
-    }
-
-    pub(super) async fn header(&self, thread: &ThreadId) -> ThreadHeader {
-        self.stores.threads.header(&self.principal.org, thread).await.unwrap().unwrap()
-    }
-
-    pub(super) async fn journal(&self, thread: &ThreadId) -> Vec<Entry> {
-        let entries = self.stores.threads.entries(&self.principal.org, thread, 0, 10_000).await.unwrap();
-        entries.into_iter().map(|(_, entry)| entry).collect()
-    }
-
-    pub(super) async fn tag_names(&self) -> Vec<String> {
-        let page =
-            self.stores.of::<Tag>().list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
-        let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
-        names.sort();
-        names
     }
 
     /// Waits until no node runs the open turn of a thread.
@@ -320,9 +295,9 @@ impl Several {
             node.conversations.drain(SOON).await;
             assert_eq!(node.conversations.snapshot().tasks, 0, "leaked tasks");
         }
-        let Self { nodes, known, store, stores, .. } = self;
+        let Self { nodes, known, store, base, .. } = self;
         known.running.lock().unwrap().clear();
-        drop((nodes, known, stores));
+        drop((nodes, known, base));
         store.close().await;
     }
 }
