@@ -108,43 +108,28 @@ impl ResourceLayer for RequestOnManyTargets {
     }
 }
 
-#[derive(Default)]
-pub(super) struct NameNotUnique;
+/// Declares faults that make a write although it is refused for a reason.
+macro_rules! ignored_refusals {
+    ($($fault:ident: $reason:ident;)*) => {$(
+        #[derive(Default)]
+        pub(super) struct $fault;
 
-#[async_trait]
-impl ResourceLayer for NameNotUnique {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
-        match below.decide(write.clone()).await {
-            Err(error) if error.reason == Reason::NameTaken => as_done(below, &write, error).await,
-            decided => decided,
+        #[async_trait]
+        impl ResourceLayer for $fault {
+            async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
+                match below.decide(write.clone()).await {
+                    Err(error) if error.reason == Reason::$reason => as_done(below, &write, error).await,
+                    decided => decided,
+                }
+            }
         }
-    }
+    )*};
 }
 
-#[derive(Default)]
-pub(super) struct ReferenceUnchecked;
-
-#[async_trait]
-impl ResourceLayer for ReferenceUnchecked {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
-        match below.decide(write.clone()).await {
-            Err(error) if error.reason == Reason::NotFound => as_done(below, &write, error).await,
-            decided => decided,
-        }
-    }
-}
-
-#[derive(Default)]
-pub(super) struct ReferenceIgnored;
-
-#[async_trait]
-impl ResourceLayer for ReferenceIgnored {
-    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
-        match below.decide(write.clone()).await {
-            Err(error) if error.reason == Reason::InUse => as_done(below, &write, error).await,
-            decided => decided,
-        }
-    }
+ignored_refusals! {
+    NameNotUnique: NameTaken;
+    ReferenceUnchecked: NotFound;
+    ReferenceIgnored: InUse;
 }
 
 #[derive(Default)]
