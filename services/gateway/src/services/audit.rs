@@ -9,27 +9,27 @@ use futures::StreamExt as _;
 use tonic::Request;
 use v1::audit_service_server::AuditService;
 
+use super::handler::handler;
 use super::{Answer, Api, Reply, list_request, streamed, total_size};
 
 #[tonic::async_trait]
 impl AuditService for Api {
     type DownloadAuditEntriesStream = Answer<v1::DownloadAuditEntriesResponse>;
 
-    async fn list_audit_entries(
-        &self,
-        request: Request<v1::ListAuditEntriesRequest>,
-    ) -> Reply<v1::ListAuditEntriesResponse> {
-        let call = |request: v1::ListAuditEntriesRequest| {
+    handler!(
+        list_audit_entries,
+        ListAuditEntriesRequest,
+        ListAuditEntriesResponse,
+        |request: v1::ListAuditEntriesRequest| {
             let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
             Ok(Call::new(ListAuditEntries { period, list: list_request!(request) }))
-        };
-        let response = |page: ListPage<AuditEntry>| v1::ListAuditEntriesResponse {
+        },
+        |page: ListPage<AuditEntry>| v1::ListAuditEntriesResponse {
             entries: page.items.iter().map(to_proto).collect(),
             next_page_token: page.next_page_token,
             total_size: total_size(page.total_size),
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
     async fn download_audit_entries(
         &self,

@@ -15,6 +15,7 @@ use tonic::{Request, Response};
 use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
 
+use super::handler::{change, handler, list};
 use super::{Answer, Api, Reply, list_request, streamed, total_size};
 
 #[tonic::async_trait]
@@ -45,18 +46,17 @@ impl ConversationService for Api {
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    async fn cancel_turn(&self, request: Request<v1::CancelTurnRequest>) -> Reply<v1::CancelTurnResponse> {
-        let call = |request: v1::CancelTurnRequest| {
-            let operation = CancelTurn { turn_id: turn(&request.turn_id)? };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        self.call(request, call, |turn| v1::CancelTurnResponse { turn: Some((&turn).into()) }).await
-    }
+    change!(cancel_turn, CancelTurnRequest, CancelTurnResponse { turn }, |request| CancelTurn {
+        turn_id: turn(&request.turn_id)?
+    });
 
-    async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Reply<v1::GetTurnResponse> {
-        let call = |request: v1::GetTurnRequest| Ok(Call::new(GetTurn { turn_id: turn(&request.turn_id)? }));
-        self.call(request, call, |turn| v1::GetTurnResponse { turn: Some((&turn).into()) }).await
-    }
+    handler!(
+        get_turn,
+        GetTurnRequest,
+        GetTurnResponse,
+        |request: v1::GetTurnRequest| Ok(Call::new(GetTurn { turn_id: turn(&request.turn_id)? })),
+        |turn| v1::GetTurnResponse { turn: Some((&turn).into()) }
+    );
 
     async fn watch_turn(&self, request: Request<v1::WatchTurnRequest>) -> Reply<Self::WatchTurnStream> {
         let call = |request: v1::WatchTurnRequest| {
@@ -66,33 +66,27 @@ impl ConversationService for Api {
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    async fn list_tools(&self, request: Request<v1::ListToolsRequest>) -> Reply<v1::ListToolsResponse> {
-        let call = |request: v1::ListToolsRequest| {
+    handler!(
+        list_tools,
+        ListToolsRequest,
+        ListToolsResponse,
+        |request: v1::ListToolsRequest| {
             let profile = fields::optional_word("profile", &request.profile)?;
             Ok(Call::new(ListTools { profile, list: list_request!(request) }))
-        };
-        let response = |page: ListPage<ToolSpec>| v1::ListToolsResponse {
+        },
+        |page: ListPage<ToolSpec>| v1::ListToolsResponse {
             tools: page.items.iter().map(tool).collect(),
             next_page_token: page.next_page_token,
             total_size: total_size(page.total_size),
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
-    async fn list_pending_approvals(
-        &self,
-        request: Request<v1::ListPendingApprovalsRequest>,
-    ) -> Reply<v1::ListPendingApprovalsResponse> {
-        let call = |request: v1::ListPendingApprovalsRequest| {
-            Ok(Call::new(ListPendingApprovals { list: list_request!(request) }))
-        };
-        let response = |page: ListPage<PendingApproval>| v1::ListPendingApprovalsResponse {
-            pending_approvals: page.items.iter().map(pending_approval).collect(),
-            next_page_token: page.next_page_token,
-            total_size: total_size(page.total_size),
-        };
-        self.call(request, call, response).await
-    }
+    list!(
+        list_pending_approvals,
+        ListPendingApprovalsRequest,
+        ListPendingApprovals {},
+        ListPendingApprovalsResponse { pending_approvals: pending_approval }
+    );
 
     async fn watch_pending_approvals(
         &self,

@@ -1,44 +1,38 @@
 //! CreditService.
 
 use folio_credit::{Grant, GrantKind};
-use folio_operations::Call;
 use folio_operations::credits::{GrantCredit, WithdrawCredit};
 use folio_proto::{fields, time, v1};
 use folio_types::{Error, Result, limits};
-use tonic::Request;
 use v1::credit_service_server::CreditService;
 
-use super::{Api, Reply};
+use super::Api;
+use super::handler::change;
 
 #[tonic::async_trait]
 impl CreditService for Api {
-    async fn grant_credit(&self, request: Request<v1::GrantCreditRequest>) -> Reply<v1::GrantCreditResponse> {
-        let call = |request: v1::GrantCreditRequest| {
-            let priority = u8::try_from(request.priority);
-            let operation = GrantCredit {
-                organization_id: fields::optional_id("organization_id", &request.organization_id)?,
-                credits: request.credits,
-                expire_time: time::optional_from_proto("expire_time", request.expire_time.as_ref())?,
-                priority: priority.map_err(|_| Error::invalid_field("priority", "must be from 0 to 255"))?,
-                note: note(&request.note)?,
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        let response = |grant: Grant| v1::GrantCreditResponse { grant: Some(to_proto(&grant)) };
-        self.call(request, call, response).await
-    }
+    change!(grant_credit, GrantCreditRequest, GrantCreditResponse { grant: to_proto }, |request| {
+        let priority = u8::try_from(request.priority);
+        GrantCredit {
+            organization_id: fields::optional_id("organization_id", &request.organization_id)?,
+            credits: request.credits,
+            expire_time: time::optional_from_proto("expire_time", request.expire_time.as_ref())?,
+            priority: priority.map_err(|_| Error::invalid_field("priority", "must be from 0 to 255"))?,
+            note: note(&request.note)?,
+        }
+    });
 
-    async fn withdraw_credit(&self, request: Request<v1::WithdrawCreditRequest>) -> Reply<v1::WithdrawCreditResponse> {
-        let call = |request: v1::WithdrawCreditRequest| {
-            let operation = WithdrawCredit {
-                organization_id: fields::optional_id("organization_id", &request.organization_id)?,
-                credits: request.credits,
-                note: note(&request.note)?,
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        self.call(request, call, |()| v1::WithdrawCreditResponse {}).await
-    }
+    change!(
+        withdraw_credit,
+        WithdrawCreditRequest,
+        WithdrawCreditResponse,
+        |request| WithdrawCredit {
+            organization_id: fields::optional_id("organization_id", &request.organization_id)?,
+            credits: request.credits,
+            note: note(&request.note)?,
+        },
+        |()| v1::WithdrawCreditResponse {}
+    );
 }
 
 fn note(text: &str) -> Result<String> {

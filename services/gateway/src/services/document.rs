@@ -1,10 +1,10 @@
 //! DocumentService.
 
+use folio_operations::Call;
 use folio_operations::documents::{
     DeleteDocument, DocumentText, Download, DownloadDocument, GetDocument, GetDocumentText, ListDocuments,
     UpdateDocument,
 };
-use folio_operations::{Call, ListPage};
 use folio_proto::{fields, status, text_state, v1};
 use folio_resources::Document;
 use folio_storage::NewPage;
@@ -13,7 +13,8 @@ use tonic::{Request, Response, Streaming};
 use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 
-use super::{Answer, Api, Reply, caller, list_request, streamed, total_size};
+use super::handler::{change, delete, get, handler, list};
+use super::{Answer, Api, Reply, caller, streamed};
 
 #[tonic::async_trait]
 impl DocumentService for Api {
@@ -29,12 +30,7 @@ impl DocumentService for Api {
         Ok(Response::new(v1::UploadDocumentResponse { document: Some((&document).into()) }))
     }
 
-    async fn get_document(&self, request: Request<v1::GetDocumentRequest>) -> Reply<v1::GetDocumentResponse> {
-        let call = |request: v1::GetDocumentRequest| {
-            Ok(Call::new(GetDocument { document_id: fields::id("document_id", &request.document_id)? }))
-        };
-        self.call(request, call, |found| v1::GetDocumentResponse { document: Some((&found).into()) }).await
-    }
+    get!(get_document, GetDocumentRequest, GetDocument { document_id }, GetDocumentResponse { document });
 
     async fn download_document(
         &self,
@@ -53,62 +49,43 @@ impl DocumentService for Api {
         self.call(request, call, response).await
     }
 
-    async fn list_documents(&self, request: Request<v1::ListDocumentsRequest>) -> Reply<v1::ListDocumentsResponse> {
-        let call = |request: v1::ListDocumentsRequest| Ok(Call::new(ListDocuments { list: list_request!(request) }));
-        let response = |page: ListPage<Document>| v1::ListDocumentsResponse {
-            documents: page.items.iter().map(Into::into).collect(),
-            next_page_token: page.next_page_token,
-            total_size: total_size(page.total_size),
-        };
-        self.call(request, call, response).await
-    }
+    list!(list_documents, ListDocumentsRequest, ListDocuments {}, ListDocumentsResponse { documents });
 
-    async fn update_document(&self, request: Request<v1::UpdateDocumentRequest>) -> Reply<v1::UpdateDocumentResponse> {
-        let call = |request: v1::UpdateDocumentRequest| {
-            let document = fields::required("document", request.document)?;
-            let document_id = fields::id("document.document_id", &document.document_id)?;
-            let set = [
-                ("name", !document.name.is_empty()),
-                ("tag_ids", !document.tag_ids.is_empty()),
-                ("metadata", !document.metadata.is_empty()),
-            ];
-            let mask = fields::mask(request.update_mask.as_ref(), &set)?;
-            let tag_ids = mask.take("tag_ids", document.tag_ids);
-            let operation = UpdateDocument {
-                document_id,
-                etag: fields::etag("document.etag", &document.etag)?,
-                name: mask.take("name", document.name),
-                tag_ids: tag_ids.map(|ids| fields::tags("document.tag_ids", &ids)).transpose()?,
-                metadata: mask.take("metadata", document.metadata),
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        self.call(request, call, |updated| v1::UpdateDocumentResponse { document: Some((&updated).into()) }).await
-    }
+    change!(update_document, UpdateDocumentRequest, UpdateDocumentResponse { document }, |request| {
+        let document = fields::required("document", request.document)?;
+        let document_id = fields::id("document.document_id", &document.document_id)?;
+        let set = [
+            ("name", !document.name.is_empty()),
+            ("tag_ids", !document.tag_ids.is_empty()),
+            ("metadata", !document.metadata.is_empty()),
+        ];
+        let mask = fields::mask(request.update_mask.as_ref(), &set)?;
+        let tag_ids = mask.take("tag_ids", document.tag_ids);
+        UpdateDocument {
+            document_id,
+            etag: fields::etag("document.etag", &document.etag)?,
+            name: mask.take("name", document.name),
+            tag_ids: tag_ids.map(|ids| fields::tags("document.tag_ids", &ids)).transpose()?,
+            metadata: mask.take("metadata", document.metadata),
+        }
+    });
 
-    async fn delete_document(&self, request: Request<v1::DeleteDocumentRequest>) -> Reply<v1::DeleteDocumentResponse> {
-        let call = |request: v1::DeleteDocumentRequest| {
-            let document_id = fields::id("document_id", &request.document_id)?;
-            let etag = fields::etag("etag", &request.etag)?;
-            Ok(Call::under(fields::request_id(&request.request_id)?, DeleteDocument { document_id, etag }))
-        };
-        self.call(request, call, |()| v1::DeleteDocumentResponse {}).await
-    }
+    delete!(delete_document, DeleteDocumentRequest, DeleteDocument { document_id }, DeleteDocumentResponse);
 
-    async fn get_document_text(
-        &self,
-        request: Request<v1::GetDocumentTextRequest>,
-    ) -> Reply<v1::GetDocumentTextResponse> {
-        let call = |request: v1::GetDocumentTextRequest| {
+    handler!(
+        get_document_text,
+        GetDocumentTextRequest,
+        GetDocumentTextResponse,
+        |request: v1::GetDocumentTextRequest| {
             Ok(Call::new(GetDocumentText {
                 document_id: fields::id("document_id", &request.document_id)?,
                 from_page: request.from_page,
                 page_count: request.page_count,
             }))
-        };
-        let page = |page: NewPage| v1::PageText { number: page.number, text: page.text };
-        let response = |text: DocumentText| {
+        },
+        |text: DocumentText| {
             let (state, reason) = text_state(&text.state);
+            let page = |page: NewPage| v1::PageText { number: page.number, text: page.text };
             v1::GetDocumentTextResponse {
                 state: state.into(),
                 state_reason: reason.to_owned(),
@@ -116,7 +93,6 @@ impl DocumentService for Api {
                 next_page: text.next_page.unwrap_or_default(),
                 pages: text.pages.into_iter().map(page).collect(),
             }
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 }

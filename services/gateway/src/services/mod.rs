@@ -5,6 +5,7 @@ mod conversation;
 mod credit;
 mod document;
 mod extraction;
+mod handler;
 mod limit;
 mod model;
 mod organization;

@@ -4,30 +4,32 @@ use folio_llm::ModelInfo;
 use folio_operations::Call;
 use folio_operations::models::{ListModels, ModelPage, ModelUse};
 use folio_proto::{fields, v1};
-use tonic::Request;
 use v1::model_service_server::ModelService;
 
-use super::{Api, Reply, list_request, total_size};
+use super::handler::handler;
+use super::{Api, list_request, total_size};
 
 #[tonic::async_trait]
 impl ModelService for Api {
-    async fn list_models(&self, request: Request<v1::ListModelsRequest>) -> Reply<v1::ListModelsResponse> {
-        let call = |request: v1::ListModelsRequest| {
+    handler!(
+        list_models,
+        ListModelsRequest,
+        ListModelsResponse,
+        |request: v1::ListModelsRequest| {
             let model_use = match fields::choice("use", request.r#use)? {
                 v1::ModelUse::Unspecified => None,
                 v1::ModelUse::Chat => Some(ModelUse::Chat),
                 v1::ModelUse::Prompts => Some(ModelUse::Prompts),
             };
             Ok(Call::new(ListModels { model_use, list: list_request!(request) }))
-        };
-        let response = |ModelPage { page, default_model }: ModelPage| v1::ListModelsResponse {
+        },
+        |ModelPage { page, default_model }: ModelPage| v1::ListModelsResponse {
             models: page.items.into_iter().map(model).collect(),
             next_page_token: page.next_page_token,
             total_size: total_size(page.total_size),
             default_model,
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 }
 
 fn model(model: ModelInfo) -> v1::Model {

@@ -10,18 +10,21 @@ use folio_operations::providers::{
 use folio_proto::{fields, time, v1};
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::{Error, Etag, Result, Secret};
-use tonic::Request;
 use v1::provider_service_server::ProviderService;
 
-use super::{Api, Reply, list_request, total_size};
+use super::handler::{change, handler};
+use super::{Api, list_request, total_size};
 
 #[tonic::async_trait]
 impl ProviderService for Api {
-    async fn list_providers(&self, request: Request<v1::ListProvidersRequest>) -> Reply<v1::ListProvidersResponse> {
-        let call = |request: v1::ListProvidersRequest| {
+    handler!(
+        list_providers,
+        ListProvidersRequest,
+        ListProvidersResponse,
+        |request: v1::ListProvidersRequest| {
             Ok(Call::new(ListProviders { owner: owner(request.owner)?, list: list_request!(request) }))
-        };
-        let response = |found: ProviderList| v1::ListProvidersResponse {
+        },
+        |found: ProviderList| v1::ListProvidersResponse {
             providers: found.page.items.into_iter().map(to_proto).collect(),
             next_page_token: found.page.next_page_token,
             total_size: total_size(found.page.total_size),
@@ -29,12 +32,14 @@ impl ProviderService for Api {
             fallbacks: found.fallbacks,
             etag: Etag::new(found.version).to_string(),
             platform_providers: found.platform_providers,
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
-    async fn update_provider(&self, request: Request<v1::UpdateProviderRequest>) -> Reply<v1::UpdateProviderResponse> {
-        let call = |request: v1::UpdateProviderRequest| {
+    change!(
+        update_provider,
+        UpdateProviderRequest,
+        UpdateProviderResponse,
+        |request| {
             let provider = fields::required("provider", request.provider)?;
             let set = [
                 ("enabled", provider.enabled),
@@ -45,7 +50,7 @@ impl ProviderService for Api {
                 ("models", !provider.models.is_empty()),
             ];
             let mask = fields::mask(request.update_mask.as_ref(), &set)?;
-            let operation = UpdateProvider {
+            UpdateProvider {
                 owner: owner(request.owner)?,
                 enabled: mask.take("enabled", provider.enabled),
                 base_url: mask.take("base_url", provider.base_url),
@@ -58,79 +63,72 @@ impl ProviderService for Api {
                 models: mask.take("models", provider.models).map(read_models).transpose()?,
                 etag: fields::etag("etag", &request.etag)?,
                 name: provider.name,
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        let response = |changed: ChangedProvider| v1::UpdateProviderResponse {
+            }
+        },
+        |changed: ChangedProvider| v1::UpdateProviderResponse {
             provider: changed.provider.map(to_proto),
             etag: Etag::new(changed.version).to_string(),
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
-    async fn delete_provider(&self, request: Request<v1::DeleteProviderRequest>) -> Reply<v1::DeleteProviderResponse> {
-        let call = |request: v1::DeleteProviderRequest| {
-            let operation = DeleteProvider {
-                owner: owner(request.owner)?,
-                name: fields::word("name", &request.name)?,
-                etag: fields::etag("etag", &request.etag)?,
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        let response = |version| v1::DeleteProviderResponse { etag: Etag::new(version).to_string() };
-        self.call(request, call, response).await
-    }
+    change!(
+        delete_provider,
+        DeleteProviderRequest,
+        DeleteProviderResponse,
+        |request| DeleteProvider {
+            owner: owner(request.owner)?,
+            name: fields::word("name", &request.name)?,
+            etag: fields::etag("etag", &request.etag)?,
+        },
+        |version| v1::DeleteProviderResponse { etag: Etag::new(version).to_string() }
+    );
 
-    async fn set_model_defaults(
-        &self,
-        request: Request<v1::SetModelDefaultsRequest>,
-    ) -> Reply<v1::SetModelDefaultsResponse> {
-        let call = |request: v1::SetModelDefaultsRequest| {
+    change!(
+        set_model_defaults,
+        SetModelDefaultsRequest,
+        SetModelDefaultsResponse,
+        |request| {
             let default_model =
                 |name: String| fields::optional_word("default_model", &name).map(Option::unwrap_or_default);
             let fallbacks = |names: v1::ModelNames| {
                 names.models.iter().map(|name| fields::word("fallbacks", name)).collect::<Result<Vec<_>>>()
             };
-            let operation = SetModelDefaults {
+            SetModelDefaults {
                 owner: owner(request.owner)?,
                 default_model: request.default_model.map(default_model).transpose()?,
                 fallbacks: request.fallbacks.map(fallbacks).transpose()?,
                 etag: fields::etag("etag", &request.etag)?,
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        let response = |version| v1::SetModelDefaultsResponse { etag: Etag::new(version).to_string() };
-        self.call(request, call, response).await
-    }
+            }
+        },
+        |version| v1::SetModelDefaultsResponse { etag: Etag::new(version).to_string() }
+    );
 
-    async fn discover_models(&self, request: Request<v1::DiscoverModelsRequest>) -> Reply<v1::DiscoverModelsResponse> {
-        let call = |request: v1::DiscoverModelsRequest| {
-            let operation = DiscoverModels { owner: owner(request.owner)?, name: fields::word("name", &request.name)? };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        let response = |changed: ChangedProvider| v1::DiscoverModelsResponse {
+    change!(
+        discover_models,
+        DiscoverModelsRequest,
+        DiscoverModelsResponse,
+        |request| DiscoverModels { owner: owner(request.owner)?, name: fields::word("name", &request.name)? },
+        |changed: ChangedProvider| v1::DiscoverModelsResponse {
             provider: changed.provider.map(to_proto),
             etag: Etag::new(changed.version).to_string(),
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
-    async fn test_provider(&self, request: Request<v1::TestProviderRequest>) -> Reply<v1::TestProviderResponse> {
-        let call = |request: v1::TestProviderRequest| {
-            let operation = TestProvider {
-                name: fields::word("name", &request.name)?,
-                model: fields::optional_word("model", &request.model)?,
-            };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
-        };
-        let response = |tested: TestedProvider| v1::TestProviderResponse {
+    change!(
+        test_provider,
+        TestProviderRequest,
+        TestProviderResponse,
+        |request| TestProvider {
+            name: fields::word("name", &request.name)?,
+            model: fields::optional_word("model", &request.model)?,
+        },
+        |tested: TestedProvider| v1::TestProviderResponse {
             model: tested.model,
             answered: tested.problem.is_none(),
             problem: tested.problem.unwrap_or_default(),
             milliseconds: tested.milliseconds,
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 }
 
 fn owner(number: i32) -> Result<ProviderOwner> {

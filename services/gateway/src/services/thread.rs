@@ -1,12 +1,12 @@
 //! ThreadService.
 
-use folio_history::thread::ThreadView;
+use folio_operations::Call;
 use folio_operations::threads::{GetThread, ListThreads, ThreadMessage, ThreadPage};
-use folio_operations::{Call, ListPage};
 use folio_proto::{fields, thread, v1};
 use tonic::Request;
 use v1::thread_service_server::ThreadService;
 
+use super::handler::{handler, list};
 use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
@@ -16,30 +16,24 @@ impl ThreadService for Api {
         self.call(request, call, |created| v1::CreateThreadResponse { thread: Some((&created).into()) }).await
     }
 
-    async fn list_threads(&self, request: Request<v1::ListThreadsRequest>) -> Reply<v1::ListThreadsResponse> {
-        let call = |request: v1::ListThreadsRequest| Ok(Call::new(ListThreads { list: list_request!(request) }));
-        let response = |page: ListPage<ThreadView>| v1::ListThreadsResponse {
-            threads: page.items.iter().map(Into::into).collect(),
-            next_page_token: page.next_page_token,
-            total_size: total_size(page.total_size),
-        };
-        self.call(request, call, response).await
-    }
+    list!(list_threads, ListThreadsRequest, ListThreads {}, ListThreadsResponse { threads });
 
-    async fn get_thread(&self, request: Request<v1::GetThreadRequest>) -> Reply<v1::GetThreadResponse> {
-        let call = |request: v1::GetThreadRequest| {
+    handler!(
+        get_thread,
+        GetThreadRequest,
+        GetThreadResponse,
+        |request: v1::GetThreadRequest| {
             let thread_id = fields::id("thread_id", &request.thread_id)?;
             Ok(Call::new(GetThread { thread_id, list: list_request!(request) }))
-        };
-        let response = |ThreadPage { thread, messages, open_turn }: ThreadPage| v1::GetThreadResponse {
+        },
+        |ThreadPage { thread, messages, open_turn }: ThreadPage| v1::GetThreadResponse {
             thread: Some((&thread).into()),
             messages: messages.items.iter().map(message).collect(),
             next_page_token: messages.next_page_token,
             total_size: total_size(messages.total_size),
             pending_turn: open_turn.as_ref().map(Into::into),
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
     async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> Reply<v1::RenameThreadResponse> {
         let call = |request| Ok(Call::new(thread::rename(&request)?));

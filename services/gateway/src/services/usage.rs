@@ -10,18 +10,22 @@ use futures::StreamExt as _;
 use tonic::{Request, Response};
 use v1::usage_service_server::UsageService;
 
+use super::handler::handler;
 use super::{Answer, Api, Reply, credit, streamed};
 
 #[tonic::async_trait]
 impl UsageService for Api {
     type DownloadUsageStream = Answer<v1::DownloadUsageResponse>;
 
-    async fn get_balance(&self, request: Request<v1::GetBalanceRequest>) -> Reply<v1::GetBalanceResponse> {
-        let call = |request: v1::GetBalanceRequest| {
+    handler!(
+        get_balance,
+        GetBalanceRequest,
+        GetBalanceResponse,
+        |request: v1::GetBalanceRequest| {
             let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
             Ok(Call::new(GetBalance { organization_id }))
-        };
-        let response = |balance: Balance| v1::GetBalanceResponse {
+        },
+        |balance: Balance| v1::GetBalanceResponse {
             available: balance.available,
             in_blocks: balance.in_blocks,
             granted: balance.granted,
@@ -29,9 +33,8 @@ impl UsageService for Api {
             settled: balance.settled,
             grants: balance.grants.iter().map(credit::to_proto).collect(),
             unlimited: balance.is_unlimited,
-        };
-        self.call(request, call, response).await
-    }
+        }
+    );
 
     async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Reply<v1::GetUsageResponse> {
         let mut groups = Vec::new();
