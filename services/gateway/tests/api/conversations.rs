@@ -18,15 +18,6 @@ fn say(text: &str, document: &str) -> ChatRequest {
     ChatRequest { text: text.into(), document_ids: vec![document.into()], ..Default::default() }
 }
 
-async fn chat(client: &Client, request: ChatRequest) -> Vec<Event> {
-    let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
-    let mut events = Vec::new();
-    while let Some(next) = stream.message().await.unwrap() {
-        events.push(next.event.unwrap());
-    }
-    events
-}
-
 /// The waiting calls of a stream that ended with a pause.
 fn pending(events: &[Event]) -> AwaitingApproval {
     match &events.last().unwrap().kind {
@@ -63,14 +54,14 @@ async fn a_chat_streams_its_events_and_is_stored() {
     server.model.next(Answer::Calls(vec![("list_tags", json!({}))]));
     server.model.answer("There are none.");
     let request = ChatRequest { request_id: "r".into(), ..say("Which tags are there?", &document) };
-    let events = chat(&client, request.clone()).await;
+    let events = client.chat(request.clone()).await;
     let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
     let Some(Kind::TurnStarted(started)) = &events[0].kind else { panic!("{:?}", events[0]) };
     let Some(Kind::Completed(done)) = &events.last().unwrap().kind else { panic!("{:?}", events.last()) };
     assert_eq!((done.text.as_str(), done.finish_reason()), ("There are none.", FinishReason::Stop));
 
-    let again = chat(&client, request).await;
+    let again = client.chat(request).await;
     assert_eq!(again.last(), events.last(), "the same request is answered by its recorded end");
     assert_eq!(server.model.asked(), 2);
     let turn_id = events[0].turn_id.clone();
@@ -98,7 +89,7 @@ async fn a_pending_call_runs_when_it_is_approved() {
     let document = document(&client).await;
     server.model.next(Answer::Calls(vec![create_tag("one"), create_tag("two"), ("list_tags", json!({}))]));
     server.model.answer("Done.");
-    let waiting = pending(&chat(&client, say("Make two tags", &document)).await);
+    let waiting = pending(&client.chat(say("Make two tags", &document)).await);
     assert_eq!(waiting.pending.iter().map(|call| call.needs_approval).collect::<Vec<_>>(), [true, true, false]);
     let thread_id = waiting.turn_id.rsplit_once('.').unwrap().0.to_owned();
     let get = GetThreadRequest { thread_id: thread_id.clone(), ..Default::default() };
@@ -165,7 +156,7 @@ async fn a_failure_of_the_model_is_an_event_and_can_be_resumed() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = document(&client).await;
-    let events = chat(&client, say("Hello", &document)).await;
+    let events = client.chat(say("Hello", &document)).await;
     let Some(Kind::Failed(failed)) = &events.last().unwrap().kind else { panic!("{:?}", events.last()) };
     assert_eq!((failed.retriable, failed.error.as_ref().unwrap().reason.as_str()), (true, "MODEL_FAILED"));
     server.model.answer("Here I am.");

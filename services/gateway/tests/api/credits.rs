@@ -78,8 +78,7 @@ async fn invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_
         request_id: "c1".into(),
         ..Default::default()
     };
-    let events = admin.conversations().chat(chat).await.unwrap().into_inner();
-    let events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
+    let events = admin.chat(chat).await;
     let Some(Kind::Failed(failed)) = events.last().unwrap().kind.clone() else { panic!("{events:?}") };
     let error = failed.error.unwrap();
     assert!(failed.retriable);
@@ -128,8 +127,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
         auto_approve: true,
         ..Default::default()
     };
-    let events = admin.conversations().chat(chat).await.unwrap().into_inner();
-    let mut events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
+    let mut events = admin.chat(chat).await;
     let turn = events[0].turn_id.clone();
     let extractions = async || {
         let list = v1::ListExtractionsRequest { document_id: document.clone(), ..Default::default() };

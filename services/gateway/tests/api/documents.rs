@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use folio_proto::v1;
 use folio_types::{Code, Reason};
+use serde_json::json;
 use v1::download_document_response::Part as Downloaded;
 use v1::upload_document_request::Part;
 
@@ -126,17 +127,12 @@ async fn a_deleted_document_takes_its_dependents_with_it() {
     let server = Server::start().await;
     let client = server.member().await;
     let document = client.upload("a.txt", "hello", "").await.unwrap();
-    let id = document.document_id;
-    let delete = v1::DeleteDocumentRequest { document_id: id.clone(), request_id: "d".into(), ..Default::default() };
-    client.documents().delete_document(delete.clone()).await.unwrap();
-    client.documents().delete_document(delete).await.unwrap();
-    let get = v1::GetDocumentRequest { document_id: id.clone() };
-    assert_eq!(refused(client.documents().get_document(get).await, "get").code, Code::NotFound);
-    let text = v1::GetDocumentTextRequest { document_id: id.clone(), ..Default::default() };
-    assert_eq!(refused(client.documents().get_document_text(text).await, "text").code, Code::NotFound);
-    let bytes = v1::DownloadDocumentRequest { document_id: id.clone() };
-    assert_eq!(refused(client.documents().download_document(bytes).await, "download").code, Code::NotFound);
-    let list = v1::ListExtractionsRequest { document_id: id, ..Default::default() };
-    assert_eq!(refused(client.extractions().list_extractions(list).await, "extractions").code, Code::NotFound);
+    let id = json!({"document_id": document.document_id});
+    let delete = json!({"document_id": document.document_id, "request_id": "d"});
+    client.done("DeleteDocument", delete.clone()).await;
+    client.done("DeleteDocument", delete).await;
+    for operation in ["GetDocument", "GetDocumentText", "DownloadDocument", "ListExtractions"] {
+        assert_eq!(client.refusal(operation, id.clone()).await.code, Code::NotFound, "{operation}");
+    }
     server.stop().await;
 }

@@ -1,49 +1,37 @@
 //! ExtractionService.
 
-use folio_proto::v1;
 use folio_types::{Code, Reason};
+use serde_json::{Value, json};
 
-use crate::harness::{Client, MODEL, Server, refused};
+use crate::harness::{Client, MODEL, Server};
 
 const TEXT: &str = "Invoice 17\nTotal 12.50";
 
-/// A document, a prompt with a schema, and the extraction that it gave.
-async fn extracted(server: &Server, client: &Client) -> v1::Extraction {
+/// Returns a request to run a new prompt with a schema on a new document.
+async fn run(client: &Client) -> Value {
     let document = client.ready_document("a.txt", TEXT).await;
     let schema = client.schema("Invoice", "total").await;
     let prompt = client.prompt("Total", &schema.schema_id).await;
+    json!({"document_id": document.document_id, "prompt_revid": prompt.prompt_id, "request_id": "run"})
+}
+
+/// Runs an extraction twice under one request id.
+async fn extracted(server: &Server, client: &Client) -> Value {
+    let request = run(client).await;
     server.model.answer(r#"{"total": 12.5}"#);
-    let request = v1::RunExtractionRequest {
-        document_id: document.document_id,
-        prompt_revid: prompt.prompt_id,
-        request_id: "run".into(),
-        ..Default::default()
-    };
-    let first = client.extractions().run_extraction(request.clone()).await.unwrap().into_inner().extraction.unwrap();
-    let again = client.extractions().run_extraction(request).await.unwrap().into_inner().extraction.unwrap();
-    assert_eq!(first, again);
+    let mut first = client.done("RunExtraction", request.clone()).await;
+    assert_eq!(client.done("RunExtraction", request).await, first);
     assert_eq!(server.model.asked(), 1, "the same request again costs no model call");
-    first
+    first["extraction"].take()
 }
 
 #[tokio::test]
 async fn a_request_repeated_while_it_runs_calls_the_model_once() {
     let server = Server::start().await;
     let client = server.member().await;
-    let document = client.ready_document("a.txt", TEXT).await;
-    let schema = client.schema("Invoice", "total").await;
-    let prompt = client.prompt("Total", &schema.schema_id).await;
+    let request = run(&client).await;
     server.model.answer(r#"{"total": 12.5}"#);
-    let request = v1::RunExtractionRequest {
-        document_id: document.document_id,
-        prompt_revid: prompt.prompt_id,
-        request_id: "run".into(),
-        ..Default::default()
-    };
-    let runs = (0..6).map(|_| {
-        let (mut extractions, request) = (client.extractions(), request.clone());
-        async move { extractions.run_extraction(request).await.unwrap().into_inner().extraction.unwrap() }
-    });
+    let runs = (0..6).map(|_| client.done("RunExtraction", request.clone()));
     let given = futures::future::join_all(runs).await;
     assert!(given.iter().all(|extraction| *extraction == given[0]), "{given:?}");
     assert_eq!(server.model.asked(), 1);
@@ -54,51 +42,31 @@ async fn the_original_the_edited_form_and_the_verified_flag_are_all_kept() {
     let server = Server::start().await;
     let client = server.member().await;
     let extraction = extracted(&server, &client).await;
-    assert_eq!((extraction.original_json.as_str(), extraction.edited_json.as_deref()), (r#"{"total":12.5}"#, None));
-    assert_eq!(extraction.model, MODEL);
+    assert_eq!((&extraction["original_json"], &extraction["edited_json"]), (&json!(r#"{"total":12.5}"#), &Value::Null));
+    assert_eq!(extraction["model"], MODEL);
 
-    let verify = v1::VerifyExtractionRequest {
-        extraction_id: extraction.extraction_id.clone(),
-        verified: true,
-        etag: extraction.etag.clone(),
-        ..Default::default()
-    };
-    let verified =
-        client.extractions().verify_extraction(verify.clone()).await.unwrap().into_inner().extraction.unwrap();
-    assert!(verified.verified);
-    assert_eq!(verified.verified_by, client.user.to_string());
-    assert_eq!(refused(client.extractions().verify_extraction(verify).await, "stale").reason, Reason::VersionConflict);
+    let id = &extraction["extraction_id"];
+    let verify = json!({"extraction_id": id, "verified": true, "etag": extraction["etag"]});
+    let verified = client.done("VerifyExtraction", verify.clone()).await["extraction"].take();
+    assert_eq!((&verified["verified"], &verified["verified_by"]), (&json!(true), &json!(client.user.to_string())));
+    assert_eq!(client.refusal("VerifyExtraction", verify).await.reason, Reason::VersionConflict);
 
-    let edit = v1::UpdateExtractionFieldRequest {
-        extraction_id: extraction.extraction_id.clone(),
-        path: "total".into(),
-        value_json: "13".into(),
-        request_id: "edit".into(),
-        ..Default::default()
-    };
-    let edited =
-        client.extractions().update_extraction_field(edit.clone()).await.unwrap().into_inner().extraction.unwrap();
-    assert_eq!(edited.original_json, r#"{"total":12.5}"#);
-    assert_eq!((edited.edited_json.as_deref(), edited.verified), (Some(r#"{"total":13}"#), false));
-    let again = client.extractions().update_extraction_field(edit).await.unwrap().into_inner().extraction.unwrap();
-    assert_eq!(again, edited);
+    let edit = json!({"extraction_id": id, "path": "total", "value_json": "13", "request_id": "edit"});
+    let edited = client.done("UpdateExtractionField", edit.clone()).await;
+    let shown = &edited["extraction"];
+    assert_eq!(shown["original_json"], r#"{"total":12.5}"#);
+    assert_eq!((&shown["edited_json"], &shown["verified"]), (&json!(r#"{"total":13}"#), &Value::Null));
+    assert_eq!(client.done("UpdateExtractionField", edit).await, edited);
 
-    let replace = v1::ReplaceExtractionRequest {
-        extraction_id: extraction.extraction_id.clone(),
-        data_json: r#"{"total": 14}"#.into(),
-        ..Default::default()
-    };
-    let replaced = client.extractions().replace_extraction(replace).await.unwrap().into_inner().extraction.unwrap();
-    assert_eq!(replaced.edited_json.as_deref(), Some(r#"{"total":14}"#));
+    let replace = json!({"extraction_id": id, "data_json": r#"{"total": 14}"#});
+    let replaced = client.done("ReplaceExtraction", replace).await["extraction"].take();
+    assert_eq!(replaced["edited_json"], r#"{"total":14}"#);
 
-    let list = v1::ListExtractionsRequest { document_id: extraction.document_id.clone(), ..Default::default() };
-    let list = client.extractions().list_extractions(list).await.unwrap().into_inner();
-    assert_eq!((list.extractions, list.total_size), (vec![replaced], 1));
+    let list = client.done("ListExtractions", json!({"document_id": extraction["document_id"]})).await;
+    assert_eq!((&list["extractions"], &list["total_size"]), (&json!([replaced]), &json!(1)));
 
-    let delete = v1::DeleteExtractionRequest { extraction_id: extraction.extraction_id.clone(), ..Default::default() };
-    client.extractions().delete_extraction(delete).await.unwrap();
-    let get = v1::GetExtractionRequest { extraction_id: extraction.extraction_id };
-    assert_eq!(refused(client.extractions().get_extraction(get).await, "deleted").code, Code::NotFound);
+    client.done("DeleteExtraction", json!({"extraction_id": id})).await;
+    assert_eq!(client.refusal("GetExtraction", json!({"extraction_id": id})).await.code, Code::NotFound);
     server.stop().await;
 }
 
@@ -106,13 +74,7 @@ async fn the_original_the_edited_form_and_the_verified_flag_are_all_kept() {
 async fn an_edit_must_match_the_schema() {
     let server = Server::start().await;
     let client = server.member().await;
-    let extraction = extracted(&server, &client).await;
-    let edit = |path: &str, value: &str| v1::UpdateExtractionFieldRequest {
-        extraction_id: extraction.extraction_id.clone(),
-        path: path.into(),
-        value_json: value.into(),
-        ..Default::default()
-    };
+    let id = extracted(&server, &client).await["extraction_id"].take();
     for (path, value, reason) in [
         ("total", "\"much\"", Reason::SchemaMismatch),
         ("total..x", "1", Reason::InvalidPath),
@@ -120,15 +82,12 @@ async fn an_edit_must_match_the_schema() {
         ("total", "{", Reason::InvalidField),
         ("", "1", Reason::InvalidField),
     ] {
-        let error = refused(client.extractions().update_extraction_field(edit(path, value)).await, path);
+        let edit = json!({"extraction_id": id, "path": path, "value_json": value});
+        let error = client.refusal("UpdateExtractionField", edit).await;
         assert_eq!(error.reason, reason, "{path} = {value}: {error}");
     }
-    let replace = v1::ReplaceExtractionRequest {
-        extraction_id: extraction.extraction_id.clone(),
-        data_json: r#"{"total": 1, "more": 2}"#.into(),
-        ..Default::default()
-    };
-    assert_eq!(refused(client.extractions().replace_extraction(replace).await, "more").reason, Reason::SchemaMismatch);
+    let replace = json!({"extraction_id": id, "data_json": r#"{"total": 1, "more": 2}"#});
+    assert_eq!(client.refusal("ReplaceExtraction", replace).await.reason, Reason::SchemaMismatch);
     server.stop().await;
 }
 
@@ -136,29 +95,23 @@ async fn an_edit_must_match_the_schema() {
 async fn an_impossible_run_is_refused_with_its_reason() {
     let server = Server::start().await;
     let client = server.member().await;
-    let document = client.ready_document("a.txt", TEXT).await;
-    let schema = client.schema("Invoice", "total").await;
-    let prompt = client.prompt("Total", &schema.schema_id).await;
-    let run = v1::RunExtractionRequest {
-        document_id: document.document_id.clone(),
-        prompt_revid: prompt.prompt_id.clone(),
-        request_id: "run".into(),
-        ..Default::default()
-    };
-    let error = refused(client.extractions().run_extraction(run.clone()).await, "the model fails");
+    let request = run(&client).await;
+    let error = client.refusal("RunExtraction", request.clone()).await;
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::ModelFailed));
     server.model.answer("no JSON");
     server.model.answer(r#"{"total": "twelve"}"#);
-    let error = refused(client.extractions().run_extraction(run.clone()).await, "a mismatch twice");
-    assert_eq!(error.reason, Reason::SchemaMismatch);
+    let error = client.refusal("RunExtraction", request.clone()).await;
+    assert_eq!(error.reason, Reason::SchemaMismatch, "a mismatch twice");
     server.model.answer(r#"{"total": 1}"#);
-    client.extractions().run_extraction(run.clone()).await.unwrap();
+    client.done("RunExtraction", request.clone()).await;
 
-    let unknown = v1::RunExtractionRequest { model: "unknown".into(), request_id: String::new(), ..run.clone() };
-    let error = refused(client.extractions().run_extraction(unknown).await, "unknown model");
-    assert_eq!(error.reason, Reason::ModelNotAvailable);
+    let with = |field: &str, value: &str| {
+        let mut request = request.clone();
+        (request["request_id"], request[field]) = (json!(""), json!(value));
+        client.refusal("RunExtraction", request)
+    };
+    assert_eq!(with("model", "unknown").await.reason, Reason::ModelNotAvailable);
     let missing = folio_types::PromptId::derive(&["x"]).to_string();
-    let missing = v1::RunExtractionRequest { prompt_revid: missing, request_id: String::new(), ..run };
-    assert_eq!(refused(client.extractions().run_extraction(missing).await, "no prompt").code, Code::NotFound);
+    assert_eq!(with("prompt_revid", &missing).await.code, Code::NotFound);
     server.stop().await;
 }

@@ -1,81 +1,70 @@
-//! Stores of tokens and of the audit log that fail while a test says so.
+//! Layers over the stores of resources and of the audit log, which fail while a test says so.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, ResourceWrite, TokenRecord};
-use folio_storage::{AuditStore, Holdings, ResourceExecutor, StoredResource};
-use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
+use folio_storage::{AuditStore, ResourceExecutor, StoredResource};
+use folio_storage_conformance::layer::{AuditLayer, ResourceLayer};
+use folio_types::audit::{AuditEntry, AuditKind};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{Error, OrgId, Reason, Result};
+use tokio::sync::Semaphore;
 
 fn away() -> Error {
     Error::unavailable(Reason::StoreUnavailable, "the store is away")
 }
 
-/// Resources whose tokens can be read, but neither changed nor listed while they are away.
-pub(crate) struct FaultyTokens {
-    resources: Arc<dyn ResourceExecutor>,
-    is_away: AtomicBool,
-}
+/// Tokens that can be read, but neither changed nor listed while they are away.
+#[derive(Default)]
+pub(crate) struct FaultyTokens(AtomicBool);
 
 impl FaultyTokens {
-    pub(crate) fn new(resources: Arc<dyn ResourceExecutor>) -> Arc<Self> {
-        Arc::new(Self { resources, is_away: AtomicBool::new(false) })
-    }
-
     pub(crate) fn set_away(&self, is_away: bool) {
-        self.is_away.store(is_away, Ordering::SeqCst);
+        self.0.store(is_away, Ordering::SeqCst);
     }
 
-    fn of(&self, kind: &'static Kind) -> Result<&dyn ResourceExecutor> {
-        let is_away = self.is_away.load(Ordering::SeqCst) && kind == Kind::get::<TokenRecord>();
-        if is_away { Err(away()) } else { Ok(self.resources.as_ref()) }
+    fn check(&self, kind: &'static Kind) -> Result<()> {
+        let is_away = self.0.load(Ordering::SeqCst) && kind == Kind::get::<TokenRecord>();
+        if is_away { Err(away()) } else { Ok(()) }
     }
 }
 
 #[async_trait]
-impl ResourceExecutor for FaultyTokens {
-    async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
-        self.of(write.kind)?.decide(write).await
+impl ResourceLayer for FaultyTokens {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<WriteOutcome> {
+        self.check(write.kind)?;
+        below.decide(write).await
     }
-    async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
-        self.resources.get(org, kind, ids).await
-    }
-    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
-        self.resources.id_by_name(org, kind, name).await
-    }
-    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
-        self.of(query.kind)?.list(org, query, page).await
-    }
-    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.resources.revisions(org, id, numbers).await
-    }
-    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
-        self.resources.holdings(org, kind).await
-    }
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        self.resources.deleted(kind, limit).await
-    }
-    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-        self.resources.forget_deleted(org, kind, id).await
-    }
-    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
-        self.resources.scrub_deleted(kind, before, limit).await
+
+    async fn list(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        query: ListQuery,
+        page: &PageRequest,
+    ) -> Result<Page<StoredResource>> {
+        self.check(query.kind)?;
+        below.list(org, query, page).await
     }
 }
 
-/// A log that takes no entries of some kinds of one organization.
+/// A log that takes no entries of some kinds of one organization, or none at all until it is unblocked.
 pub(crate) struct FaultyLog {
-    store: Arc<dyn AuditStore>,
+    is_open: Semaphore,
     refused: Mutex<Option<(OrgId, &'static [AuditKind])>>,
 }
 
 impl FaultyLog {
-    pub(crate) fn new(store: Arc<dyn AuditStore>) -> Arc<Self> {
-        Arc::new(Self { store, refused: Mutex::default() })
+    /// `permits` is 1, or 0 if the log blocks every append until [`Self::unblock`].
+    pub(crate) fn new(permits: usize) -> Self {
+        Self { is_open: Semaphore::new(permits), refused: Mutex::default() }
+    }
+
+    pub(crate) fn unblock(&self) {
+        self.is_open.add_permits(1);
     }
 
     /// Refuses entries of these kinds from now on.
@@ -85,25 +74,15 @@ impl FaultyLog {
 }
 
 #[async_trait]
-impl AuditStore for FaultyLog {
-    async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
+impl AuditLayer for FaultyLog {
+    async fn append(&self, below: &dyn AuditStore, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
+        let _permit = self.is_open.acquire().await.unwrap();
         let refuses = |(refused, kinds): &(OrgId, &[AuditKind])| {
             refused == org && entries.iter().any(|entry| kinds.contains(&entry.kind))
         };
         if self.refused.lock().unwrap().as_ref().is_some_and(refuses) {
             return Err(away());
         }
-        self.store.append(org, entries).await
-    }
-
-    async fn list(
-        &self,
-        org: &OrgId,
-        low: &AuditPosition,
-        high: &AuditPosition,
-        newest_first: bool,
-        limit: usize,
-    ) -> Result<Vec<AuditEntry>> {
-        self.store.list(org, low, high, newest_first, limit).await
+        below.append(org, entries).await
     }
 }

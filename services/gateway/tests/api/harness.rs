@@ -26,6 +26,7 @@ use folio_types::quota::Quotas;
 use folio_types::token::Token;
 use folio_types::{Environment, Error, OrgId, Role, Secret, System, UserId};
 use futures::StreamExt as _;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -35,6 +36,8 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
+
+use crate::calls;
 
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "test-model";
@@ -421,6 +424,27 @@ impl Client {
         usages: usage_service_client::UsageServiceClient,
     }
 
+    /// Calls an operation by its name. Fields of the response that have their default value are absent.
+    pub(crate) async fn call(&self, name: &str, request: Value) -> Result<Value, Error> {
+        calls::call(self, calls::operation(name), &request).await
+    }
+
+    /// Calls an operation that succeeds.
+    pub(crate) async fn done(&self, name: &str, request: Value) -> Value {
+        self.call(name, request).await.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Calls an operation that is refused.
+    pub(crate) async fn refusal(&self, name: &str, request: Value) -> Error {
+        self.call(name, request).await.expect_err(name)
+    }
+
+    /// Chats and reads the events to the end of the stream.
+    pub(crate) async fn chat(&self, request: v1::ChatRequest) -> Vec<v1::Event> {
+        let events = self.conversations().chat(request).await.unwrap().into_inner();
+        events.map(|item| item.unwrap().event.unwrap()).collect().await
+    }
+
     /// Uploads a text file.
     pub(crate) async fn upload(&self, name: &str, text: &str, request_id: &str) -> Result<v1::Document, Status> {
         let description = v1::DocumentDescription {
@@ -459,34 +483,22 @@ impl Client {
 
     /// Creates a tag.
     pub(crate) async fn tag(&self, name: &str) -> v1::Tag {
-        let request = v1::CreateTagRequest {
-            tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
-            ..Default::default()
-        };
+        let tag = v1::Tag { name: name.into(), ..Default::default() };
+        let request = v1::CreateTagRequest { tag: Some(tag), ..Default::default() };
         self.tags().create_tag(request).await.unwrap().into_inner().tag.unwrap()
     }
 
     /// Creates a schema with one property.
     pub(crate) async fn schema(&self, name: &str, property: &str) -> v1::Schema {
-        let request = v1::CreateSchemaRequest {
-            schema: Some(v1::Schema {
-                name: name.into(),
-                response_format_json: format(property),
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
+        let schema = v1::Schema { name: name.into(), response_format_json: format(property), ..Default::default() };
+        let request = v1::CreateSchemaRequest { schema: Some(schema), ..Default::default() };
         self.schemas().create_schema(request).await.unwrap().into_inner().schema.unwrap()
     }
 
     /// Creates a prompt.
     pub(crate) async fn prompt(&self, name: &str, schema: &str) -> v1::Prompt {
-        let prompt = v1::Prompt {
-            name: name.into(),
-            content: "Read the total.".into(),
-            schema_revid: schema.into(),
-            ..Default::default()
-        };
+        let (name, content, schema_revid) = (name.into(), "Read the total.".into(), schema.into());
+        let prompt = v1::Prompt { name, content, schema_revid, ..Default::default() };
         let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
         self.prompts().create_prompt(request).await.unwrap().into_inner().prompt.unwrap()
     }

@@ -6,9 +6,10 @@ use folio_proto::{status, v1};
 use folio_testkit::wait_for;
 use folio_types::quota::Quotas;
 use folio_types::{OrgId, Reason, Role, System};
+use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::harness::{Answer, Client, Server, refused};
+use crate::harness::{Answer, Client, Server};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -66,22 +67,17 @@ async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() 
     assert_eq!(after.limits, Some(counts(100, 7, 3)));
     let shown = admin.limits().get_limits(get()).await.unwrap().into_inner();
     assert_eq!((shown.limits, shown.own, shown.etag), (after.limits, after.own, after.etag));
-    let late =
-        v1::SetLimitsRequest { organization_id: other_chat.to_string(), etag: "v99".into(), ..Default::default() };
-    assert_eq!(refused(platform.limits().set_limits(late).await, "a late change").reason, Reason::VersionConflict);
+    let late = json!({"organization_id": other_chat.to_string(), "etag": "v99"});
+    assert_eq!(platform.refusal("SetLimits", late).await.reason, Reason::VersionConflict);
 
-    let wish = v1::SetLimitsRequest { own: Some(own(Some(0), None, None)), ..Default::default() };
-    assert_eq!(refused(admin.limits().set_limits(wish).await, "an admin's own").reason, Reason::RoleNotAllowed);
-    assert_eq!(refused(member.limits().get_limits(get()).await, "a member").reason, Reason::RoleNotAllowed);
-    let foreign = v1::GetLimitsRequest { organization_id: ours.to_string() };
-    assert_eq!(refused(admin.limits().get_limits(foreign.clone()).await, "foreign").reason, Reason::NotFound);
-    platform.limits().get_limits(v1::GetLimitsRequest { organization_id: other_chat.to_string() }).await.unwrap();
+    let wish = json!({"own": {"requests_per_second": 0}});
+    assert_eq!(admin.refusal("SetLimits", wish).await.reason, Reason::RoleNotAllowed);
+    assert_eq!(member.refusal("GetLimits", json!({})).await.reason, Reason::RoleNotAllowed);
+    let foreign = json!({"organization_id": ours.to_string()});
+    assert_eq!(admin.refusal("GetLimits", foreign).await.reason, Reason::NotFound);
+    platform.done("GetLimits", json!({"organization_id": other_chat.to_string()})).await;
     // The name of the organization changes, its limits stay.
-    let name = v1::UpdateOrganizationRequest {
-        organization: Some(v1::Organization { name: "new".into(), ..Default::default() }),
-        ..Default::default()
-    };
-    admin.organizations().update_organization(name).await.unwrap();
+    admin.done("UpdateOrganization", json!({"organization": {"name": "new"}})).await;
     assert_eq!(admin.limits().get_limits(get()).await.unwrap().into_inner().own, after.own);
     server.stop().await;
 }
@@ -129,8 +125,7 @@ async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
     server.model.answer("hello");
     let other_chat =
         v1::ChatRequest { document_ids: vec![other.document_id], text: "one".into(), ..Default::default() };
-    let mut events = platform.conversations().chat(other_chat).await.unwrap().into_inner();
-    while events.message().await.unwrap().is_some() {}
+    platform.chat(other_chat).await;
 
     let cancel = v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() };
     them.conversations().cancel_turn(cancel).await.unwrap();
@@ -156,9 +151,7 @@ async fn resumed_turns_are_bounded_like_new_turns() {
         ..Default::default()
     };
     // No answer is laid down: the turn fails, and may be resumed.
-    let mut events = them.conversations().chat(chat("failed")).await.unwrap().into_inner();
-    let failed = events.message().await.unwrap().unwrap().event.unwrap().turn_id;
-    while events.message().await.unwrap().is_some() {}
+    let failed = them.chat(chat("failed")).await.swap_remove(0).turn_id;
     let view = || async {
         let get = v1::GetTurnRequest { turn_id: failed.clone() };
         them.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap()
@@ -219,10 +212,7 @@ async fn concurrent_model_calls_are_bounded() {
     let status = them.extractions().run_extraction(run.clone()).await.map(drop).unwrap_err();
     check(&status, "concurrent_model_calls", "1");
     assert_eq!(server.model.asked(), 1, "the call was not made");
-    them.conversations()
-        .cancel_turn(v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() })
-        .await
-        .unwrap();
+    them.done("CancelTurn", json!({"turn_id": event.event.unwrap().turn_id})).await;
     wait_for("there is room again", LIMIT, || async {
         server.model.answer(r#"{"total": 12.5}"#);
         them.extractions().run_extraction(run.clone()).await.ok()
@@ -249,8 +239,7 @@ async fn documents_and_their_bytes_are_limited_per_organization() {
     us.upload("ours.txt", "is not theirs", "r1").await.unwrap();
 
     // A deletion frees space as soon as the store is read again.
-    let delete = v1::DeleteDocumentRequest { document_id: first, ..Default::default() };
-    them.documents().delete_document(delete).await.unwrap();
+    them.done("DeleteDocument", json!({"document_id": first})).await;
     let room = async || them.upload("third.txt", "third", "r3").await.ok();
     wait_for("room for another one", LIMIT, room).await;
 

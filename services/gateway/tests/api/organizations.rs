@@ -2,116 +2,76 @@
 
 use std::time::Duration;
 
-use folio_proto::v1;
+use folio_testkit::wait_for;
 use folio_types::token::Token;
-use folio_types::{Code, OrgId, Reason, Role, System};
+use folio_types::{Code, Error, OrgId, Reason, Role, System};
+use serde_json::{Value, json};
 
-use crate::harness::{Client, Server, mask, record, refused};
+use crate::harness::{Client, Server, record};
 
-async fn member(admin: &Client, name: &str, role: v1::Role) -> v1::Member {
-    let request = v1::AddMemberRequest {
-        member: Some(v1::Member { name: name.into(), role: role.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    admin.organizations().add_member(request).await.unwrap().into_inner().member.unwrap()
+const SOON: Duration = Duration::from_secs(10);
+
+/// Adds a member and returns it.
+async fn member(admin: &Client, name: &str, role: &str) -> Value {
+    admin.done("AddMember", json!({"member": {"name": name, "role": role}})).await["member"].take()
 }
 
 /// A client with a token for a member.
-async fn client_of(server: &Server, admin: &Client, member: &v1::Member, role: v1::Role) -> Client {
-    let request = v1::CreateTokenRequest {
-        token: Some(v1::Token {
-            name: "for a member".into(),
-            user_id: member.user_id.clone(),
-            role: role.into(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let made = admin.tokens().create_token(request).await.unwrap().into_inner();
-    server.holder(&made.secret)
+async fn client_of(server: &Server, admin: &Client, member: &Value, role: &str) -> Client {
+    let token = json!({"name": "for a member", "user_id": member["user_id"], "role": role});
+    server.holder(admin.done("CreateToken", json!({ "token": token })).await["secret"].as_str().unwrap())
 }
 
-async fn new_tag(client: &Client, name: &str) -> Result<(), tonic::Status> {
-    let request =
-        v1::CreateTagRequest { tag: Some(v1::Tag { name: name.into(), ..Default::default() }), ..Default::default() };
-    client.tags().create_tag(request).await.map(drop)
+async fn new_tag(client: &Client, name: &str) -> Result<Value, Error> {
+    client.call("CreateTag", json!({"tag": {"name": name}})).await
 }
 
 async fn may_read(client: &Client) -> bool {
-    client.tags().list_tags(v1::ListTagsRequest::default()).await.is_ok()
+    client.call("ListTags", json!({})).await.is_ok()
 }
 
 #[tokio::test]
 async fn a_platform_admin_creates_an_organization_with_its_own_admin() {
     let server = Server::start().await;
-    let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
-    let create = v1::CreateOrganizationRequest {
-        organization: Some(v1::Organization { name: "Acme".into(), ..Default::default() }),
-        admin_name: "ada".into(),
-        request_id: "acme".into(),
-    };
-    let made = platform.organizations().create_organization(create.clone()).await.unwrap().into_inner();
-    let admin = server.holder(&made.admin_token);
-    let own = admin.organizations().get_organization(v1::GetOrganizationRequest::default()).await.unwrap().into_inner();
-    assert_eq!(own.organization, made.organization);
-    let again = platform.organizations().create_organization(create).await.unwrap().into_inner();
-    assert_eq!((again.organization.clone(), again.admin.clone()), (made.organization.clone(), made.admin.clone()));
-    assert!(again.admin_token.is_empty(), "a token is shown once");
+    let platform = server.platform_admin(&OrgId::generate(&System)).await;
+    let create = json!({"organization": {"name": "Acme"}, "admin_name": "ada", "request_id": "acme"});
+    let made = platform.done("CreateOrganization", create.clone()).await;
+    let admin = server.holder(made["admin_token"].as_str().unwrap());
+    let own = admin.done("GetOrganization", json!({})).await;
+    assert_eq!(own["organization"], made["organization"]);
+    let again = platform.done("CreateOrganization", create).await;
+    assert_eq!((&again["organization"], &again["admin"]), (&made["organization"], &made["admin"]));
+    assert_eq!(again["admin_token"], Value::Null, "a token is shown once");
 
     // The new admin is no platform admin, and makes none.
-    let error = refused(
-        admin.organizations().list_organizations(v1::ListOrganizationsRequest::default()).await,
-        "list organizations",
-    );
-    assert_eq!(error.code, Code::PermissionDenied);
-    let wish = v1::CreateTokenRequest {
-        token: Some(v1::Token {
-            name: "more".into(),
-            role: v1::Role::Admin.into(),
-            platform: true,
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    assert_eq!(refused(admin.tokens().create_token(wish).await, "a platform token").code, Code::PermissionDenied);
+    assert_eq!(admin.refusal("ListOrganizations", json!({})).await.code, Code::PermissionDenied);
+    let wish = json!({"token": {"name": "more", "role": "ROLE_ADMIN", "platform": true}});
+    assert_eq!(admin.refusal("CreateToken", wish).await.code, Code::PermissionDenied);
 
-    let (mut seen, mut request) = (0, v1::ListOrganizationsRequest { page_size: 1, ..Default::default() });
-    loop {
-        let page = platform.organizations().list_organizations(request.clone()).await.unwrap().into_inner();
-        seen += page.organizations.len();
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
+    let (mut seen, mut token) = (0, json!(""));
+    while !token.is_null() {
+        let mut page = platform.done("ListOrganizations", json!({"page_size": 1, "page_token": token})).await;
+        seen += page["organizations"].as_array().unwrap().len();
+        token = page["next_page_token"].take();
     }
     assert_eq!(seen, 2);
 
-    let change = |name: &str, etag: &str| v1::UpdateOrganizationRequest {
-        organization: Some(v1::Organization { name: name.into(), etag: etag.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    let renamed = admin.organizations().update_organization(change("Acme Ltd", "v1")).await.unwrap().into_inner();
-    assert_eq!(
-        renamed.organization.as_ref().map(|one| (one.name.as_str(), one.etag.as_str())),
-        Some(("Acme Ltd", "v2"))
-    );
-    let late = refused(admin.organizations().update_organization(change("late", "v7")).await, "an old version");
-    assert_eq!(late.reason, Reason::VersionConflict);
+    let change = |name: &str, etag: &str| json!({"organization": {"name": name, "etag": etag}});
+    let renamed = admin.done("UpdateOrganization", change("Acme Ltd", "v1")).await["organization"].take();
+    assert_eq!([&renamed["name"], &renamed["etag"]], ["Acme Ltd", "v2"]);
+    let late = admin.refusal("UpdateOrganization", change("late", "v7")).await;
+    assert_eq!(late.reason, Reason::VersionConflict, "an old version");
 
-    let keep = async |days| {
-        let request = v1::UpdateOrganizationRequest {
-            organization: Some(v1::Organization { thread_retention_days: days, ..Default::default() }),
-            update_mask: Some(mask(&["thread_retention_days"])),
-            ..Default::default()
-        };
-        let kept = admin.organizations().update_organization(request).await?.into_inner().organization.unwrap();
-        Ok::<_, tonic::Status>((kept.name, kept.thread_retention_days))
-    };
-    assert_eq!(keep(30).await.unwrap(), ("Acme Ltd".to_owned(), 30));
-    let named = admin.organizations().update_organization(change("Acme", "")).await.unwrap().into_inner();
-    assert_eq!(named.organization.map(|one| one.thread_retention_days), Some(30));
-    assert_eq!(keep(0).await.unwrap().1, 0);
-    assert_eq!(refused(keep(3_651).await, "too long").violations[0].field, "organization.thread_retention_days");
+    let keep =
+        |days: u32| json!({"organization": {"thread_retention_days": days}, "update_mask": "threadRetentionDays"});
+    let kept = admin.done("UpdateOrganization", keep(30)).await["organization"].take();
+    assert_eq!((&kept["name"], &kept["thread_retention_days"]), (&json!("Acme Ltd"), &json!(30)));
+    let named = admin.done("UpdateOrganization", change("Acme", "")).await;
+    assert_eq!(named["organization"]["thread_retention_days"], 30);
+    let kept = admin.done("UpdateOrganization", keep(0)).await;
+    assert_eq!(kept["organization"]["thread_retention_days"], Value::Null);
+    let error = admin.refusal("UpdateOrganization", keep(3_651)).await;
+    assert_eq!(error.violations[0].field, "organization.thread_retention_days");
     server.stop().await;
 }
 
@@ -119,44 +79,27 @@ async fn a_platform_admin_creates_an_organization_with_its_own_admin() {
 async fn a_token_follows_the_role_of_its_member_within_seconds() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let max = member(&admin, "max", v1::Role::Member).await;
+    let max = member(&admin, "max", "ROLE_MEMBER").await;
     // The token says admin, its member does not: it is a member's.
-    let client = client_of(&server, &admin, &max, v1::Role::Admin).await;
+    let client = client_of(&server, &admin, &max, "ROLE_ADMIN").await;
     new_tag(&client, "a").await.unwrap();
-    let list = client.tokens().list_tokens(v1::ListTokensRequest::default()).await;
-    assert_eq!(refused(list, "an admin's call").reason, Reason::RoleNotAllowed);
+    assert_eq!(client.refusal("ListTokens", json!({})).await.reason, Reason::RoleNotAllowed);
 
-    let update = v1::UpdateMemberRequest {
-        member: Some(v1::Member { user_id: max.user_id.clone(), role: v1::Role::Viewer.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    admin.organizations().update_member(update).await.unwrap();
-    folio_testkit::wait_for("the lower role counts", Duration::from_secs(10), || async {
-        let denied = new_tag(&client, "b").await.is_err_and(|status| status.code() == tonic::Code::PermissionDenied);
-        denied.then_some(())
+    let id = &max["user_id"];
+    admin.done("UpdateMember", json!({"member": {"user_id": id, "role": "ROLE_VIEWER"}})).await;
+    wait_for("the lower role counts", SOON, || async {
+        new_tag(&client, "b").await.is_err_and(|error| error.code == Code::PermissionDenied).then_some(())
     })
     .await;
     assert!(may_read(&client).await);
 
-    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone(), ..Default::default() };
-    admin.organizations().remove_member(remove.clone()).await.unwrap();
-    folio_testkit::wait_for("the member is out", Duration::from_secs(10), || async {
-        (!may_read(&client).await).then_some(())
-    })
-    .await;
-    admin.organizations().remove_member(remove).await.unwrap();
-    let members = admin.organizations().list_members(v1::ListMembersRequest::default()).await.unwrap().into_inner();
-    assert_eq!(members.total_size, 0, "who is removed is not listed");
-    let token = v1::CreateTokenRequest {
-        token: Some(v1::Token {
-            name: "late".into(),
-            user_id: max.user_id,
-            role: v1::Role::Viewer.into(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    assert_eq!(refused(admin.tokens().create_token(token).await, "a token of who is gone").code, Code::NotFound);
+    admin.done("RemoveMember", json!({"user_id": id})).await;
+    wait_for("the member is out", SOON, || async { (!may_read(&client).await).then_some(()) }).await;
+    admin.done("RemoveMember", json!({"user_id": id})).await;
+    let members = admin.done("ListMembers", json!({})).await;
+    assert_eq!(members["total_size"], Value::Null, "a removed member is not listed");
+    let token = json!({"token": {"name": "late", "user_id": id, "role": "ROLE_VIEWER"}});
+    assert_eq!(admin.refusal("CreateToken", token).await.code, Code::NotFound);
     server.stop().await;
 }
 
@@ -164,36 +107,27 @@ async fn a_token_follows_the_role_of_its_member_within_seconds() {
 async fn earlier_tokens_of_a_readded_member_stay_revoked() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let max = member(&admin, "max", v1::Role::Member).await;
-    let old = client_of(&server, &admin, &max, v1::Role::Member).await;
+    let max = member(&admin, "max", "ROLE_MEMBER").await;
+    let id = max["user_id"].as_str().unwrap();
+    let old = client_of(&server, &admin, &max, "ROLE_MEMBER").await;
     assert!(may_read(&old).await);
-    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone(), ..Default::default() };
-    admin.organizations().remove_member(remove).await.unwrap();
+    admin.done("RemoveMember", json!({"user_id": id})).await;
     let listed = async || {
-        let filter = format!("user:{}", max.user_id);
-        let list = v1::ListTokensRequest { filter, ..Default::default() };
-        admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens
+        let mut list = admin.done("ListTokens", json!({"filter": format!("user:{id}")})).await;
+        list["total_size"].take()
     };
-    assert_eq!(listed().await, [], "its tokens are revoked");
+    assert_eq!(listed().await, Value::Null, "its tokens are revoked");
     // One that was made in the very moment of the removal.
-    let (token, user) = (Token::generate(&admin.org, &System), max.user_id.parse().unwrap());
+    let (token, user) = (Token::generate(&admin.org, &System), id.parse().unwrap());
     server.store_token(&token, record(&token, &user, Role::Member)).await;
-    assert_eq!(listed().await.len(), 1);
+    assert_eq!(listed().await, 1);
 
-    let add = v1::AddMemberRequest {
-        member: Some(v1::Member {
-            name: "max".into(),
-            role: v1::Role::Member.into(),
-            user_id: max.user_id.clone(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let back = admin.organizations().add_member(add).await.unwrap().into_inner().member.unwrap();
-    assert_eq!((back.user_id.as_str(), listed().await), (max.user_id.as_str(), Vec::new()));
-    let new = client_of(&server, &admin, &max, v1::Role::Member).await;
+    let add = json!({"member": {"name": "max", "role": "ROLE_MEMBER", "user_id": id}});
+    let back = admin.done("AddMember", add).await;
+    assert_eq!((&back["member"]["user_id"], listed().await), (&max["user_id"], Value::Null));
+    let new = client_of(&server, &admin, &max, "ROLE_MEMBER").await;
     let late = server.holder(&token.reveal());
-    folio_testkit::wait_for("the new token counts, and no other one", Duration::from_secs(10), || async {
+    wait_for("the new token counts, and no other one", SOON, || async {
         (may_read(&new).await && !may_read(&old).await && !may_read(&late).await).then_some(())
     })
     .await;
@@ -204,61 +138,35 @@ async fn earlier_tokens_of_a_readded_member_stay_revoked() {
 async fn a_member_cannot_be_added_again_with_another_name_or_role() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let max = member(&admin, "max", v1::Role::Viewer).await;
-    let add = async |name: &str, role: v1::Role| {
-        let (name, user_id) = (name.into(), max.user_id.clone());
-        let request = v1::AddMemberRequest {
-            member: Some(v1::Member { name, role: role.into(), user_id, ..Default::default() }),
-            ..Default::default()
-        };
-        admin.organizations().add_member(request).await
-    };
-    for (name, role) in [("max", v1::Role::Admin), ("moritz", v1::Role::Viewer)] {
-        assert_eq!(refused(add(name, role).await, "another one").code, Code::AlreadyExists, "{name} {role:?}");
+    let max = member(&admin, "max", "ROLE_VIEWER").await;
+    let add = |name: &str, role: &str| json!({"member": {"name": name, "role": role, "user_id": max["user_id"]}});
+    for (name, role) in [("max", "ROLE_ADMIN"), ("moritz", "ROLE_VIEWER")] {
+        assert_eq!(admin.refusal("AddMember", add(name, role)).await.code, Code::AlreadyExists, "{name} {role:?}");
     }
-    let same = add("max", v1::Role::Viewer).await.unwrap().into_inner().member.unwrap();
-    assert_eq!(same, max);
-    let filter = "subject:OrganizationService.AddMember kind:change_made".into();
-    let list = v1::ListAuditEntriesRequest { filter, ..Default::default() };
-    let made = admin.audits().list_audit_entries(list).await.unwrap().into_inner().entries;
-    assert!(made.len() == 2 && made.iter().all(|entry| entry.arguments_json.contains("viewer")), "{made:?}");
+    assert_eq!(admin.done("AddMember", add("max", "ROLE_VIEWER")).await["member"], max);
+    let filter = "subject:OrganizationService.AddMember kind:change_made";
+    let log = admin.done("ListAuditEntries", json!({ "filter": filter })).await;
+    let made = log["entries"].as_array().unwrap();
+    let names_viewer = |entry: &Value| entry["arguments_json"].as_str().unwrap().contains("viewer");
+    assert!(made.len() == 2 && made.iter().all(names_viewer), "{made:?}");
     server.stop().await;
 }
 
 #[tokio::test]
 async fn the_last_admin_stays_one() {
     let server = Server::start().await;
-    let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
-    let create = v1::CreateOrganizationRequest {
-        organization: Some(v1::Organization { name: "Acme".into(), ..Default::default() }),
-        admin_name: "ada".into(),
-        ..Default::default()
-    };
-    let made = platform.organizations().create_organization(create).await.unwrap().into_inner();
-    let (ada, admin) = (made.admin.unwrap(), server.holder(&made.admin_token));
-    let lower = |user: &str| v1::UpdateMemberRequest {
-        member: Some(v1::Member { user_id: user.into(), role: v1::Role::Member.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    let remove = |user: &str| v1::RemoveMemberRequest { user_id: user.into(), ..Default::default() };
-    let refusals = [
-        refused(admin.organizations().update_member(lower(&ada.user_id)).await, "lower the last admin"),
-        refused(admin.organizations().remove_member(remove(&ada.user_id)).await, "remove the last admin"),
-    ];
-    assert!(refusals.iter().all(|error| error.code == Code::FailedPrecondition), "{refusals:?}");
-    let bob = member(&admin, "bob", v1::Role::Admin).await;
-    admin.organizations().remove_member(remove(&ada.user_id)).await.unwrap();
-    let wish = v1::CreateTokenRequest {
-        token: Some(v1::Token {
-            name: "for bob".into(),
-            user_id: bob.user_id,
-            role: v1::Role::Viewer.into(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let error = refused(platform.tokens().create_token(wish).await, "a token for another organization's member");
-    assert_eq!(error.code, Code::NotFound);
+    let platform = server.platform_admin(&OrgId::generate(&System)).await;
+    let made =
+        platform.done("CreateOrganization", json!({"organization": {"name": "Acme"}, "admin_name": "ada"})).await;
+    let (ada, admin) = (&made["admin"]["user_id"], server.holder(made["admin_token"].as_str().unwrap()));
+    let lower = json!({"member": {"user_id": ada, "role": "ROLE_MEMBER"}});
+    assert_eq!(admin.refusal("UpdateMember", lower).await.code, Code::FailedPrecondition);
+    assert_eq!(admin.refusal("RemoveMember", json!({"user_id": ada})).await.code, Code::FailedPrecondition);
+    let bob = member(&admin, "bob", "ROLE_ADMIN").await;
+    admin.done("RemoveMember", json!({"user_id": ada})).await;
+    let wish = json!({"token": {"name": "for bob", "user_id": bob["user_id"], "role": "ROLE_VIEWER"}});
+    let error = platform.refusal("CreateToken", wish).await;
+    assert_eq!(error.code, Code::NotFound, "a token for another organization's member");
     server.stop().await;
 }
 
@@ -268,31 +176,17 @@ async fn the_last_holder_of_platform_tokens_cannot_be_demoted() {
     let org = OrgId::generate(&System);
     let (platform, admin) = (server.platform_admin(&org).await, server.user(&org, Role::Admin).await);
     let user = platform.user.to_string();
-    let add = v1::AddMemberRequest {
-        member: Some(v1::Member {
-            user_id: user.clone(),
-            name: "first".into(),
-            role: v1::Role::Admin.into(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    platform.organizations().add_member(add).await.unwrap();
-    member(&admin, "another", v1::Role::Admin).await;
-    let lower = v1::UpdateMemberRequest {
-        member: Some(v1::Member { user_id: user.clone(), role: v1::Role::Member.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    let remove = || v1::RemoveMemberRequest { user_id: user.clone(), ..Default::default() };
+    platform.done("AddMember", json!({"member": {"user_id": user, "name": "first", "role": "ROLE_ADMIN"}})).await;
+    member(&admin, "another", "ROLE_ADMIN").await;
     for error in [
-        refused(admin.organizations().update_member(lower).await, "lower who holds them"),
-        refused(admin.organizations().remove_member(remove()).await, "remove who holds them"),
+        admin.refusal("UpdateMember", json!({"member": {"user_id": user, "role": "ROLE_MEMBER"}})).await,
+        admin.refusal("RemoveMember", json!({"user_id": user})).await,
     ] {
         assert_eq!((error.code, error.reason), (Code::FailedPrecondition, Reason::InUse));
     }
-    platform.organizations().get_organization(v1::GetOrganizationRequest::default()).await.unwrap();
+    platform.done("GetOrganization", json!({})).await;
     let _second = server.platform_admin(&org).await;
-    admin.organizations().remove_member(remove()).await.unwrap();
+    admin.done("RemoveMember", json!({"user_id": user})).await;
     server.stop().await;
 }
 
@@ -300,24 +194,22 @@ async fn the_last_holder_of_platform_tokens_cannot_be_demoted() {
 async fn members_see_the_resources_of_their_organization() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let ina = member(&admin, "ina", v1::Role::Member).await;
-    let max = member(&admin, "max", v1::Role::Member).await;
-    let ina = client_of(&server, &admin, &ina, v1::Role::Member).await;
-    let max = client_of(&server, &admin, &max, v1::Role::Viewer).await;
-    let document = ina.upload("a.txt", "ours", "").await.unwrap();
-    let (tag, schema) = (ina.tag("ours").await, ina.schema("ours", "total").await);
-    let prompt = ina.prompt("ours", &schema.schema_id).await;
-    let found = max.documents().list_documents(v1::ListDocumentsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(found.documents[0].document_id, document.document_id);
-    let found = max.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(found.tags, [tag]);
-    let found = max.schemas().list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
-    assert_eq!(found.schemas[0].schema_id, schema.schema_id);
-    let found = max.prompts().list_prompts(v1::ListPromptsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(found.prompts[0].prompt_id, prompt.prompt_id);
-    let filter = v1::ListMembersRequest { filter: "name:MA".into(), ..Default::default() };
-    let members = max.organizations().list_members(filter).await.unwrap().into_inner();
-    assert_eq!((members.total_size, members.members[0].name.as_str()), (1, "max"));
+    let (ina, max) = (member(&admin, "ina", "ROLE_MEMBER").await, member(&admin, "max", "ROLE_MEMBER").await);
+    let ina = client_of(&server, &admin, &ina, "ROLE_MEMBER").await;
+    let max = client_of(&server, &admin, &max, "ROLE_VIEWER").await;
+    let document = ina.upload("a.txt", "ours", "").await.unwrap().document_id;
+    let (tag, schema) = (ina.tag("ours").await.tag_id, ina.schema("ours", "total").await.schema_id);
+    let prompt = ina.prompt("ours", &schema).await.prompt_id;
+    for (operation, items, field, id) in [
+        ("ListDocuments", "documents", "document_id", document),
+        ("ListTags", "tags", "tag_id", tag),
+        ("ListSchemas", "schemas", "schema_id", schema),
+        ("ListPrompts", "prompts", "prompt_id", prompt),
+    ] {
+        assert_eq!(max.done(operation, json!({})).await[items][0][field], id);
+    }
+    let members = max.done("ListMembers", json!({"filter": "name:MA"})).await;
+    assert_eq!((&members["total_size"], &members["members"][0]["name"]), (&json!(1), &json!("max")));
     server.stop().await;
 }
 
@@ -326,23 +218,12 @@ async fn concurrent_demotions_leave_one_admin() {
     let server = Server::start().await;
     for round in 0..10 {
         let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-        let one = member(&admin, "one", v1::Role::Admin).await;
-        let two = member(&admin, "two", v1::Role::Admin).await;
-        let lower = async |member: &v1::Member| {
-            let (user_id, role) = (member.user_id.clone(), v1::Role::Viewer.into());
-            let request = v1::UpdateMemberRequest {
-                member: Some(v1::Member { user_id, role, ..Default::default() }),
-                ..Default::default()
-            };
-            admin.organizations().update_member(request).await
-        };
-        let remove = async |member: &v1::Member| {
-            let request = v1::RemoveMemberRequest { user_id: member.user_id.clone(), ..Default::default() };
-            admin.organizations().remove_member(request).await
-        };
-        let (lowered, removed) = tokio::join!(lower(&one), remove(&two));
+        let (one, two) = (member(&admin, "one", "ROLE_ADMIN").await, member(&admin, "two", "ROLE_ADMIN").await);
+        let lower = json!({"member": {"user_id": one["user_id"], "role": "ROLE_VIEWER"}});
+        let remove = json!({"user_id": two["user_id"]});
+        let (lowered, removed) = tokio::join!(admin.call("UpdateMember", lower), admin.call("RemoveMember", remove));
         assert_ne!(lowered.is_ok(), removed.is_ok(), "round {round}");
-        let error = if lowered.is_ok() { refused(removed, "the last") } else { refused(lowered, "the last") };
+        let error = lowered.and(removed).unwrap_err();
         assert_eq!(error.reason, Reason::InUse, "round {round}");
     }
     server.stop().await;
@@ -353,22 +234,15 @@ async fn a_rename_does_not_restore_a_member_that_is_removed_concurrently() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     for round in 0..10 {
-        let max = member(&admin, "max", v1::Role::Member).await;
-        let (user_id, name) = (max.user_id.clone(), "moritz".into());
-        let (mut renames, mut removes) = (admin.organizations(), admin.organizations());
-        let rename = renames.update_member(v1::UpdateMemberRequest {
-            member: Some(v1::Member { user_id, name, ..Default::default() }),
-            ..Default::default()
-        });
-        let remove =
-            removes.remove_member(v1::RemoveMemberRequest { user_id: max.user_id.clone(), ..Default::default() });
-        let (renamed, removed) = tokio::join!(rename, remove);
+        let id = member(&admin, "max", "ROLE_MEMBER").await["user_id"].take();
+        let rename = json!({"member": {"user_id": id, "name": "moritz"}});
+        let remove = json!({ "user_id": id });
+        let (renamed, removed) = tokio::join!(admin.call("UpdateMember", rename), admin.call("RemoveMember", remove));
         removed.unwrap();
-        if renamed.is_err() {
-            assert_eq!(refused(renamed, "after the removal").code, Code::NotFound, "round {round}");
+        if let Err(error) = renamed {
+            assert_eq!(error.code, Code::NotFound, "round {round}");
         }
-        let left = admin.organizations().list_members(v1::ListMembersRequest::default()).await.unwrap().into_inner();
-        assert_eq!(left.members, [], "round {round}");
+        assert_eq!(admin.done("ListMembers", json!({})).await["members"], Value::Null, "round {round}");
     }
     server.stop().await;
 }

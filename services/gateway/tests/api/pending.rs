@@ -31,12 +31,7 @@ async fn pause_in(server: &Server, client: &Client, tag: &'static str, thread: &
 async fn pause_with(server: &Server, client: &Client, tag: &'static str, request: ChatRequest) -> String {
     server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": tag }))]));
     let request = ChatRequest { text: "do it".into(), ..request };
-    let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
-    let mut last = None;
-    while let Some(next) = stream.message().await.unwrap() {
-        last = next.event.unwrap().kind;
-    }
-    match last {
+    match client.chat(request).await.pop().unwrap().kind {
         Some(Kind::AwaitingApproval(waiting)) => waiting.turn_id,
         other => panic!("no pause: {other:?}"),
     }

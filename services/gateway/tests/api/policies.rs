@@ -33,12 +33,7 @@ pub(crate) async fn chat(client: &Client, document: &str) -> Vec<Event> {
 /// The same, with what the request approves.
 pub(crate) async fn chat_as(client: &Client, document: &str, approved: ChatRequest) -> Vec<Event> {
     let request = ChatRequest { text: "do it".into(), document_ids: vec![document.into()], ..approved };
-    let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
-    let mut events = Vec::new();
-    while let Some(next) = stream.message().await.unwrap() {
-        events.push(next.event.unwrap());
-    }
-    events
+    client.chat(request).await
 }
 
 pub(crate) fn waiting(events: &[Event]) -> AwaitingApproval {

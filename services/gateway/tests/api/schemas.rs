@@ -1,13 +1,11 @@
 //! SchemaService.
 
-use folio_proto::v1;
 use folio_types::{Code, Reason};
+use serde_json::{Value, json};
 
-use crate::harness::{Server, format, refused};
+use crate::harness::{Server, format};
 
-fn loose() -> String {
-    r#"{"type":"json_schema","json_schema":{"name":"loose","schema":{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"integer","maximum":9007199254740993}}}}}"#.into()
-}
+const LOOSE: &str = r#"{"type":"json_schema","json_schema":{"name":"loose","schema":{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"integer","maximum":9007199254740993}}}}}"#;
 
 #[tokio::test]
 async fn a_schema_has_versions_and_a_name_of_its_own() {
@@ -19,38 +17,26 @@ async fn a_schema_has_versions_and_a_name_of_its_own() {
     assert_eq!(second.schema_id, first.schema_id, "a same-name create makes the next version");
     assert_eq!(second.revision, 2);
 
-    let unchanged = v1::UpdateSchemaRequest {
-        schema: Some(v1::Schema {
-            schema_id: first.schema_id.clone(),
-            response_format_json: format("sum"),
-            ..Default::default()
-        }),
-        ..Default::default()
+    let id = &first.schema_id;
+    let unchanged = json!({"schema": {"schema_id": id, "response_format_json": format("sum")}});
+    let answer = client.done("UpdateSchema", unchanged).await;
+    assert_eq!((&answer["revised"], &answer["schema"]["revision"]), (&Value::Null, &json!(2)));
+    let answer = client.done("UpdateSchema", json!({"schema": {"schema_id": id, "name": "Bill"}})).await;
+    assert_eq!(answer["revised"], Value::Null, "a new name alone renames without a revision");
+    assert_eq!(answer["schema"]["name"], "Bill");
+
+    let revision = async |revid: &str| {
+        client.done("GetSchemaRevision", json!({"schema_revid": revid})).await["schema_revision"].take()
     };
-    let answer = client.schemas().update_schema(unchanged).await.unwrap().into_inner();
-    assert!(!answer.revised);
-    assert_eq!(answer.schema.unwrap().revision, 2);
+    let old = revision(&format!("{id}.1")).await;
+    assert_eq!((&old["revision"], &old["name"]), (&json!(1), &json!("Bill")));
+    assert!(old["response_format_json"].as_str().unwrap().contains("total"));
+    assert_eq!(revision(id).await["revision"], 2);
 
-    let renamed = v1::UpdateSchemaRequest {
-        schema: Some(v1::Schema { schema_id: first.schema_id.clone(), name: "Bill".into(), ..Default::default() }),
-        ..Default::default()
-    };
-    let answer = client.schemas().update_schema(renamed).await.unwrap().into_inner();
-    assert!(!answer.revised, "a new name alone renames without a revision");
-    assert_eq!(answer.schema.unwrap().name, "Bill");
-
-    let old = v1::GetSchemaRevisionRequest { schema_revid: format!("{}.1", first.schema_id) };
-    let old = client.schemas().get_schema_revision(old).await.unwrap().into_inner().schema_revision.unwrap();
-    assert_eq!((old.revision, old.name.as_str()), (1, "Bill"));
-    assert!(old.response_format_json.contains("total"));
-    let newest = v1::GetSchemaRevisionRequest { schema_revid: first.schema_id.clone() };
-    let newest = client.schemas().get_schema_revision(newest).await.unwrap().into_inner().schema_revision.unwrap();
-    assert_eq!(newest.revision, 2);
-
-    let versions = v1::ListSchemaRevisionsRequest { schema_id: first.schema_id.clone(), ..Default::default() };
-    let versions = client.schemas().list_schema_revisions(versions).await.unwrap().into_inner();
-    let numbers: Vec<u32> = versions.schema_revisions.iter().map(|revision| revision.revision).collect();
-    assert_eq!((numbers, versions.total_size), (vec![2, 1], 2));
+    let versions = client.done("ListSchemaRevisions", json!({"schema_id": id})).await;
+    let found = versions["schema_revisions"].as_array().unwrap();
+    let numbers: Vec<_> = found.iter().map(|revision| &revision["revision"]).collect();
+    assert_eq!((numbers, &versions["total_size"]), (vec![&json!(2), &json!(1)], &json!(2)));
     server.stop().await;
 }
 
@@ -58,33 +44,16 @@ async fn a_schema_has_versions_and_a_name_of_its_own() {
 async fn a_repeated_create_is_executed_once_even_if_its_name_is_now_taken() {
     let server = Server::start().await;
     let client = server.member().await;
-    let create = v1::CreateSchemaRequest {
-        schema: Some(v1::Schema {
-            name: "Invoice".into(),
-            response_format_json: format("total"),
-            ..Default::default()
-        }),
-        request_id: "once".into(),
-        ..Default::default()
-    };
-    let first = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
-    let rename = v1::UpdateSchemaRequest {
-        schema: Some(v1::Schema { schema_id: first.schema_id.clone(), name: "Bill".into(), ..Default::default() }),
-        ..Default::default()
-    };
-    client.schemas().update_schema(rename).await.unwrap();
+    let create = |property: &str| json!({"schema": {"name": "Invoice", "response_format_json": format(property)}, "request_id": "once"});
+    let first = client.done("CreateSchema", create("total")).await["schema"]["schema_id"].take();
+    client.done("UpdateSchema", json!({"schema": {"schema_id": first, "name": "Bill"}})).await;
     let second = client.schema("Invoice", "sum").await;
-    assert_ne!(second.schema_id, first.schema_id);
-    let again = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
-    assert_eq!(again.schema_id, first.schema_id, "the schema that the request made");
-    let found = v1::GetSchemaRevisionRequest { schema_revid: second.schema_id.clone() };
-    let found = client.schemas().get_schema_revision(found).await.unwrap().into_inner().schema_revision.unwrap();
-    assert_eq!(found.revision, 1, "the other schema got no version");
-    let other = v1::CreateSchemaRequest {
-        schema: Some(v1::Schema { name: "Invoice".into(), response_format_json: format("net"), ..Default::default() }),
-        ..create
-    };
-    assert_eq!(refused(client.schemas().create_schema(other).await, "other").reason, Reason::RequestIdConflict);
+    assert_ne!(first, second.schema_id);
+    let again = client.done("CreateSchema", create("total")).await;
+    assert_eq!(again["schema"]["schema_id"], first, "the schema that the request made");
+    let found = client.done("GetSchemaRevision", json!({"schema_revid": second.schema_id})).await;
+    assert_eq!(found["schema_revision"]["revision"], 1, "the other schema got no version");
+    assert_eq!(client.refusal("CreateSchema", create("net")).await.reason, Reason::RequestIdConflict);
     server.stop().await;
 }
 
@@ -92,29 +61,27 @@ async fn a_repeated_create_is_executed_once_even_if_its_name_is_now_taken() {
 async fn strict_rules_hold_unless_the_request_allows_others() {
     let server = Server::start().await;
     let client = server.member().await;
-    let strict = v1::CreateSchemaRequest {
-        schema: Some(v1::Schema { name: "loose".into(), response_format_json: loose(), ..Default::default() }),
-        ..Default::default()
-    };
-    let error = refused(client.schemas().create_schema(strict.clone()).await, "loose");
+    let create =
+        |allow: bool| json!({"schema": {"name": "loose", "response_format_json": LOOSE}, "allow_non_strict": allow});
+    let error = client.refusal("CreateSchema", create(false)).await;
     assert_eq!((error.code, error.reason), (Code::InvalidArgument, Reason::InvalidSchema));
     assert!(
         error.violations.iter().all(|violation| violation.field.starts_with("schema.response_format_json#")),
         "{error:?}"
     );
 
-    let check = |allow_non_strict| v1::ValidateSchemaRequest { response_format_json: loose(), allow_non_strict };
-    let answer = client.schemas().validate_schema(check(false)).await.unwrap().into_inner();
-    assert!(!answer.valid && !answer.violations.is_empty());
-    assert!(client.schemas().validate_schema(check(true)).await.unwrap().into_inner().valid);
+    let check = async |allow: bool| {
+        client.done("ValidateSchema", json!({"response_format_json": LOOSE, "allow_non_strict": allow})).await
+    };
+    let answer = check(false).await;
+    assert!(answer["valid"].is_null() && answer["violations"].is_array(), "{answer}");
+    assert_eq!(check(true).await["valid"], true);
 
-    let allowed = v1::CreateSchemaRequest { allow_non_strict: true, ..strict };
-    let schema = client.schemas().create_schema(allowed).await.unwrap().into_inner().schema.unwrap();
-    let latest = schema;
-    assert!(!latest.strict);
-    assert!(latest.response_format_json.contains("9007199254740993"), "{}", latest.response_format_json);
-    let (b, a) = (latest.response_format_json.find("\"b\""), latest.response_format_json.find("\"a\""));
-    assert!(b < a, "the order of properties is kept: {}", latest.response_format_json);
+    let made = client.done("CreateSchema", create(true)).await;
+    assert_eq!(made["schema"]["strict"], Value::Null);
+    let format = made["schema"]["response_format_json"].as_str().unwrap();
+    assert!(format.contains("9007199254740993"), "{format}");
+    assert!(format.find("\"b\"") < format.find("\"a\""), "the order of properties is kept: {format}");
     server.stop().await;
 }
 
@@ -122,12 +89,13 @@ async fn strict_rules_hold_unless_the_request_allows_others() {
 async fn data_is_validated_against_a_revision() {
     let server = Server::start().await;
     let client = server.member().await;
-    let schema = client.schema("Invoice", "total").await;
-    let check = |data: &str| v1::ValidateDataRequest { schema_revid: schema.schema_id.clone(), data_json: data.into() };
-    assert!(client.schemas().validate_data(check(r#"{"total": 3}"#)).await.unwrap().into_inner().valid);
-    let answer = client.schemas().validate_data(check(r#"{"total": "three"}"#)).await.unwrap().into_inner();
-    assert!(!answer.valid);
-    assert!(answer.violations[0].path.contains("total"), "{:?}", answer.violations);
+    let schema = client.schema("Invoice", "total").await.schema_id;
+    let check =
+        async |data: &str| client.done("ValidateData", json!({"schema_revid": schema, "data_json": data})).await;
+    assert_eq!(check(r#"{"total": 3}"#).await["valid"], true);
+    let answer = check(r#"{"total": "three"}"#).await;
+    assert_eq!(answer["valid"], Value::Null);
+    assert!(answer["violations"][0]["path"].as_str().unwrap().contains("total"), "{answer}");
     server.stop().await;
 }
 
@@ -135,14 +103,12 @@ async fn data_is_validated_against_a_revision() {
 async fn a_schema_that_a_prompt_uses_is_not_deleted() {
     let server = Server::start().await;
     let client = server.member().await;
-    let schema = client.schema("Invoice", "total").await;
-    let prompt = client.prompt("Read it", &schema.schema_id).await;
-    let delete = v1::DeleteSchemaRequest { schema_id: schema.schema_id.clone(), ..Default::default() };
-    let error = refused(client.schemas().delete_schema(delete.clone()).await, "in use");
+    let schema = client.schema("Invoice", "total").await.schema_id;
+    let prompt = client.prompt("Read it", &schema).await.prompt_id;
+    let error = client.refusal("DeleteSchema", json!({"schema_id": schema})).await;
     assert_eq!(error.reason, Reason::InUse);
     assert!(error.message.contains("Read it"), "{error}");
-    let delete_prompt = v1::DeletePromptRequest { prompt_id: prompt.prompt_id, ..Default::default() };
-    client.prompts().delete_prompt(delete_prompt).await.unwrap();
-    client.schemas().delete_schema(delete).await.unwrap();
+    client.done("DeletePrompt", json!({"prompt_id": prompt})).await;
+    client.done("DeleteSchema", json!({"schema_id": schema})).await;
     server.stop().await;
 }

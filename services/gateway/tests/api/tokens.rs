@@ -9,6 +9,7 @@ use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
 use folio_types::token::Token;
 use folio_types::{Environment as _, OrgId, Reason, Role, System, TokenId, UserId};
+use serde_json::json;
 use tonic::{Code, Streaming};
 
 use crate::harness::{Answer, Client, Server, record, refused};
@@ -94,25 +95,26 @@ async fn a_token_is_created_listed_used_and_revoked() {
     read().await.unwrap();
     let chats = robot.threads().list_threads(v1::ListThreadsRequest::default()).await;
     assert_eq!(refused(chats, "out of scope").reason, Reason::ScopeNotAllowed);
-    let list = v1::ListTokensRequest { filter: "name:robot".into(), ..Default::default() };
+    let list = async || admin.done("ListTokens", json!({"filter": "name:robot"})).await;
     let listed = folio_testkit::wait_for("its use is noted", Duration::from_secs(20), || async {
-        let listed = admin.tokens().list_tokens(list.clone()).await.unwrap().into_inner();
-        listed.tokens[0].last_use_time.is_some().then_some(listed)
+        let listed = list().await;
+        listed["tokens"][0]["last_use_time"].is_string().then_some(listed)
     })
     .await;
-    assert_eq!((listed.total_size, &listed.tokens[0].token_id), (1, &token.token_id));
+    assert_eq!((&listed["total_size"], &listed["tokens"][0]["token_id"]), (&json!(1), &json!(token.token_id)));
 
-    let revoke = v1::RevokeTokenRequest { token_id: token.token_id.clone(), ..Default::default() };
-    admin.tokens().revoke_token(revoke.clone()).await.unwrap();
+    let revoke = json!({"token_id": token.token_id});
+    admin.done("RevokeToken", revoke.clone()).await;
     folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
         let refusal = read().await.err();
         refusal.is_some_and(|status| status.code() == Code::Unauthenticated).then_some(())
     })
     .await;
-    assert_eq!(admin.tokens().list_tokens(list).await.unwrap().into_inner().total_size, 0);
-    admin.tokens().revoke_token(revoke).await.expect("revoking a revoked token has no effect");
-    let unknown = v1::RevokeTokenRequest { token_id: TokenId::generate(&System).to_string(), ..Default::default() };
-    assert_eq!(refused(admin.tokens().revoke_token(unknown).await, "an unknown token").reason, Reason::NotFound);
+    assert_eq!(list().await["tokens"], json!(null));
+    // Revoking a revoked token has no effect.
+    admin.done("RevokeToken", revoke).await;
+    let unknown = json!({"token_id": TokenId::generate(&System).to_string()});
+    assert_eq!(admin.refusal("RevokeToken", unknown).await.reason, Reason::NotFound);
     server.stop().await;
 }
 
@@ -163,13 +165,8 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let org = OrgId::generate(&System);
     let (admin, member) = (server.user(&org, Role::Admin).await, server.user(&org, Role::Member).await);
     let mut events = endless(&server, &member).await;
-    let list = v1::ListTokensRequest { filter: format!("user:{}", member.user), ..Default::default() };
-    let token = admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens.remove(0);
-    admin
-        .tokens()
-        .revoke_token(v1::RevokeTokenRequest { token_id: token.token_id, ..Default::default() })
-        .await
-        .unwrap();
+    let list = admin.done("ListTokens", json!({"filter": format!("user:{}", member.user)})).await;
+    admin.done("RevokeToken", json!({"token_id": list["tokens"][0]["token_id"]})).await;
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     server.stop().await;
 }
@@ -192,26 +189,17 @@ async fn a_stream_ends_when_its_token_does() {
 async fn a_stream_ends_when_its_users_role_is_lowered() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let add = v1::AddMemberRequest {
-        member: Some(v1::Member { name: "max".into(), role: v1::Role::Member.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    let max = admin.organizations().add_member(add).await.unwrap().into_inner().member.unwrap();
-    let token = create(v1::Token { user_id: max.user_id.clone(), ..wanted("of max", v1::Role::Member) });
-    let holder = server.holder(&admin.tokens().create_token(token).await.unwrap().into_inner().secret);
+    let max = admin.done("AddMember", json!({"member": {"name": "max", "role": "ROLE_MEMBER"}})).await;
+    let id = &max["member"]["user_id"];
+    let token = json!({"token": {"name": "of max", "user_id": id, "role": "ROLE_MEMBER"}});
+    let holder = server.holder(admin.done("CreateToken", token).await["secret"].as_str().unwrap());
     let mut events = endless(&server, &holder).await;
-    let lower = v1::UpdateMemberRequest {
-        member: Some(v1::Member { user_id: max.user_id, role: v1::Role::Viewer.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    admin.organizations().update_member(lower).await.unwrap();
+    admin.done("UpdateMember", json!({"member": {"user_id": id, "role": "ROLE_VIEWER"}})).await;
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     // The token has the current role of its user.
-    holder.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap();
-    let tag =
-        v1::CreateTagRequest { tag: Some(v1::Tag { name: "new".into(), ..Default::default() }), ..Default::default() };
-    let made = holder.tags().create_tag(tag).await;
-    assert_eq!(refused(made, "a member's call").code, folio_types::Code::PermissionDenied);
+    holder.done("ListTags", json!({})).await;
+    let refusal = holder.refusal("CreateTag", json!({"tag": {"name": "new"}})).await;
+    assert_eq!(refusal.code, folio_types::Code::PermissionDenied, "a member's call");
     server.stop().await;
 }
 
