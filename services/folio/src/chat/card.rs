@@ -16,7 +16,7 @@ const RESULT_CHARS: usize = 300;
 const BRIEF_CHARS: usize = 160;
 
 /// Formats a call that waits for a decision, as number `number` of `count`; `whole`: shows all arguments.
-pub(super) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool) -> Vec<Output> {
+pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool) -> Vec<Output> {
     let (lines_most, chars_most) = if whole { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
     let access = match call.access() {
         v1::ToolAccess::ReadWrite => "writes",
@@ -63,7 +63,7 @@ fn approvers(call: &v1::Call) -> String {
 }
 
 /// Formats a call that needs no decision.
-pub(super) fn brief(call: &v1::Call) -> Output {
+pub(crate) fn brief(call: &v1::Call) -> Output {
     let arguments = match call.arguments_json.trim() {
         "" | "{}" => String::new(),
         arguments => format!(" {}", one_line(arguments, BRIEF_CHARS)),
@@ -72,7 +72,7 @@ pub(super) fn brief(call: &v1::Call) -> Output {
 }
 
 /// Formats the result of a call.
-pub(super) fn result(result: &v1::ToolResult) -> Output {
+pub(crate) fn result(result: &v1::ToolResult) -> Output {
     outcome(&result.name, result.status(), &result.content)
 }
 
@@ -89,7 +89,7 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
 }
 
 /// Formats a round whose events were missed.
-pub(super) fn round(round: &v1::Round) -> Vec<Output> {
+pub(crate) fn round(round: &v1::Round) -> Vec<Output> {
     let mut shown = Vec::new();
     if !round.text.is_empty() {
         shown.push(Output::Line(Style::new(), round.text.clone()));
@@ -104,7 +104,7 @@ pub(super) fn round(round: &v1::Round) -> Vec<Output> {
 }
 
 /// Formats a thread of a list.
-pub(super) fn thread(number: usize, thread: &v1::Thread) -> Output {
+pub(crate) fn thread(number: usize, thread: &v1::Thread) -> Output {
     let title = if thread.title.is_empty() { "(no title)" } else { thread.title.as_str() };
     let open = if thread.open_turn_id.is_empty() { "" } else { "  ● a turn runs or waits" };
     let turns = if thread.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", thread.turns) };
@@ -112,14 +112,14 @@ pub(super) fn thread(number: usize, thread: &v1::Thread) -> Output {
 }
 
 /// Formats JSON with line breaks. Other text is returned unchanged.
-pub(super) fn pretty(json: &str) -> String {
+pub(crate) fn pretty(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_else(|_| json.to_owned())
 }
 
 /// Reduces foreign text to one line, so that it cannot imitate a line of the chat. A longer text is truncated visibly.
-pub(super) fn one_line(text: &str, chars: usize) -> String {
+pub(crate) fn one_line(text: &str, chars: usize) -> String {
     let flat: String = printable(text).chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).collect();
     match flat.char_indices().nth(chars) {
         Some((end, _)) => format!("{} …", flat.get(..end).unwrap_or_default()),

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 use futures::stream::{BoxStream, StreamExt as _};
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status};
 
 use super::screen::ChatScreen;
 use super::view::View;
@@ -19,12 +19,14 @@ const ATTEMPTS: u32 = 12;
 /// The pause before the first attempt. It doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The pause between two reads of a turn whose decisions are not recorded yet.
+const LOOK: Duration = Duration::from_millis(50);
 
 type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
 
 /// The request that opens the first stream of a turn.
 #[derive(Debug, Clone)]
-pub(super) enum Start {
+pub(crate) enum Start {
     /// A new turn. A repetition under the same request id joins the turn.
     Chat(Box<v1::ChatRequest>),
     /// A failed turn is resumed.
@@ -35,22 +37,24 @@ pub(super) enum Start {
 
 /// A followed turn, across all its streams.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// The turn's id. Empty until it has started.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// The thread's id. Empty until the turn has started.
-    pub(super) thread: String,
+    pub(crate) thread: String,
+    /// The model. Empty until the turn has started.
+    pub(crate) model: String,
     /// Number of the last event.
-    pub(super) last: u64,
+    pub(crate) last: u64,
 }
 
 /// The dependencies of following a turn.
-pub(super) struct Follower<'a> {
-    pub(super) client: &'a Client,
-    pub(super) screen: &'a mut ChatScreen,
-    pub(super) view: &'a mut View,
-    pub(super) input: &'a mut Input,
-    pub(super) begun: Instant,
+pub(crate) struct Follower<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) screen: &'a mut ChatScreen,
+    pub(crate) view: &'a mut View,
+    pub(crate) input: &'a mut Input,
+    pub(crate) begun: Instant,
 }
 
 /// The end of one stream.
@@ -63,7 +67,7 @@ enum StreamEnd {
 
 impl Follower<'_> {
     /// Shows the turn's events, and returns the closing one.
-    pub(super) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
+    pub(crate) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
         let (mut attempts, before) = (0, turn.last);
         loop {
             let seen = turn.last;
@@ -134,6 +138,7 @@ impl Follower<'_> {
         turn.id = event.turn_id;
         if let Kind::TurnStarted(started) = &kind {
             turn.thread.clone_from(&started.thread_id);
+            turn.model.clone_from(&started.model);
         }
         let is_new = event.number > turn.last;
         turn.last = turn.last.max(event.number);
@@ -144,6 +149,30 @@ impl Follower<'_> {
             self.screen.show(self.view.event(&kind, self.begun.elapsed()));
         }
         is_closing(&kind).then_some(kind)
+    }
+
+    /// Sends decisions, and shows the events of the turn until they are answered.
+    pub(crate) async fn approve(
+        &mut self,
+        turn: &mut Turn,
+        request: v1::ApproveRequest,
+    ) -> Result<v1::ApproveResponse, Status> {
+        let mut conversations = self.client.conversations();
+        let mut approving = std::pin::pin!(conversations.approve(request));
+        let before = turn.last;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut approving => return answer.map(Response::into_inner),
+                closing = self.run(turn, &Start::Watch) => {
+                    // Until the decisions are recorded a watcher gets the pause that is known already.
+                    if closing.is_err() || turn.last > before {
+                        return approving.await.map(Response::into_inner);
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+        }
     }
 
     async fn cancel(&mut self, turn: &Turn) {
@@ -160,7 +189,7 @@ impl Follower<'_> {
 }
 
 /// Returns true if a call failed in transport, so that it may be sent again. A refusal of the server is final.
-pub(super) fn is_broken(status: &Status) -> bool {
+pub(crate) fn is_broken(status: &Status) -> bool {
     match status.code() {
         Code::Unavailable => true,
         Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => status.details().is_empty(),

@@ -5,16 +5,16 @@
 //! of the conversation. Text of models and documents reaches the terminal only through [`crate::terminal`], which
 //! removes control characters.
 
-mod card;
+pub(crate) mod card;
 mod command;
 mod document;
 mod edit;
-mod follow;
-mod pending;
-mod screen;
+pub(crate) mod follow;
+pub(crate) mod pending;
+pub(crate) mod screen;
 mod session;
 mod threads;
-mod view;
+pub(crate) mod view;
 
 use std::io::IsTerminal as _;
 

@@ -5,25 +5,25 @@ use folio_proto::v1::decision::Decision;
 
 /// The pending round. Each call is decided once; the decisions are sent together when all calls are decided.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     /// Number of the round, from 1.
-    pub(super) round: u32,
+    pub(crate) round: u32,
     calls: Vec<v1::Call>,
     decided: Vec<v1::Decision>,
     /// Edited arguments of the current call that failed their check.
-    pub(super) draft: Option<String>,
+    pub(crate) draft: Option<String>,
     /// Whether all arguments of the current call are shown.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
 }
 
 impl Pending {
     /// Creates the pending round from the closing event of a stream.
-    pub(super) fn of_event(event: v1::AwaitingApproval) -> Self {
+    pub(crate) fn of_event(event: v1::AwaitingApproval) -> Self {
         Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None, whole: false }
     }
 
     /// Creates the pending round from a turn. None: the turn does not wait for decisions.
-    pub(super) fn of_turn(turn: &v1::Turn) -> Option<Self> {
+    pub(crate) fn of_turn(turn: &v1::Turn) -> Option<Self> {
         if turn.status() != v1::TurnStatus::AwaitingApproval {
             return None;
         }
@@ -37,14 +37,14 @@ impl Pending {
 
     /// Returns the next undecided call, its position and the number of calls that need a decision. None: all calls are
     /// decided.
-    pub(super) fn next(&self) -> Option<(&v1::Call, usize, usize)> {
+    pub(crate) fn next(&self) -> Option<(&v1::Call, usize, usize)> {
         let position = self.decided.len();
         let call = self.calls_with_decision().nth(position)?;
         Some((call, position + 1, self.calls_with_decision().count()))
     }
 
     /// Decides the call that [`Pending::next`] returns.
-    pub(super) fn decide(&mut self, decision: Decision) {
+    pub(crate) fn decide(&mut self, decision: Decision) {
         self.draft = None;
         self.whole = false;
         let Some((call, ..)) = self.next() else { return };
@@ -57,14 +57,14 @@ impl Pending {
     }
 
     /// Approves all undecided calls.
-    pub(super) fn approve_all(&mut self) {
+    pub(crate) fn approve_all(&mut self) {
         while self.next().is_some() {
             self.decide(Decision::Approved(v1::Approved {}));
         }
     }
 
     /// Returns the request with all decisions.
-    pub(super) fn request(&self, turn_id: &str) -> v1::ApproveRequest {
+    pub(crate) fn request(&self, turn_id: &str) -> v1::ApproveRequest {
         v1::ApproveRequest {
             turn_id: turn_id.to_owned(),
             round: self.round,

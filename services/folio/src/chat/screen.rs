@@ -9,24 +9,24 @@ use super::view::{Output, Waiting};
 use crate::terminal::{BAD, Screen};
 
 /// A [`Screen`] whose spinner is removed before text is written.
-pub(super) struct ChatScreen {
+pub(crate) struct ChatScreen {
     screen: Screen,
     spinner: Option<(Waiting, ProgressBar)>,
 }
 
 impl ChatScreen {
-    pub(super) fn new(screen: Screen) -> Self {
+    pub(crate) fn new(screen: Screen) -> Self {
         Self { screen, spinner: None }
     }
 
     /// Returns the screen without the spinner, for output that shows its own progress.
-    pub(super) fn plain(&mut self) -> &mut Screen {
+    pub(crate) fn plain(&mut self) -> &mut Screen {
         self.wait(Waiting::Nothing);
         &mut self.screen
     }
 
     /// Writes formatted output.
-    pub(super) fn show(&mut self, shown: Vec<Output>) {
+    pub(crate) fn show(&mut self, shown: Vec<Output>) {
         if shown.is_empty() {
             return;
         }
@@ -40,23 +40,23 @@ impl ChatScreen {
     }
 
     /// Writes a line.
-    pub(super) fn line(&mut self, style: Style, text: &str) {
+    pub(crate) fn line(&mut self, style: Style, text: &str) {
         self.show(vec![Output::Line(style, text.to_owned())]);
     }
 
     /// Writes an error.
-    pub(super) fn error(&mut self, error: &anyhow::Error) {
+    pub(crate) fn error(&mut self, error: &anyhow::Error) {
         self.line(BAD, &format!("{error:#}"));
     }
 
     /// Ends an unfinished line.
-    pub(super) fn end_line(&mut self) {
+    pub(crate) fn end_line(&mut self) {
         self.wait(Waiting::Nothing);
         self.screen.end_line();
     }
 
     /// Shows a spinner with the awaited component, on a terminal only.
-    pub(super) fn wait(&mut self, waiting: Waiting) {
+    pub(crate) fn wait(&mut self, waiting: Waiting) {
         if !self.screen.is_terminal || self.spinner.as_ref().is_some_and(|(shown, _)| *shown == waiting) {
             return;
         }
@@ -68,6 +68,7 @@ impl ChatScreen {
             Waiting::Model => "waiting for the model",
             Waiting::Thinking => "thinking",
             Waiting::Tool => "running a tool",
+            Waiting::Text => "reading its text",
         };
         self.screen.end_line();
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");

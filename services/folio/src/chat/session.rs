@@ -21,8 +21,6 @@ use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Maximum number of attempts to send decisions over broken connections.
 const ATTEMPTS: u32 = 8;
-/// The pause between two reads of a turn whose decisions are not recorded yet.
-const LOOK: Duration = Duration::from_millis(50);
 /// Maximum number of tools of a profile.
 const TOOLS: i32 = 1_000;
 
@@ -130,7 +128,8 @@ impl Session {
     /// Follows the turn to its closing event and updates the state.
     async fn follow(&mut self, start: &Start) -> Result<()> {
         self.retriable = false;
-        let closing = self.watch(start).await;
+        let (mut follower, turn) = self.follower();
+        let closing = follower.run(turn, start).await;
         self.failed = matches!(&closing, Err(_) | Ok(Kind::Failed(_)));
         if !self.turn.thread.is_empty() {
             self.thread.clone_from(&self.turn.thread);
@@ -139,9 +138,9 @@ impl Session {
         Ok(())
     }
 
-    async fn watch(&mut self, start: &Start) -> Result<Kind> {
+    fn follower(&mut self) -> (Follower<'_>, &mut Turn) {
         let Self { client, screen, view, input, begun, turn, .. } = self;
-        Follower { client, screen, view, input, begun: *begun }.run(turn, start).await
+        (Follower { client, screen, view, input, begun: *begun }, turn)
     }
 
     fn closed(&mut self, closing: Kind) {
@@ -248,25 +247,9 @@ impl Session {
     }
 
     async fn approve_once(&mut self, request: v1::ApproveRequest) -> Result<(), Failure> {
-        let client = self.client.clone();
-        let mut conversations = client.conversations();
-        let mut approving = std::pin::pin!(conversations.approve(request));
-        let before = self.turn.last;
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut approving => break answer,
-                closing = self.watch(&Start::Watch) => {
-                    // Until the decisions are recorded a watcher gets the pause that is known already.
-                    if closing.is_err() || self.turn.last > before {
-                        break approving.await;
-                    }
-                    tokio::time::sleep(LOOK).await;
-                }
-            }
-        };
-        match answer {
-            Ok(answer) => match answer.into_inner().outcome {
+        let (mut follower, turn) = self.follower();
+        match follower.approve(turn, request).await {
+            Ok(answer) => match answer.outcome {
                 Some(v1::approve_response::Outcome::StillAwaiting(_)) => {
                     self.look_again().await.map_err(Failure::Refused)
                 }

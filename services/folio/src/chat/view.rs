@@ -14,7 +14,7 @@ const THINKING_KEPT: usize = 100_000;
 
 /// An output.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Output {
+pub(crate) enum Output {
     /// A whole line.
     Line(Style, String),
     /// A part of a line.
@@ -23,7 +23,7 @@ pub(super) enum Output {
 
 /// The component that the turn waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(crate) enum Waiting {
     /// The turn waits for nothing.
     Nothing,
     /// A model call that has not answered yet.
@@ -32,13 +32,17 @@ pub(super) enum Waiting {
     Thinking,
     /// A tool call.
     Tool,
+    /// The text of a document.
+    Text,
 }
 
 /// The state of the output of a turn.
 #[derive(Debug)]
-pub(super) struct View {
+pub(crate) struct View {
     /// Whether thinking is shown as it arrives.
     unfolded: bool,
+    /// Whether the start of each round and the calls that need a decision are shown.
+    whole: bool,
     /// The thinking of the last turn that had any.
     thinking: String,
     /// Number of characters and start of the current folded thinking.
@@ -50,27 +54,33 @@ pub(super) struct View {
 
 impl View {
     /// Creates the state with folded thinking.
-    pub(super) fn new() -> Self {
-        Self { unfolded: false, thinking: String::new(), folding: None, text: String::new(), waiting: Waiting::Nothing }
+    pub(crate) fn new() -> Self {
+        let (thinking, text) = (String::new(), String::new());
+        Self { unfolded: false, whole: false, thinking, folding: None, text, waiting: Waiting::Nothing }
+    }
+
+    /// Creates the state of an output without cards and commands: it shows thinking, rounds and all calls.
+    pub(crate) fn whole() -> Self {
+        Self { unfolded: true, whole: true, ..Self::new() }
     }
 
     /// Sets whether thinking is shown as it arrives.
-    pub(super) fn unfold(&mut self, unfolded: bool) {
+    pub(crate) fn unfold(&mut self, unfolded: bool) {
         self.unfolded = unfolded;
     }
 
     /// Returns the last thinking; may be empty.
-    pub(super) fn thinking(&self) -> &str {
+    pub(crate) fn thinking(&self) -> &str {
         &self.thinking
     }
 
     /// Returns the component that the turn waits for.
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(crate) fn waiting(&self) -> Waiting {
         self.waiting
     }
 
     /// Formats an event. `now` is the time since any fixed moment.
-    pub(super) fn event(&mut self, kind: &Kind, now: Duration) -> Vec<Output> {
+    pub(crate) fn event(&mut self, kind: &Kind, now: Duration) -> Vec<Output> {
         let mut shown = Vec::new();
         if !matches!(kind, Kind::ThinkingDelta(_)) {
             shown.extend(self.fold(now));
@@ -85,6 +95,9 @@ impl View {
             Kind::TurnStarted(_) => self.thinking.clear(),
             Kind::RoundStarted(round) => {
                 self.text.clear();
+                if self.whole {
+                    shown.push(Output::Line(DIM, format!("\nRound {}", round.round)));
+                }
                 if round.attempt > 1 {
                     let again = "(the model is asked again; what it said before in this round is void)";
                     shown.push(Output::Line(NOTE, again.to_owned()));
@@ -95,7 +108,9 @@ impl View {
                 self.text.push_str(&delta.text);
                 shown.push(Output::Part(Style::new(), delta.text.clone()));
             }
-            Kind::ToolCalls(calls) => shown.extend(calls.calls.iter().filter(|c| !c.needs_approval).map(card::brief)),
+            Kind::ToolCalls(calls) => {
+                shown.extend(calls.calls.iter().filter(|c| self.whole || !c.needs_approval).map(card::brief));
+            }
             Kind::ToolStarted(_) | Kind::RoundFinished(_) | Kind::AwaitingApproval(_) => {}
             Kind::ToolResult(result) => shown.push(card::result(result)),
             Kind::Snapshot(snapshot) => shown.extend(self.snapshot(snapshot.turn.as_ref())),
@@ -138,7 +153,7 @@ impl View {
     fn closing(&mut self, kind: &Kind) -> Vec<Output> {
         match kind {
             Kind::Completed(completed) => self.completed(completed),
-            Kind::Failed(failed) => vec![Output::Line(BAD, failure(failed))],
+            Kind::Failed(failed) => vec![Output::Line(BAD, failure(failed, !self.whole))],
             Kind::Cancelled(_) => vec![Output::Line(NOTE, "The turn was cancelled.".to_owned())],
             Kind::Expired(_) => {
                 vec![Output::Line(NOTE, "No decision came in time: the turn expired and ran nothing.".to_owned())]
@@ -177,17 +192,18 @@ fn usage_line(usage: &v1::Usage) -> String {
     format!("{} tokens in, {} out, {calls}{counted}", usage.input_tokens, usage.output_tokens)
 }
 
-fn failure(failed: &v1::Failed) -> String {
+/// Formats a failure. `offers_retry`: the user can enter commands.
+fn failure(failed: &v1::Failed, offers_retry: bool) -> String {
     let (message, reason) = match &failed.error {
         Some(error) => (error.message.as_str(), error.reason.as_str()),
         None => ("unknown", "INTERNAL"),
     };
-    let again = if failed.retriable { "; /retry resumes it" } else { "" };
+    let again = if failed.retriable && offers_retry { "; /retry resumes it" } else { "" };
     format!("The turn failed: {message} ({reason}){again}")
 }
 
 /// Formats a message of an earlier turn.
-pub(super) fn message(message: &v1::Message) -> Vec<Output> {
+pub(crate) fn message(message: &v1::Message) -> Vec<Output> {
     use v1::message::Kind;
     match &message.kind {
         Some(Kind::User(user)) => vec![Output::Line(GOOD, format!("you: {}", user.text))],

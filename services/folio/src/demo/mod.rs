@@ -2,21 +2,20 @@
 
 mod conversation;
 mod report;
-mod show;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::chat::screen::ChatScreen;
+use crate::chat::view::Waiting;
 use crate::client::{Client, explain};
 use crate::documents;
 use crate::endpoint::TlsArguments;
 use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
-use crate::terminal::{BOLD, GOOD, NOTE, put};
-use conversation::Approver;
-use show::Show;
+use crate::terminal::{BOLD, GOOD, NOTE, Screen, put};
 
 /// The sample invoice of the repository.
 const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
@@ -46,17 +45,17 @@ pub(crate) struct Arguments {
 
 /// Runs the demo.
 pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<()> {
-    let mut show = Show::new(arguments.json);
+    let mut screen = ChatScreen::new(if arguments.json { Screen::stderr() } else { Screen::stdout() });
     let (name, bytes) = read(&arguments)?;
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     settings.storage = StorageOptions { data: folder.path().join("data"), ..StorageOptions::default() };
     settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
 
     let server = server::start(settings, arguments.model.as_deref(), None, |stores| stores).await?;
-    show.line(NOTE, server.endpoint());
+    screen.line(NOTE, server.endpoint());
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {
-        result = converse(&server, &mut show, &name, bytes, arguments.ask) => result,
+        result = converse(&server, &mut screen, &name, bytes, arguments.ask) => result,
         // The temporary folder is removed in any case.
         () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
     };
@@ -78,21 +77,25 @@ fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
     }
 }
 
-async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, ask: bool) -> Result<report::Report> {
+async fn converse(
+    server: &Server,
+    screen: &mut ChatScreen,
+    name: &str,
+    bytes: Vec<u8>,
+    ask: bool,
+) -> Result<report::Report> {
     let token = server.first_token().context("the admin token was not created")?;
     let client = Client::connect(&server.address().to_string(), &TlsArguments::default(), &token.reveal()).await?;
-    show.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
+    screen.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
-    let wait = show.waiting("reading its text");
-    let document = documents::settled(&client, &document.document_id, |_| wait.tick()).await?;
-    wait.end();
+    screen.wait(Waiting::Text);
+    let document = documents::settled(&client, &document.document_id, |_| {}).await?;
     if document.pages == 0 {
         bail!("{name} has no text to work on: {}", document.state_reason);
     }
-    show.line(GOOD, &format!("{} page{} of text", document.pages, if document.pages == 1 { "" } else { "s" }));
-    show.line(BOLD, "");
-    show.line(BOLD, &format!("You: {MESSAGE}"));
-    let mut approver = if ask { Approver::person()? } else { Approver::always() };
-    let finished = conversation::run(&client, show, &mut approver, &document.document_id, MESSAGE).await?;
-    report::collect(&client, show, document, finished).await
+    screen.line(GOOD, &format!("{} page{} of text", document.pages, if document.pages == 1 { "" } else { "s" }));
+    screen.line(BOLD, "");
+    screen.line(BOLD, &format!("You: {MESSAGE}"));
+    let finished = conversation::run(&client, screen, ask, &document.document_id, MESSAGE).await?;
+    report::collect(&client, screen, document, finished).await
 }

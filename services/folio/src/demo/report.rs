@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::conversation::FinishedTurn;
-use super::show::Show;
+use crate::chat::screen::ChatScreen;
 use crate::client::{Client, explain};
-use crate::terminal::{BOLD, DIM, NOTE};
+use crate::terminal::{BOLD, NOTE};
 
 /// The JSON object that `--json` prints.
 #[derive(Debug, Serialize)]
@@ -26,7 +26,7 @@ pub(crate) struct Report {
 /// Reads the created resources, shows the extraction, and returns the summary.
 pub(crate) async fn collect(
     client: &Client,
-    show: &mut Show,
+    screen: &mut ChatScreen,
     document: v1::Document,
     finished: FinishedTurn,
 ) -> Result<Report> {
@@ -35,19 +35,12 @@ pub(crate) async fn collect(
         Some(extraction) => parsed(&extraction.data_json),
         None => Value::Null,
     };
-    show.line(BOLD, "\nExtraction");
+    screen.line(BOLD, "\nExtraction");
     match &extraction {
-        Value::Null => show.line(NOTE, "none: the agent ended without one"),
-        data => show.line(anstyle::Style::new(), &serde_json::to_string_pretty(data)?),
+        Value::Null => screen.line(NOTE, "none: the agent ended without one"),
+        data => screen.line(anstyle::Style::new(), &serde_json::to_string_pretty(data)?),
     }
     let usage = finished.completed.usage.unwrap_or_default();
-    show.line(
-        DIM,
-        &format!(
-            "\n{} model calls, {} tokens in, {} out ({})",
-            usage.model_calls, usage.input_tokens, usage.output_tokens, finished.model
-        ),
-    );
     Ok(Report {
         document: json!({
             "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
