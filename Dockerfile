@@ -1,4 +1,4 @@
-# One image for every role: the gateway, the node, both, and the commands of an operator.
+# One image for all roles (gateway, node, both) and for the commands of operators.
 #
 #   docker build --tag folio:local .
 #   docker build --tag folio-llm-sim:local --target llm-sim .
@@ -12,7 +12,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && mkdir /out && cp target/dist/folio target/dist/llm-sim /out/
 
 FROM debian:bookworm-slim AS base
-# Text of images and of scanned PDFs; certificates of model endpoints and stores.
+# Programs for OCR and PDF pages; certificate authorities for model endpoints and stores.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates poppler-utils tesseract-ocr tini \
     && rm -rf /var/lib/apt/lists/*
@@ -27,11 +27,11 @@ COPY --from=build /out/llm-sim /usr/local/bin/llm-sim
 EXPOSE 8089
 ENTRYPOINT ["tini", "--", "llm-sim"]
 
-# The last stage is the one that is built unless another is named.
+# The default target is the last stage.
 FROM base AS folio
 COPY --from=build /out/folio /usr/local/bin/folio
 VOLUME /var/lib/folio
-# The public API; health and figures; what gateways and nodes say to each other.
+# Ports: the public API; health and metrics; RPCs between gateways and nodes.
 EXPOSE 8080 8081 7400
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "--", "folio"]

@@ -6,7 +6,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What selects the pods of a component: dict "root" . "component" NAME. It never changes. */}}
+{{/* The selector labels of a component: dict "root" . "component" NAME. They never change. */}}
 {{- define "folio.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}

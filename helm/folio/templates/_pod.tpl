@@ -4,14 +4,14 @@
 {{- $values := .root.Values -}}
 {{- $clusterTls := ternary $values.cluster.tls.gatewaySecret $values.cluster.tls.nodeSecret (eq .component "gateway") -}}
 {{- if ne (empty $values.cluster.tls.gatewaySecret) (empty $values.cluster.tls.nodeSecret) -}}
-{{- fail "cluster.tls needs gatewaySecret and nodeSecret, or neither" -}}
+{{- fail "cluster.tls requires both gatewaySecret and nodeSecret, or neither" -}}
 {{- end -}}
 {{- $purchases := ternary $values.purchases.port 0 (eq .component "gateway") -}}
 {{- $publicTls := ternary $values.gateway.tlsSecret "" (eq .component "gateway") -}}
 serviceAccountName: {{ include "folio.serviceAccountName" $root }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-# The drain, and what is cut and settled when it is over.
+# Time for the drain, and for cancelling and settling the remaining work.
 terminationGracePeriodSeconds: {{ add $values.preStopSeconds $values.drainTimeoutSeconds 15 }}
 {{- include "folio.podSecurity" $root | trim | nindent 0 }}
 containers:
@@ -92,7 +92,7 @@ containers:
       {{- end }}
       - name: health
         containerPort: 8081
-    # A start may wait for the lock of a migration.
+    # A starting process may wait for the lock of a migration.
     startupProbe:
       grpc:
         port: 8081

@@ -1,4 +1,4 @@
-{{/* The flags that say where the stores are. */}}
+{{/* The flags with the addresses of the stores. */}}
 {{- define "folio.storeFlags" -}}
 {{- $name := include "folio.fullname" . -}}
 {{- if .Values.redis.bundled.enabled }}
@@ -6,25 +6,25 @@
 {{- else if .Values.redis.url }}
 - --redis={{ .Values.redis.url }}
 {{- else if not .Values.redis.existingSecret }}
-{{- fail "name redis.url or redis.existingSecret, or set redis.bundled.enabled to try the chart" }}
+{{- fail "set redis.url or redis.existingSecret, or redis.bundled.enabled to evaluate the chart" }}
 {{- end }}
 {{- if .Values.cql.bundled.enabled }}
 - --cql={{ $name }}-scylla:9042
 {{- else if .Values.cql.contactPoints }}
 - --cql={{ join "," .Values.cql.contactPoints }}
 {{- else }}
-{{- fail "name cql.contactPoints, or set cql.bundled.enabled to try the chart" }}
+{{- fail "set cql.contactPoints, or cql.bundled.enabled to evaluate the chart" }}
 {{- end }}
 {{- if .Values.blobs.url }}
 - --blobs={{ .Values.blobs.url }}
 {{- else if .Values.blobs.existingClaim }}
 - --blobs=/var/lib/folio/blobs
 {{- else }}
-{{- fail "name blobs.url (s3://BUCKET) or blobs.existingClaim (ReadWriteMany): the pods share the bytes of documents" }}
+{{- fail "set blobs.url (s3://BUCKET) or blobs.existingClaim (ReadWriteMany): the pods share the bytes of documents" }}
 {{- end }}
 {{- end -}}
 
-{{/* The variables that stores, models and the operator need. */}}
+{{/* The environment variables for stores, models and further settings. */}}
 {{- define "folio.env" -}}
 {{- with .Values.redis.existingSecret }}
 - name: FOLIO_STORAGE__REDIS__URL
