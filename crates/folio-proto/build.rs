@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={ROOT}");
     let public = files("folio/v1")?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    // What reflection tells of: nothing of the cluster is in it.
+    // The descriptors for reflection, without the services of the cluster.
     std::fs::write(out.join("folio.v1.bin"), protox::compile(&public, [ROOT])?.encode_to_vec())?;
     let all = [public, files("folio/cluster/v1")?].concat();
     // Ordered maps: the encoding of a request is what its digest is of.

@@ -19,7 +19,7 @@ const COMPOSE_CHECK: &str = include_str!("deploy/compose_check.py");
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install what is missing.
+    /// Install missing tools.
     #[arg(long)]
     install: bool,
     /// Accept the rendered manifests as the new snapshots.
@@ -118,7 +118,7 @@ fn compare(known: &Path, rendered: &str) -> Result<()> {
     }
     let now = tools_folder().join("rendered.yaml");
     std::fs::write(&now, rendered)?;
-    // Its status says that there is a difference, which is known.
+    // A non-zero status only means that there is a difference.
     let _ = Command::new("diff").arg("--unified").arg("--new-file").arg(known).arg(&now).status();
     bail!("the rendered chart differs from {}; `cargo xtask deploy --accept` accepts it", known.display())
 }
@@ -140,7 +140,7 @@ fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
         let output = template(chart, good)?.args(["--set", bad]).output().context("helm cannot be started")?;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() || !stderr.contains(why) {
-            bail!("helm template --set {bad} must be refused because of {why}; it said: {stderr}");
+            bail!("helm template --set {bad} must be refused because of {why}; its output: {stderr}");
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::tools::{BUF, missing_of, require};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install what is missing.
+    /// Install missing tools.
     #[arg(long)]
     install: bool,
 }

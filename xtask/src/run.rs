@@ -25,7 +25,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs a command to its end; one that fails is an error.
+/// Runs a command until it ends. A failed command is an error.
 pub(crate) fn finish(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     eprintln!("xtask: {shown}");
@@ -36,7 +36,7 @@ pub(crate) fn finish(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// As [`finish`]; what it says is shown only if it fails.
+/// Does the same as [`finish`], but prints the output of the command only if it fails.
 pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown} cannot be started"))?;

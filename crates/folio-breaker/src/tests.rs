@@ -53,9 +53,9 @@ fn every_reachable_transition_follows_the_state_diagram() {
             }
         }
     }
-    assert!(seen.len() >= 20 && steps >= 100, "walked only {} states, {steps} steps", seen.len());
-    for wanted in ["Closed { failures: 0 }", "Closed { failures: 2 }", "open for 1000", "half-open, probe Some"] {
-        assert!(seen.iter().any(|key| key.contains(wanted)), "never reached {wanted}");
+    assert!(seen.len() >= 20 && steps >= 100, "explored only {} states, {steps} steps", seen.len());
+    for expected in ["Closed { failures: 0 }", "Closed { failures: 2 }", "open for 1000", "half-open, probe Some"] {
+        assert!(seen.iter().any(|key| key.contains(expected)), "never reached {expected}");
     }
 }
 
@@ -71,7 +71,7 @@ fn successors(world: &World, threshold: u32) -> Vec<World> {
     }
     for index in 0..world.calls.len() {
         for outcome in [Outcome::Success, Outcome::Answering, Outcome::Failure, Outcome::Abandoned] {
-            all.push(noted(world, index, outcome, threshold));
+            all.push(recorded(world, index, outcome, threshold));
         }
     }
     all
@@ -104,7 +104,7 @@ fn admitted(world: &World) -> World {
     next
 }
 
-fn noted(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World {
+fn recorded(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World {
     let mut next = world.clone();
     let now = at(world.clock);
     let call = if outcome == Outcome::Answering { next.calls[index] } else { next.calls.remove(index) };
@@ -129,7 +129,7 @@ fn noted(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World
 }
 
 #[test]
-fn a_probe_that_breaks_after_its_first_token_opens_at_once() {
+fn a_probe_that_fails_after_its_first_token_opens_the_breaker() {
     let mut breaker = Breaker::new(options(2));
     for _ in 0..2 {
         let call = breaker.admit(at(0)).unwrap();

@@ -283,12 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_good() {
+    fn the_default_settings_are_valid() {
         assert_eq!(problems(|_| {}), "");
     }
 
     #[test]
-    fn only_loopback_goes_without_certificates_unless_settings_say_so() {
+    fn addresses_outside_loopback_require_certificates_unless_settings_permit_plain_text() {
         for good in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:7", "localhost:0"] {
             assert_eq!(problems(|o| o.listen = good.into()), "", "{good}");
         }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_long_and_never_shown() {
+    fn secrets_have_a_minimum_length_and_are_masked() {
         assert!(problems(|o| o.secrets = vec![Secret::new("short")]).contains("cluster.secrets[0]"));
         assert!(problems(|o| o.secrets = vec![Secret::new("********")]).contains("mask"));
         let options = Options { secrets: vec![Secret::new(&"very-".repeat(9))], ..Options::default() };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_of_the_file_signs() {
+    fn the_first_secret_of_the_file_signs() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secret");
         std::fs::write(&file, "first\n\n second \n").unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_come_together() {
+    fn certificate_files_are_set_together() {
         assert!(problems(|o| o.tls.ca = Some("ca.pem".into())).contains("cluster.tls"));
         assert!(problems(|o| o.calls = 0).contains("cluster.calls"));
         assert!(problems(|o| o.heartbeat = Duration::from_secs(2)).contains("cluster.dead_after_seconds"));

@@ -1,8 +1,8 @@
 //! Placement of a thread without a live owner: a pure function of the thread and the live nodes.
 //!
-//! Rendezvous hashing with a load bound: every node has a score for the thread, and the best node below the bound takes
-//! it. All processes with the same membership view agree, a joining node takes only the threads for which it has the
-//! best score, and a leaving node gives up only its own threads. A node is scored by its address, so that a restarted
+//! Rendezvous hashing with a load bound: every node has a score for the thread, and the best node below the bound is
+//! chosen. All processes with the same membership view agree, a joining node takes only the threads for which it has
+//! the best score, and a leaving node loses only its own threads. A node is scored by its address, so that a restarted
 //! node gets its threads back.
 
 use folio_storage::Member;
@@ -101,7 +101,7 @@ mod tests {
     const LOOSE: LoadBound = LoadBound { percent: 125, slack: 1_000_000 };
 
     #[test]
-    fn no_node_is_no_place_and_one_takes_all() {
+    fn without_nodes_there_is_no_placement_and_a_single_node_gets_every_thread() {
         assert_eq!(place(&org(), &thread(1), &[], LoadBound::default()), None);
         for load in [0, 1, 1_000, u64::MAX / 4] {
             let alone = nodes(&[load]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_joins_takes_its_share_and_moves_nothing_else() {
+    fn a_joining_node_takes_its_share_and_moves_no_other_thread() {
         for count in 1..=8 {
             let (before, after) = (nodes(&vec![0; count]), nodes(&vec![0; count + 1]));
             let newcomer = format!("node-{count}:7000");
@@ -150,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_comes_back_as_another_incarnation_gets_its_threads_back() {
+    fn a_restarted_node_gets_its_threads_back() {
         let before = nodes(&[0, 0, 0]);
         let mut after = before.clone();
-        after[1].node.incarnation = Incarnation::derive(&["another life"]);
+        after[1].node.incarnation = Incarnation::derive(&["another incarnation"]);
         for number in 0..500 {
             assert_eq!(address(number, &before, LOOSE), address(number, &after, LOOSE));
         }

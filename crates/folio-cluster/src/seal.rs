@@ -20,7 +20,7 @@ const HEADER: &str = "folio-principal";
 /// Prefix of the signed bytes, so that a MAC made for another purpose is not accepted.
 const PURPOSE: &[u8] = b"folio-principal-2\n";
 /// Validity of a header in seconds.
-const LIFE_SECONDS: i64 = 30;
+const VALIDITY_SECONDS: i64 = 30;
 /// Seconds by which the clocks of two processes may differ.
 const SKEW_SECONDS: i64 = 5;
 /// Maximum size in bytes of a header.
@@ -77,7 +77,7 @@ impl Seal {
         to: &mut MetadataMap,
     ) -> Result<()> {
         let issued = now.as_second();
-        let (principal, call, expires) = (principal.cloned(), call.to_owned(), issued + LIFE_SECONDS);
+        let (principal, call, expires) = (principal.cloned(), call.to_owned(), issued + VALIDITY_SECONDS);
         let claims = Claims { principal, call, issued, expires, hop };
         let body = serde_json::to_vec(&claims).map_err(|error| Error::internal(format!("claims: {error}")))?;
         let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Seal {
         if claims.issued > now.saturating_add(SKEW_SECONDS) {
             return Err(refused("not valid yet: clocks differ"));
         }
-        if claims.expires.saturating_sub(claims.issued) > LIFE_SECONDS {
+        if claims.expires.saturating_sub(claims.issued) > VALIDITY_SECONDS {
             return Err(refused("valid for longer than permitted"));
         }
         Ok(claims)

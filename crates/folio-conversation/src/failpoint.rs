@@ -69,9 +69,9 @@ impl Failpoints {
 
     /// Executes the action of a failpoint.
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
-    pub(crate) async fn hit(&self, stage: &str, moment: &str) {
+    pub(crate) async fn hit(&self, stage: &str, position: &str) {
         let Some(hook) = &self.hook else { return };
-        let point = format!("{stage}:{moment}");
+        let point = format!("{stage}:{position}");
         match hook(&point) {
             Action::Pass => {}
             Action::Hang => {

@@ -292,8 +292,8 @@ impl Conversations {
                 let (actor, permit) = self.admit(key).await?;
                 let (reply, answer) = oneshot::channel();
                 let (principal, trace) = (principal.clone(), TraceContext::current());
-                let ask = Msg::Ask { principal, request: make(reply), permit, trace };
-                if actor.send_message(ask).is_ok()
+                let message = Msg::Request { principal, request: make(reply), permit, trace };
+                if actor.send_message(message).is_ok()
                     && let Ok(answer) = answer.await
                 {
                     return answer;

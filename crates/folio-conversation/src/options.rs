@@ -36,7 +36,7 @@ pub struct Options {
     pub watchers_per_conversation: usize,
     /// Maximum concurrent read-only calls of a round.
     pub read_calls_at_once: usize,
-    /// Time limit of a call of a tool that calls models: longer than the time-outs of the two model calls of an
+    /// Time limit of a call of a tool that calls models: longer than the timeouts of the two model calls of an
     /// extraction.
     #[serde(rename = "model_tool_timeout_seconds", with = "folio_types::seconds")]
     pub model_tool_timeout: Duration,

@@ -95,8 +95,8 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
     shared.tools().profile(&thread.profile)?.check_names("auto_approved_tools", &command.auto_approved_tools)?;
     if command.ephemeral {
         thread.ephemeral = true;
-        let life = jiff::SignedDuration::try_from(limits::DAY).unwrap_or(jiff::SignedDuration::MAX);
-        thread.expires_at = Some(thread.at.checked_add(life).unwrap_or(folio_types::Timestamp::MAX));
+        let lifetime = jiff::SignedDuration::try_from(limits::DAY).unwrap_or(jiff::SignedDuration::MAX);
+        thread.expires_at = Some(thread.at.checked_add(lifetime).unwrap_or(folio_types::Timestamp::MAX));
         thread.imported = import(command.history.clone(), &WorkingState::default())?;
     }
     Ok(thread)

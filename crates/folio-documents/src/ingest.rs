@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use folio_resources::{Document, TextState};
-use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, Waits};
+use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, TextWait};
 use folio_trace::TraceContext;
 use folio_types::{DocumentId, Environment, Error, Incarnation, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
@@ -257,7 +257,7 @@ impl Actor {
     async fn scan(&mut self) -> bool {
         self.queue.signals.missed.store(false, Ordering::Release);
         let limit = SCAN_LIMIT + self.running.len();
-        let pending = match self.work.stores.texts.pending_text(Waits::ForItsTurn, limit).await {
+        let pending = match self.work.stores.texts.pending_text(TextWait::Worker, limit).await {
             Ok(pending) => pending,
             Err(error) => {
                 tracing::warn!(%error, "cannot list documents with pending text");
@@ -423,7 +423,7 @@ impl Work {
         let texts = &self.stores.texts;
         let mut before = Vec::new();
         loop {
-            let lacking = texts.pending_text(Waits::ForProgram, SCAN_LIMIT).await?;
+            let lacking = texts.pending_text(TextWait::Program, SCAN_LIMIT).await?;
             // The listing makes no progress: a row without a document.
             if lacking.is_empty() || lacking == before {
                 return Ok(());

@@ -185,7 +185,7 @@ mod tests {
         assert!(all.last().unwrap().ends_with("[… cut here: the document has more than 8000000 characters]"));
         assert_eq!(all.iter().map(|page| page.chars().count()).sum::<usize>(), 8_000_000);
         assert_eq!(pages(&long, 1, 100_000).len(), 1);
-        assert_eq!(pages("one\u{c}two\u{c}three", 2, 100), ["one", "two", "three"], "these are pages of its own");
+        assert_eq!(pages("one\u{c}two\u{c}three", 2, 100), ["one", "two", "three"], "form feeds separate pages");
     }
 
     proptest! {

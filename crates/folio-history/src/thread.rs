@@ -1,6 +1,7 @@
 //! Threads: the header as a kind of resource, with its changes, list row and filter; fence and append.
 //!
-//! A thread is no [`folio_resources::Resource`]: its deciding write is an append under a fence. [`crate::thread_write`] decides it.
+//! A thread is no [`folio_resources::Resource`]: its deciding write is an append under a fence. [`crate::thread_write`]
+//! decides it.
 
 use std::collections::BTreeSet;
 
@@ -88,7 +89,7 @@ impl ThreadHeader {
     /// `INTERNAL` if a takeover does not raise the epoch.
     pub fn after(&self, append: &Append, added: JournalSize) -> Result<Self> {
         let mut header = self.clone();
-        if let Some((epoch, owner)) = &append.take {
+        if let Some((epoch, owner)) = &append.new_owner {
             if *epoch <= self.epoch {
                 return Err(Error::internal(format!("epoch {epoch} is not above {}: epochs only grow", self.epoch)));
             }
@@ -343,7 +344,7 @@ pub struct Append {
     /// The entries, in order; each at most [`folio_types::limits::ENTRY_BYTES`].
     pub entries: Vec<Entry>,
     /// A new owner with its epoch (a takeover). None: the owner does not change.
-    pub take: Option<(u64, Incarnation)>,
+    pub new_owner: Option<(u64, Incarnation)>,
     /// Changed fields of the header.
     pub change: HeaderChange,
     /// Row (request id → turn) of an accepted turn or a rename, inserted if it does not exist.

@@ -95,28 +95,31 @@ pub enum WriteDecision {
 /// The writes that execute one write of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadPlan {
-    /// Before: the row of the index of open turns.
+    /// The row of the index of open turns. Written before the header.
     pub opens: Option<OpenTurnRow>,
-    /// Before: the list row, if it is new or changes.
+    /// The list row, if it is new or changes. Written before the header.
     pub list_after: Option<ListEntry>,
 
-    /// The header that is replaced if its epoch and version are stored. None: the thread is created if it never existed.
+    /// The header that is replaced if its epoch and version are stored. None: the thread is created if it never
+    /// existed.
     pub before: Option<ThreadHeader>,
     /// The header after the write.
     pub after: ThreadHeader,
-    /// With it: the row of the batch, if there is none of its id.
+    /// Id of the row of the batch. Inserted together with the header, unless a row with this id exists.
     pub batch: Option<u128>,
-    /// With it: the rows of requests, each if there is none of its id.
+    /// The rows of requests. Each is inserted together with the header, unless a row with its id exists.
     pub requests: Vec<RequestRow>,
-    /// With it: the sequence number of the first appended entry. Imported entries begin at 0.
+    /// The sequence number of the first appended entry. The entries are written together with the header. Imported
+    /// entries begin at 0.
     pub appends_at: u64,
 
-    /// After: the list row that is replaced.
+    /// The list row that is replaced. Removed after the header is written.
     pub list_before: Option<ListEntry>,
 }
 
 impl ThreadPlan {
-    /// Returns the ids that a new thread refers to. Before: each must be live, and gets an entry that leads to the thread.
+    /// Returns the ids that a new thread refers to. Before the header is written, each resource must be live, and gets
+    /// an entry that refers to the thread.
     pub fn new_references(&self) -> impl Iterator<Item = &str> {
         self.after.references().filter(|_| self.before.is_none())
     }
@@ -174,8 +177,8 @@ fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, 
     let mut requests: Vec<RequestRow> = write.new_thread().and_then(|new| new.request.clone()).into_iter().collect();
     let request = write.append().and_then(|append| append.request.as_ref());
     requests.extend(request.filter(|row| requests.iter().all(|other| other.request != row.request)).cloned());
-    let is_listed_anew = before.as_ref().is_none_or(|before| before.title != after.title);
-    let list_after = after.listed().filter(|_| is_listed_anew);
+    let has_new_title = before.as_ref().is_none_or(|before| before.title != after.title);
+    let list_after = after.listed().filter(|_| has_new_title);
     WriteDecision::Write(Box::new(ThreadPlan {
         opens: write.append().and_then(|append| append.opens.clone()),
         list_before: before.as_ref().and_then(ThreadHeader::listed).filter(|_| list_after.is_some()),

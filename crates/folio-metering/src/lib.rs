@@ -5,7 +5,7 @@
 //! blocks, and [`Wallet`] decides when a process draws and closes blocks. The actor of an organization executes the
 //! wallet's effects, and [`CreditMeter`] is its handle.
 //!
-//! The crate must not know models or conversations: the caller passes what a call may use and what it used.
+//! The crate must not know models or conversations: the caller passes the reservation and the usage of a call.
 
 mod actor;
 mod counters;

@@ -130,16 +130,16 @@ impl CreditMeter {
 
     /// Returns the block that covers a call, and its holder.
     async fn cover(&self, org: &OrgId, need: u64) -> Result<(BlockId, MeterRef)> {
-        let _place = self.admission.try_acquire().map_err(|_| {
+        let _permit = self.admission.try_acquire().map_err(|_| {
             let message = "too many calls of this process wait for credit";
             Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(500))
         })?;
         let request = async {
-            // A meter may end while it is asked; then the next one is used.
+            // A meter may end before it answers; then the next one is used.
             let mut ended = None;
             for _ in 0..3 {
                 let meter = self.meter(org, ended).await?;
-                if let Some(answer) = meter.ask(need).await {
+                if let Some(answer) = meter.request_block(need).await {
                     return Ok((answer?, meter));
                 }
                 ended = Some(meter.id());

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_price_a_call_costs_the_minimum_and_says_so() {
+    fn without_a_known_price_a_call_costs_the_minimum_and_is_flagged() {
         let options = PriceOptions { minimum_credits: 3, ..PriceOptions::default() };
         for prices in [ModelPrices::default(), ModelPrices { input: Some(1), ..ModelPrices::default() }] {
             let expected = Price { credits: 3, cost_microdollars: None };

@@ -29,7 +29,7 @@ pub enum Effect {
     Refuse(Ticket, InsufficientCredit),
     /// The draw failed; the call may be repeated.
     Fail(Ticket),
-    /// Close a block, in which nothing is reserved any more.
+    /// Close a block without open reservations.
     Close {
         /// Id of the block.
         block: BlockId,
@@ -108,7 +108,7 @@ impl Wallet {
     }
 
     /// Requests credit for a call.
-    pub fn ask(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
+    pub fn request(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
         self.waiting.push_back(WaitingCall { ticket, need, drawn_for: false });
         self.serve(now)
     }
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn calls_wait_for_one_draw_and_are_covered_in_order() {
         let (mut wallet, a) = (wallet(), block("a", 15));
-        assert_eq!(wallet.ask(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
-        assert_eq!(wallet.ask(2, 10, at(0)), []);
-        assert_eq!(wallet.ask(3, 5, at(0)), []);
+        assert_eq!(wallet.request(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
+        assert_eq!(wallet.request(2, 10, at(0)), []);
+        assert_eq!(wallet.request(3, 5, at(0)), []);
         let effects = wallet.drawn(&a, at(0));
         assert_eq!(effects, [Effect::Cover(1, a.id.clone()), Effect::Draw { need: 10, want: 100 }]);
         let b = block("b", 100);
@@ -296,8 +296,8 @@ mod tests {
     fn a_call_that_exceeds_the_credit_is_refused_and_does_not_block_the_next_call() {
         let mut wallet = wallet();
         let short = InsufficientCredit { available: 7, in_blocks: 0 };
-        assert_eq!(wallet.ask(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
-        assert_eq!(wallet.ask(2, 5, at(0)), []);
+        assert_eq!(wallet.request(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
+        assert_eq!(wallet.request(2, 5, at(0)), []);
         let effects = wallet.short(short, at(0));
         assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
         assert_eq!(wallet.failed(), [Effect::Fail(2)]);
@@ -308,13 +308,13 @@ mod tests {
     fn calls_that_waited_when_a_draw_started_are_refused_with_the_first_call() {
         let mut wallet = wallet();
         let (draw, short) = (Effect::Draw { need: 10, want: 100 }, InsufficientCredit { available: 7, in_blocks: 0 });
-        assert_eq!(wallet.ask(1, 10, at(0)), std::slice::from_ref(&draw));
+        assert_eq!(wallet.request(1, 10, at(0)), std::slice::from_ref(&draw));
         for (ticket, need) in [(2, 10), (3, 8), (4, 7), (5, 9)] {
-            assert_eq!(wallet.ask(ticket, need, at(0)), []);
+            assert_eq!(wallet.request(ticket, need, at(0)), []);
         }
         // A top-up may have occurred since. No call is refused because of a balance that was read before its request.
         assert_eq!(wallet.short(short, at(1)), [Effect::Refuse(1, short), draw]);
-        assert_eq!(wallet.ask(6, 8, at(1)), []);
+        assert_eq!(wallet.request(6, 8, at(1)), []);
         let refused = [2, 3, 5].map(|ticket| Effect::Refuse(ticket, short));
         let effects = wallet.short(short, at(2));
         assert_eq!(effects[..3], refused);
@@ -325,8 +325,8 @@ mod tests {
     fn without_room_for_another_block_only_the_first_is_refused() {
         let mut wallet = wallet();
         let has_too_many_blocks = InsufficientCredit { available: 50, in_blocks: 90 };
-        wallet.ask(1, 10, at(0));
-        wallet.ask(2, 10, at(0));
+        wallet.request(1, 10, at(0));
+        wallet.request(2, 10, at(0));
         let effects = wallet.short(has_too_many_blocks, at(1));
         assert_eq!(effects, [Effect::Refuse(1, has_too_many_blocks), Effect::Draw { need: 10, want: 100 }]);
     }
@@ -335,9 +335,9 @@ mod tests {
     fn no_credit_is_drawn_for_a_cancelled_call() {
         let mut wallet = wallet();
         let short = InsufficientCredit { available: 7, in_blocks: 0 };
-        wallet.ask(1, 10, at(0));
-        wallet.ask(2, 10, at(0));
-        wallet.ask(3, 5, at(0));
+        wallet.request(1, 10, at(0));
+        wallet.request(2, 10, at(0));
+        wallet.request(3, 5, at(0));
         wallet.forget(|ticket| ticket == 2);
         assert_eq!(wallet.waiting(), 2);
         let effects = wallet.short(short, at(1));
@@ -350,27 +350,31 @@ mod tests {
     #[test]
     fn idle_old_and_sealed_blocks_are_returned_when_no_call_uses_them() {
         let (mut wallet, a, b) = (wallet(), block("a", 50), block("b", 50));
-        wallet.ask(1, 10, at(0));
+        wallet.request(1, 10, at(0));
         wallet.drawn(&a, at(0));
         assert_eq!(wallet.tick(Duration::ZERO, at(20)), [], "a call runs in it");
         wallet.settled(&a.id, 10, 10, at(21));
         assert_eq!(wallet.tick(Duration::ZERO, at(30)), []);
         assert_eq!(wallet.tick(Duration::ZERO, at(40)), [closed(&a)]);
-        wallet.ask(2, 10, at(41));
+        wallet.request(2, 10, at(41));
         wallet.drawn(&b, at(41));
-        wallet.ask(3, 10, at(42));
+        wallet.request(3, 10, at(42));
         assert_eq!(wallet.sealed(&b.id, 10, at(42)), []);
-        assert_eq!(wallet.ask(4, 10, at(43)), [Effect::Draw { need: 10, want: 100 }], "nothing more is taken of it");
+        assert_eq!(
+            wallet.request(4, 10, at(43)),
+            [Effect::Draw { need: 10, want: 100 }],
+            "nothing more is taken of it"
+        );
         assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "its call may still run");
         let lost = Effect::Close { block: b.id, record: true };
-        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [lost], "nobody settled its call");
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [lost], "the call was not settled in time");
     }
 
     #[test]
     fn a_block_with_a_missing_record_reports_it_when_it_is_returned() {
         let (mut wallet, a) = (wallet(), block("a", 50));
         for ticket in [1, 2] {
-            wallet.ask(ticket, 10, at(0));
+            wallet.request(ticket, 10, at(0));
         }
         wallet.drawn(&a, at(0));
         wallet.unrecorded(&a.id);
@@ -384,7 +388,7 @@ mod tests {
     fn more_is_drawn_at_once_where_much_is_used() {
         let mut wallet = wallet();
         for (second, want) in [(0, 100), (1, 100), (2, 200), (3, 400), (100, 800), (200, 400)] {
-            let effects = wallet.ask(1, 60, at(second));
+            let effects = wallet.request(1, 60, at(second));
             let drawn = effects.iter().find_map(|effect| match effect {
                 Effect::Draw { want, .. } => Some(*want),
                 _ => None,

@@ -101,7 +101,7 @@ impl AuditedChange {
         let AuditRecord { arguments, concerns, target, founded } = record;
         let mut logs = vec![self.org.clone()];
         logs.extend(concerns.filter(|org| *org != self.org));
-        let requested = [self.entry(environment, AuditKind::ChangeAsked, &arguments)];
+        let requested = [self.entry(environment, AuditKind::ChangeRequested, &arguments)];
         for org in &logs {
             store.append(org, &requested).await?;
         }
@@ -109,7 +109,7 @@ impl AuditedChange {
         let entry = match &changed {
             Ok(output) => {
                 logs.extend(founded);
-                let entry = self.entry(environment, AuditKind::ChangeMade, &arguments);
+                let entry = self.entry(environment, AuditKind::ChangeApplied, &arguments);
                 AuditEntry { target: target(output), ..entry }
             }
             Err(error) if nothing_was_changed(error) => {

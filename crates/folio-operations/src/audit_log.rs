@@ -48,7 +48,7 @@ pub struct LogPeriod {
 impl LogPeriod {
     fn bounds(self) -> Result<(AuditPosition, AuditPosition)> {
         let start = self.start_time.unwrap_or(Timestamp::UNIX_EPOCH);
-        // The clocks of nodes differ: an entry of this moment may have a slightly later time.
+        // The clocks of nodes differ: an entry that is written now may have a slightly later time.
         let end = self.end_time.unwrap_or(Timestamp::MAX);
         if start > end {
             return Err(Error::invalid_field("start_time", "must not be after end_time"));
@@ -95,7 +95,7 @@ pub struct DownloadAuditEntries {
 
 impl Operation for DownloadAuditEntries {
     const DECLARATION: Declaration = SERVICE.read("DownloadAuditEntries").role(Role::Admin).long();
-    /// Some entries at a time. An empty item says that the search continues.
+    /// Streams groups of entries. An empty item means that the search continues.
     type Output = BoxStream<'static, Result<Vec<AuditEntry>>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {

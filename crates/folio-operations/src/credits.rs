@@ -38,7 +38,7 @@ impl Operation for GrantCredit {
     const DECLARATION: Declaration = SERVICE.administer("GrantCredit").platform();
     type Output = Grant;
 
-    /// Records nothing of the grant: the record belongs to the caller's organization, the grant to the other one.
+    /// Records no target: the record belongs to the caller's organization, the grant to the other organization.
     fn to_outcome(_: &Grant) -> Result<Value> {
         Ok(Value::Null)
     }

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_by_position_join_and_know_their_number() {
+    async fn pages_by_position_are_contiguous_and_numbered() {
         let (pages, totals, _) = scanned(10, 2, 2, 0).await;
         assert_eq!((pages, totals), (vec![vec![0, 2], vec![4, 6], vec![8]], vec![5; 3]));
         let (pages, totals, _) = scanned(10, 2, 2, 1).await;

@@ -41,7 +41,7 @@ pub struct ListModels {
 pub struct ModelPage {
     /// The models.
     pub page: ListPage<ModelInfo>,
-    /// The model of a request that names none.
+    /// The model of a request that does not name a model.
     pub default_model: String,
 }
 

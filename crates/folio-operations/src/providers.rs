@@ -110,7 +110,7 @@ pub struct ListProviders {
 pub struct ProviderList {
     /// The page of providers.
     pub page: ListPage<ProviderView>,
-    /// The model of calls that name none. Empty: the default of the platform.
+    /// The model of calls that do not name a model. Empty: the default of the platform.
     pub default_model: String,
     /// The fallback models, best first. Empty: those of the platform.
     pub fallbacks: Vec<String>,
@@ -276,7 +276,7 @@ impl Operation for DeleteProvider {
 pub struct SetModelDefaults {
     /// The owner.
     pub owner: ProviderOwner,
-    /// The model of calls that name none. Empty: the default of the platform. None: unchanged.
+    /// The model of calls that do not name a model. Empty: the default of the platform. None: unchanged.
     pub default_model: Option<String>,
     /// The fallback models, best first. Empty: those of the platform. None: unchanged.
     pub fallbacks: Option<Vec<String>>,
@@ -310,7 +310,7 @@ impl Operation for SetModelDefaults {
 pub struct DiscoverModels {
     /// The owner.
     pub owner: ProviderOwner,
-    /// The provider: one for which the owner has set a URL or a key.
+    /// Name of a provider for which the owner has set a URL or a key.
     pub name: String,
 }
 

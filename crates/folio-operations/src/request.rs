@@ -15,7 +15,7 @@ use crate::operation::Operation;
 /// Maximum number of attempts of a change that meets version conflicts.
 const ATTEMPTS: u32 = 5;
 
-/// The identity of one request: who asks, under which id, and the digest of what is asked.
+/// Identity of a request: the user, the request id, and the digest of the input.
 #[derive(Debug, Clone)]
 pub struct ChangeRequest {
     principal: Principal,

@@ -48,7 +48,7 @@ pub struct Balance {
     pub available: u64,
     /// Credits in blocks that processes have drawn.
     pub in_blocks: u64,
-    /// Sum of all grants, less what was withdrawn.
+    /// Sum of all grants minus withdrawals.
     pub granted: u64,
     /// Sum of the credits that expired unused.
     pub expired: u64,

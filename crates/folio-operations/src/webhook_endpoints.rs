@@ -35,17 +35,18 @@ const EVENT_TYPE_CHARS: usize = 100;
 // proto: WebhookEndpoint.secret "at most {} characters"
 const SECRET_CHARS: usize = 1_000;
 
-/// Creates a webhook endpoint. Errors: `NAME_TAKEN` if an endpoint has the URL; `SECRETS_UNAVAILABLE` without master key.
+/// Creates a webhook endpoint. Errors: `NAME_TAKEN` if another endpoint has the same URL; `SECRETS_UNAVAILABLE` if a
+/// secret is set and the process has no master key.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateWebhookEndpoint {
-    /// The URL, at most 2,000 characters.
+    /// Absolute HTTP or HTTPS URL, at most 2,000 characters.
     pub url: String,
-    /// 1 to 20 names of events.
+    /// 1 to 20 event types of at most 100 characters.
     pub event_types: Vec<String>,
-    /// The secret that signs the events, at most 1,000 characters. Empty: none.
+    /// Secret for signing events, at most 1,000 characters. None or empty: events are not signed.
     #[serde(serialize_with = "as_digest")]
     pub secret: Option<Secret>,
-    /// Whether it receives events.
+    /// True if events are to be sent to the endpoint.
     pub enabled: bool,
 }
 
@@ -79,7 +80,7 @@ get_operation! {
     GetWebhookEndpoint { webhook_endpoint_id: WebhookEndpointId } -> WebhookEndpoint, Role::Admin
 }
 
-/// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event.
+/// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event type.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListWebhookEndpoints {
     /// The page.
@@ -110,12 +111,12 @@ pub struct UpdateWebhookEndpoint {
     pub webhook_endpoint_id: WebhookEndpointId,
     /// The new URL.
     pub url: Option<String>,
-    /// The events, which replace all others.
+    /// Event types that replace the stored ones.
     pub event_types: Option<Vec<String>>,
-    /// The new secret. Empty: none.
+    /// New secret. Empty: the secret is removed.
     #[serde(serialize_with = "as_digest")]
     pub secret: Option<Secret>,
-    /// Whether it receives events.
+    /// True if events are to be sent to the endpoint.
     pub enabled: Option<bool>,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -171,7 +172,7 @@ impl Operation for DeleteWebhookEndpoint {
     }
 }
 
-/// Checks a URL. It must not point into the network of the installation; that is checked for each address at delivery.
+/// Checks the form of a URL. The addresses that it resolves to are not checked, because nothing is delivered yet.
 fn url(text: String) -> Result<String> {
     let invalid = |problem: &str| Error::invalid_field("webhook_endpoint.url", problem);
     if text.chars().count() > URL_CHARS {

@@ -127,7 +127,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         self.waiting
     }
 
-    /// Takes a permit, or says which bound forbids it.
+    /// Takes a permit, or returns the bound that forbids it.
     pub(crate) fn take(&mut self, key: &K, bytes: u64) -> Result<(), Refused> {
         let (own, all) = (self.used_by(key).plus(bytes), self.used.plus(bytes));
         if !own.is_within(self.bounds.per_key) {
@@ -143,7 +143,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
 
     /// Takes a permit, or queues the waiter.
     pub(crate) fn request(&mut self, key: &K, weight: u32, waiter: W) -> RequestOutcome<W> {
-        // A key waits only while it or the total is at its bound, so this overtakes nobody.
+        // A key waits only while it or the total is at its bound, so this overtakes no waiter.
         if self.take(key, 0).is_ok() {
             return RequestOutcome::Granted;
         }

@@ -359,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_says_where_and_does_not_show_the_line() {
+    fn a_syntax_error_names_its_position_without_the_line() {
         let (_dir, sources) = sources("[gateway]\nlisten = \"sk-secret\n", &[], &[]);
         let message = load::<Settings>(&sources).unwrap_err().to_string();
         assert!(message.contains("line 2") && !message.contains("sk-secret"), "{message}");
     }
 
     #[test]
-    fn a_file_that_is_no_toml_or_is_missing_is_an_error() {
+    fn a_malformed_or_missing_file_is_an_error() {
         let (_dir, sources) = sources("[gateway\n", &[], &[]);
         assert!(matches!(load::<Settings>(&sources), Err(Error::Syntax { .. })));
         let missing_file =

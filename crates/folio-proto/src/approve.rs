@@ -67,7 +67,7 @@ pub fn encode(command: &ApproveCommand) -> v1::ApproveRequest {
 /// Encodes the answer to an approval.
 ///
 /// # Errors
-/// `INTERNAL` if the event of the answer closes nothing.
+/// `INTERNAL` if the event of the answer is not a closing event.
 pub fn encode_answer(answer: &ApproveAnswer) -> Result<v1::ApproveResponse> {
     match answer {
         ApproveAnswer::StillAwaiting { turn, round, missing, expires_at } => Ok(v1::ApproveResponse {
@@ -91,7 +91,7 @@ pub fn encode_answer(answer: &ApproveAnswer) -> Result<v1::ApproveResponse> {
                 Some(Kind::Expired(expired)) => Outcome::Expired(expired),
                 other => {
                     return Err(Error::internal(format!(
-                        "an approval is answered by an event that closes nothing: {other:?}"
+                        "an approval was answered with an event that is not a closing event: {other:?}"
                     )));
                 }
             };
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_decisions_are_refused_by_their_place() {
+    fn malformed_decisions_are_refused_with_their_path() {
         let approved = || Given::Approved(v1::Approved {});
         let edited = |text: &str| Given::ApprovedEdited(v1::ApprovedEdited { arguments_json: text.into() });
         let rejected = |reason: String| Given::Rejected(v1::Rejected { reason });

@@ -1,9 +1,9 @@
-//! Errors as gRPC status, and back: the one place where the two meet.
+//! Conversion between errors and gRPC statuses. No other module converts them.
 //!
 //! A status carries `google.rpc.ErrorInfo` (domain `folio`, the reason, further facts as metadata), `BadRequest` for
-//! the invalid fields, `ResourceInfo` for a missing resource, `RetryInfo` if the caller may try again, and
-//! `QuotaFailure` over a bound. A fault of Folio
-//! is logged whole and leaves as an id only. Everything is bounded: details travel in a header.
+//! the invalid fields, `ResourceInfo` for a missing resource, `RetryInfo` if the caller may retry, and
+//! `QuotaFailure` if a limit is exceeded. An internal error is logged completely, and its status contains only an id.
+//! All details are bounded, because a header transports them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const VIOLATIONS_MAX: usize = 16;
 const VIOLATION_CHARS: usize = 160;
 const DETAILS_MAX: usize = 16;
 
-/// The status of an error. One that is a fault of Folio is logged here, with the id that the client gets.
+/// Returns the status of an error. An internal error is logged, and the status contains only the id of the log line.
 pub fn from_error(error: Error) -> Status {
     let error = if is_fault(&error) { opaque(&error, uuid::Uuid::now_v7().simple().to_string()) } else { error };
     let mut details = ErrorDetails::new();
@@ -50,7 +50,8 @@ pub fn from_error(error: Error) -> Status {
     Status::with_error_details(grpc_code(error.code), message, details)
 }
 
-/// Records the status of a call in the fields of its span. An error that the caller caused is no failure of the call.
+/// Records the status of a call in the fields of its span. An error that the caller
+/// caused does not mark the span as failed.
 pub fn record(span: &tracing::Span, code: tonic::Code) {
     use tonic::Code as C;
     let name = name(code);
@@ -61,7 +62,7 @@ pub fn record(span: &tracing::Span, code: tonic::Code) {
     }
 }
 
-/// The word for a code in the gRPC protocol.
+/// Returns the name of a code in the gRPC protocol.
 fn name(code: tonic::Code) -> &'static str {
     use tonic::Code as C;
     match code {
@@ -85,7 +86,8 @@ fn name(code: tonic::Code) -> &'static str {
     }
 }
 
-/// The error that a status stands for: whole where the status is Folio's, else by its code.
+/// Returns the error of a status. The details of a status of Folio are restored; of any other status, only the code and
+/// the message are used.
 pub fn to_error(status: &Status) -> Error {
     let details = status.get_error_details();
     let code = folio_code(status.code());
@@ -128,8 +130,9 @@ pub fn of_transport(status: &Status) -> Error {
     }
 }
 
-/// An error as it may be shown inside an answer or an event: a fault of Folio by an id that its log line has too.
-pub(crate) fn shown(error: &Error) -> Error {
+/// Returns an error for use inside an answer or an event. An internal error is logged and replaced by the id of its log
+/// line.
+pub(crate) fn without_internals(error: &Error) -> Error {
     if is_fault(error) && !error.details.contains_key("error_id") {
         let id: String = folio_types::Digest::of(error.message.as_bytes()).as_str().chars().take(16).collect();
         return opaque(error, id);
@@ -154,7 +157,7 @@ fn cut(text: &str, chars: usize) -> String {
     }
 }
 
-/// The reason of a word, where this version knows it.
+/// Returns the reason with this name. None: this version does not define it.
 pub(crate) fn reason(word: &str) -> Option<Reason> {
     Reason::ALL.iter().copied().find(|reason| reason.as_str() == word)
 }
@@ -212,12 +215,12 @@ fn folio_code(code: tonic::Code) -> Code {
     }
 }
 
-/// The name of a code as `folio.v1.Error` carries it.
+/// Returns the name of a code in `folio.v1.Error`.
 pub(crate) fn code_name(code: Code) -> &'static str {
     CODES.iter().find(|(known, _)| *known == code).map_or("INTERNAL", |(_, name)| name)
 }
 
-/// The code of a name.
+/// Returns the code with this name. None: the name is unknown.
 pub(crate) fn code_of(name: &str) -> Option<Code> {
     CODES.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
 }
@@ -239,7 +242,7 @@ const CODES: [(Code, &str); 14] = [
     (Code::Internal, "INTERNAL"),
 ];
 
-/// The hint of errors that are over a bound of this moment.
+/// Retry delay of errors that report a temporarily exceeded bound.
 pub const RETRY_SOON: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -247,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_and_reason_comes_back() {
+    fn every_code_and_reason_survives_the_conversion() {
         for (code, name) in CODES {
             assert_eq!(code_of(name), Some(code));
             assert_eq!(code_name(code), name);
@@ -263,29 +266,29 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_thread_that_moved_comes_back() {
+    fn the_owner_of_a_moved_thread_survives_the_conversion() {
         let owner = folio_types::Incarnation::derive(&["another node"]);
         let back = to_error(&from_error(Error::moved(&owner)));
         assert_eq!((back.code, back.reason, back.owner()), (Code::Unavailable, Reason::Moved, Some(owner)));
         assert!(back.is_retriable());
-        let malformed = Error::unavailable(Reason::Moved, "").detail("owner", "nobody");
+        let malformed = Error::unavailable(Reason::Moved, "").detail("owner", "malformed");
         assert_eq!(to_error(&from_error(malformed)).owner(), None);
         assert_eq!(Error::unavailable(Reason::Draining, "").detail("owner", "x").owner(), None);
     }
 
     #[test]
-    fn a_fault_leaves_as_an_id() {
+    fn an_internal_error_is_replaced_by_its_id() {
         let status = from_error(Error::internal("password=hunter2").detail("path", "/secret"));
         assert_eq!(status.code(), tonic::Code::Internal);
         assert!(status.message().starts_with("internal error "), "{}", status.message());
         let details = status.get_error_details();
         assert_eq!(details.error_info().unwrap().metadata.keys().collect::<Vec<_>>(), ["error_id"]);
         assert!(!format!("{status:?}").contains("hunter2"));
-        assert!(!shown(&Error::internal("hunter2")).message.contains("hunter2"));
+        assert!(!without_internals(&Error::internal("hunter2")).message.contains("hunter2"));
     }
 
     #[test]
-    fn over_a_bound_is_a_quota_failure() {
+    fn an_exceeded_bound_is_a_quota_failure() {
         let status = from_error(Error::exhausted(Reason::Overloaded, "too many").retry_after(RETRY_SOON));
         let details = status.get_error_details();
         assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_status_is_read_by_its_code() {
+    fn a_foreign_status_is_converted_by_its_code() {
         let error = to_error(&Status::unavailable("connection refused"));
         assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Overloaded));
     }

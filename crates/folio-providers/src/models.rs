@@ -24,18 +24,18 @@ const KEPT: u64 = 10_000;
 /// Time after which an unused catalogue is evicted.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Settings of organizations' model settings (`providers`).
+/// Settings of the catalogues of organizations (`providers`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// Time for which a catalogue is cached, in seconds. Every process applies a change after this time. Default 3.
     #[serde(with = "folio_types::seconds")]
     pub refresh_seconds: Duration,
-    /// Networks, in addition to the public internet, that base URLs of organizations may lead to, such as
+    /// Networks, in addition to the public internet, to which base URLs of organizations may resolve, such as
     /// `10.1.0.0/16`. At most 100.
     pub allowed_networks: Vec<Network>,
-    /// Networks that base URLs of organizations may not lead to, although they are public or allowed: the operator's
-    /// own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
+    /// Networks to which base URLs of organizations must not resolve, although they are public or allowed: the
+    /// operator's own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
     pub denied_networks: Vec<Network>,
 }
 
@@ -73,7 +73,7 @@ struct Inner {
     address_policy: AddressPolicy,
     table: folio_llm::Options,
     endpoints: Endpoints,
-    /// Models of the table in the settings. Holding them keeps the state of their endpoints' breakers.
+    /// Models of the table in the settings. Keeping them preserves the state of their endpoints' circuit breakers.
     _kept: OpenAiModels,
     /// Catalogues within `refresh_seconds`.
     fresh: Cache<OrgId, Arc<CachedCatalogue>>,
@@ -136,7 +136,7 @@ impl Providers {
         self.inner.endpoints.status()
     }
 
-    /// Returns the settings of an owner. Version 0: nothing was ever set.
+    /// Returns the settings of an owner. Version 0: no settings were ever stored.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`.

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_makes_no_account_of_an_endpoint_that_takes_any() {
+    fn an_endpoint_that_accepts_any_key_is_not_used_with_own_keys() {
         let models = [("small".to_owned(), model(0)), ("all".to_owned(), model(0))].into();
         let own = Provider { key: sealed("x"), models, ..Provider::default() };
         let resolved = |own_keys: Option<bool>, name: &str| {

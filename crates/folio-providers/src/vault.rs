@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_from_a_file_too_and_invalid_ones_are_reported_by_position() {
+    fn keys_are_read_from_a_file_too_and_invalid_ones_are_reported_by_position() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let [one, two] = [1_u8, 2].map(|byte| STANDARD.encode([byte; KEY_BYTES]));

@@ -149,7 +149,7 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
 }
 
 #[tokio::test]
-async fn a_url_of_an_organization_cannot_lead_into_the_operators_network() -> anyhow::Result<()> {
+async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
@@ -180,7 +180,7 @@ async fn a_url_of_an_organization_cannot_lead_into_the_operators_network() -> an
     providers.update(write(&platform), "rack", None, own(&sim.url(), &["rack-model"])).await?;
     assert_eq!(ask(&providers, &them, "rack-model").await?.text, "inside", "the platform's administrator may");
     let allowed = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
-    assert_eq!(ask(&allowed, &them, "scripted").await?.text, "inside", "and whoever is allowed to");
+    assert_eq!(ask(&allowed, &them, "scripted").await?.text, "inside", "an allowed organization");
     store.close().await;
     Ok(())
 }
@@ -272,7 +272,7 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     };
     let allowing = allows(keyless())?;
     allowing.update(write(&them), "openai", None, invented).await?;
-    assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator says that it may");
+    assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator permits the network");
     allowing.discover(write(&them), "openai").await?;
     // The key was stored before it was forbidden: the platform's account applies, with its model options and prices.
     let after = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;

@@ -1,6 +1,6 @@
 //! The rules of resources, as pure functions: one file per kind, and one module that turns a write into a plan.
 //!
-//! A file such as `tag.rs` holds the type of a kind, its changes, what a change makes of it, its unique name, its
+//! A file such as `tag.rs` holds the type of a kind, its changes, their application, its unique name, its
 //! references, its list row and its filters. [`KINDS`] registers it. [`decide`] evaluates a write against what a store
 //! read and returns a [`WritePlan`]; a storage adapter executes the plan and names no kind.
 //!

@@ -1,4 +1,4 @@
-//! Webhook endpoints: the URLs of an organization that receive its events.
+//! Webhook endpoints: the URLs to which an organization wants its events sent. Nothing delivers events yet.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,28 @@ use crate::{Condition, ListRow, Plan, Resource, SealedKey, term};
 
 const EVENT_TYPE: &str = "event_type";
 
-/// A URL of an organization that receives its events.
+/// A URL to which an organization wants its events sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookEndpoint {
-    /// Its id.
+    /// Derived from the organization, the user and the request id.
     pub id: WebhookEndpointId,
-    /// Its organization.
+    /// Organization that owns the endpoint.
     pub org: OrgId,
-    /// The URL, unique in the organization.
+    /// Absolute HTTP or HTTPS URL, unique in the organization.
     pub url: String,
-    /// The names of the events that it receives.
+    /// Types of the events to send, such as `document.ready`.
     pub event_types: BTreeSet<String>,
-    /// The secret that signs the events, encrypted.
+    /// Encrypted secret for signing events. None: events are not signed.
     pub secret: Option<SealedKey>,
-    /// Whether it receives events.
+    /// True if events are to be sent to the endpoint.
     pub enabled: bool,
-    /// The user that created it.
+    /// User that created the endpoint.
     pub created_by: UserId,
-    /// The time of its creation.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// The time of its last change.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Grows with every change; a write expects it.
+    /// Version, from 1. Each change increments it; a write is conditional on it.
     pub version: u64,
 }
 
@@ -41,36 +41,36 @@ pub struct WebhookEndpoint {
 pub enum WebhookEndpointChange {
     /// Creates an endpoint.
     Create {
-        /// The URL, which no live endpoint of the organization has.
+        /// URL. No other live endpoint of the organization may have it.
         url: String,
-        /// The names of the events.
+        /// Types of the events to send.
         event_types: BTreeSet<String>,
-        /// The encrypted secret.
+        /// Encrypted secret. None: events are not signed.
         secret: Option<SealedKey>,
-        /// Whether it receives events.
+        /// True if events are to be sent to the endpoint.
         enabled: bool,
     },
-    /// Changes the fields that are given; an inner none removes the value.
+    /// Changes fields. A field that is None keeps its value.
     Update {
         /// The new URL.
         url: Option<String>,
-        /// The events, which replace all others.
+        /// Event types that replace the stored ones.
         event_types: Option<BTreeSet<String>>,
-        /// The new encrypted secret.
+        /// New encrypted secret. `Some(None)` removes the secret.
         secret: Option<Option<SealedKey>>,
-        /// Whether it receives events.
+        /// True if events are to be sent to the endpoint.
         enabled: Option<bool>,
     },
     /// Deletes the endpoint.
     Delete,
 }
 
-/// The filter of a list of webhook endpoints: every given condition must hold.
+/// Filter of a list of webhook endpoints. All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebhookEndpointFilter {
-    /// A part of the URL, without regard to case.
+    /// Substring of the URL, without regard to case.
     pub url_search: Option<String>,
-    /// An event that the endpoint receives.
+    /// Event type of the endpoint.
     pub event_type: Option<String>,
 }
 
@@ -96,8 +96,8 @@ impl Resource for WebhookEndpoint {
     }
 
     fn conditions(filter: &WebhookEndpointFilter) -> Vec<Condition> {
-        let event = filter.event_type.iter().map(|event| Condition::AnyTerm(vec![term(EVENT_TYPE, event)]));
-        event.chain(Condition::name_search(filter.url_search.as_ref())).collect()
+        let types = filter.event_type.iter().map(|event| Condition::AnyTerm(vec![term(EVENT_TYPE, event)]));
+        types.chain(Condition::name_search(filter.url_search.as_ref())).collect()
     }
 
     fn apply(id: &WebhookEndpointId, write: &Write<WebhookEndpointChange>, before: Option<Self>) -> Result<Plan<Self>> {

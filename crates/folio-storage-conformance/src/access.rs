@@ -23,8 +23,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     tokens(context).await
 }
 
-/// Organizations are resources of the platform: a tenant sees no other one, and the deletion index leads to each
-/// deleted one.
+/// Organizations are resources of the platform: a tenant sees no other one, and the deletion index contains each
+/// deleted organization.
 async fn organizations(context: &Context) -> Outcome {
     let (store, platform) = (context.stores.of::<Organization>(), OrgId::platform());
     let write = |org: &OrgId, expected, change| {
@@ -79,11 +79,11 @@ async fn rows(context: &Context) -> Outcome {
         guard: guard.map(|(key, value)| (key.to_owned(), bytes(value))),
     };
     let keys = ["b", "missing", "a"].map(str::to_owned);
-    same!(store.get(org, group, &keys).await?, vec![None, None, None], "rows before there are any");
+    same!(store.get(org, group, &keys).await?, vec![None, None, None], "rows of an empty group");
     for (write, is_written, what) in [
         (write("a", Some("0"), "1", None), false, "a replacement of a missing row"),
         (write("a", None, "1", None), true, "a new row"),
-        (write("a", None, "2", None), false, "a new row in the place of another"),
+        (write("a", None, "2", None), false, "an insertion of an existing row"),
         (write("b", None, "1", Some(("missing", "1"))), false, "a new row with a missing guard"),
         (write("b", None, "1", Some(("a", "1"))), true, "a new row with a guard"),
         (write("b", Some("1"), "2", Some(("a", "0"))), false, "a replacement whose guard was replaced"),
@@ -107,7 +107,7 @@ async fn rows(context: &Context) -> Outcome {
 
 async fn members(context: &Context) -> Outcome {
     let store = context.stores.access();
-    same!(store.members(&context.org).await?, Vec::new(), "members before there are any");
+    same!(store.members(&context.org).await?, Vec::new(), "members of a new organization");
     let user = UserId::derive(&["member", context.org.as_str()]);
     let member = Member {
         user: user.clone(),
@@ -120,17 +120,17 @@ async fn members(context: &Context) -> Outcome {
     same!(store.member(&context.org, &user).await?, Some(member.clone()), "a member");
     same!(store.member(&context.other(), &user).await?, None, "a member of another organization");
     let again = MemberWrite::unguarded(None, Member { name: "moritz".to_owned(), ..member.clone() });
-    check!(!store.write_member(&context.org, again).await?, "a new member in the place of another");
+    check!(!store.write_member(&context.org, again).await?, "an insertion of an existing member");
     let removed = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member.clone() };
     let removal = MemberWrite::unguarded(Some(member.clone()), removed.clone());
     check!(store.write_member(&context.org, removal).await?, "the removal of a member");
     let renamed = Member { name: "moritz".to_owned(), ..member.clone() };
     let late = MemberWrite::unguarded(Some(member), renamed.clone());
-    check!(!store.write_member(&context.org, late).await?, "a change of what a member was before its removal");
+    check!(!store.write_member(&context.org, late).await?, "a write with the value from before the removal");
     same!(store.members(&context.org).await?, vec![removed], "members after one was removed");
     let missing_member = Member { user: UserId::derive(&["missing_member", context.org.as_str()]), ..renamed.clone() };
     let missing = MemberWrite::unguarded(Some(missing_member.clone()), missing_member);
-    check!(!store.write_member(&context.org, missing).await?, "a change of a member who is not there");
+    check!(!store.write_member(&context.org, missing).await?, "a write to a missing member");
     let elsewhere = MemberWrite::unguarded(Some(renamed.clone()), renamed);
     check!(!store.write_member(&context.other(), elsewhere).await?, "a change of another organization's member");
     same!(store.members(&context.other()).await?, Vec::new(), "members of another organization");
@@ -147,26 +147,26 @@ async fn guard(context: &Context) -> Outcome {
         created_at: context.now(),
         removed_at: None,
     };
-    let lowers = |by: &Member, whom: &Member| MemberWrite {
-        before: Some(whom.clone()),
-        after: Member { role: Role::Viewer, ..whom.clone() },
+    let demotion = |by: &Member, target: &Member| MemberWrite {
+        before: Some(target.clone()),
+        after: Member { role: Role::Viewer, ..target.clone() },
         guard: Some(by.clone()),
     };
     let all @ [one, two, three, four] = &["one", "two", "three", "four"].map(admin);
     for admin in all {
         check!(store.write_member(&context.org, MemberWrite::unguarded(None, admin.clone())).await?, "a new admin");
     }
-    check!(store.write_member(&context.org, lowers(one, two)).await?, "a write with a guard");
-    check!(!store.write_member(&context.org, lowers(two, one)).await?, "a write whose guard is no admin now");
-    same!(store.member(&context.org, &one.user).await?, Some(one.clone()), "the admin who stayed");
+    check!(store.write_member(&context.org, demotion(one, two)).await?, "a write with a guard");
+    check!(!store.write_member(&context.org, demotion(two, one)).await?, "a write whose guard is no longer an admin");
+    same!(store.member(&context.org, &one.user).await?, Some(one.clone()), "the remaining admin");
     let (first, second) = futures::try_join!(
-        store.write_member(&context.org, lowers(three, four)),
-        store.write_member(&context.org, lowers(four, three))
+        store.write_member(&context.org, demotion(three, four)),
+        store.write_member(&context.org, demotion(four, three))
     )?;
-    check!(!(first && second), "two admins lowered each other at once");
+    check!(!(first && second), "two admins demoted each other concurrently");
     let left = futures::try_join!(store.member(&context.org, &three.user), store.member(&context.org, &four.user))?;
     let left = [left.0, left.1].into_iter().flatten().filter(|member| member.role == Role::Admin).count();
-    same!(left, 2 - usize::from(first) - usize::from(second), "admins who are left");
+    same!(left, 2 - usize::from(first) - usize::from(second), "the remaining admins");
     Ok(())
 }
 
@@ -200,7 +200,7 @@ async fn tokens(context: &Context) -> Outcome {
         Ok::<_, Failure>(found.into_iter().map(|token| token.name).collect::<Vec<_>>())
     };
     same!(listed(TokenFilter::default()).await?, ["first", "second"], "all tokens");
-    let user = TokenFilter { user: Some(UserId::derive(&["nobody"])), ..TokenFilter::default() };
+    let user = TokenFilter { user: Some(UserId::derive(&["other"])), ..TokenFilter::default() };
     same!(listed(user).await?.len(), 0, "tokens of another user");
     let revoke = TokenChange::revoke_by_platform(org, first.id(), context.now())?;
     for _ in 0..2 {
@@ -220,6 +220,6 @@ async fn uses(context: &Context, used: &TokenId) -> Outcome {
     same!(store.last_uses(org, &tokens).await?, vec![None, Some(at)], "the use that was stored last");
     same!(store.last_uses(&context.other(), &tokens).await?, vec![None, None], "uses in another organization");
     store.forget_use(org, used).await?;
-    same!(store.last_uses(org, &tokens).await?, vec![None, None], "uses after they were forgotten");
+    same!(store.last_uses(org, &tokens).await?, vec![None, None], "uses after their removal");
     Ok(())
 }

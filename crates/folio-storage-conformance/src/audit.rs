@@ -15,7 +15,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         arguments: Some(Redacted::call(&json!({"name": "x"}))),
         ..AuditEntry::new(key, AuditKind::CallApproved, at, Some(context.user.clone()), "create_tag")
     };
-    // Two in one moment, two in one hour, and hours apart with empty ones between.
+    // Two entries at the same time, a third in the same hour, and two after hours without entries.
     let all = [
         entry("a.1", after(0)),
         entry("a.2", after(0)),
@@ -48,24 +48,28 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     }
     let middle =
         store.list(org, &AuditPosition::before(after(1)), &AuditPosition::before(after(300)), false, 10).await?;
-    same!(middle, vec![third.clone()], "a range that ends before its last moment");
+    same!(middle, vec![third.clone()], "a range with an exclusive end");
     let between = store.list(org, &first.position(), &third.position(), true, 10).await?;
     same!(between, vec![second.clone()], "between two entries");
-    same!(store.list(org, &high, &low, false, 10).await?, Vec::new(), "a range the wrong way round");
+    same!(store.list(org, &high, &low, false, 10).await?, Vec::new(), "a range whose start is after its end");
     same!(store.list(org, &low, &high, false, 0).await?, Vec::new(), "no entry");
 
     same!(store.list(&context.other(), &low, &high, false, 10).await?, Vec::new(), "another organization's log");
     store.append(&context.other(), std::slice::from_ref(third)).await?;
-    same!(store.list(&context.other(), &low, &high, false, 10).await?, vec![third.clone()], "their entry");
+    same!(
+        store.list(&context.other(), &low, &high, false, 10).await?,
+        vec![third.clone()],
+        "the entry of another organization"
+    );
 
     let sound = entry("sound", after(2));
     let keyless = AuditEntry { key: String::new(), ..sound.clone() };
     refused!(store.append(org, &[sound.clone(), keyless]).await, TooLarge, "an entry without a key");
     let long = AuditEntry { key: "k".repeat(513), ..sound.clone() };
     refused!(store.append(org, &[sound.clone(), long]).await, TooLarge, "an entry with a long key");
-    let shown = Redacted { shown: Value::String("x".repeat(20_000)), ..Redacted::call(&json!({})) };
+    let redacted = Redacted { value: Value::String("x".repeat(20_000)), ..Redacted::call(&json!({})) };
     refused!(
-        store.append(org, &[sound, AuditEntry { arguments: Some(shown), ..third.clone() }]).await,
+        store.append(org, &[sound, AuditEntry { arguments: Some(redacted), ..third.clone() }]).await,
         TooLarge,
         "a large entry"
     );

@@ -111,7 +111,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_thread(&context, &name).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
-    let entry = AuditEntry::new("request", AuditKind::ChangeMade, context.now(), user, word);
+    let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
     let arguments = Some(Redacted::request(&json!({ "name": name })));
     stores.audit.append(&org, &[AuditEntry { arguments, ..entry }]).await?;
     filled_settings(&context, &name).await?;

@@ -1,5 +1,5 @@
-//! Layers over the storage traits: a layer overrides some methods of a store, and forwards all others. Tests use them for stores
-//! with faults.
+//! Layers over the storage traits: a layer overrides some methods of a store, and forwards all others. Tests use them
+//! for stores with faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,7 +130,7 @@ layers! {
     TextLayer of TextStore {
         ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();
         text(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<NewPage>;
-        pending_text(waits: Waits, limit: usize) -> Vec<PendingText>;
+        pending_text(waits: TextWait, limit: usize) -> Vec<PendingText>;
     }
     ThreadLayer of ThreadStore {
         create(thread: NewThread) -> ThreadHeader;

@@ -168,7 +168,7 @@ impl Random {
         let mut append = batch(context, fence, vec![ended(1, "entry"); self.dice.small(3) as usize]);
         let count = append.entries.len() as u64;
         let takes = self.dice.one_in(4);
-        append.take = takes.then(|| (epoch + 1, Incarnation::derive(&["random"])));
+        append.new_owner = takes.then(|| (epoch + 1, Incarnation::derive(&["random"])));
         let is_current = fence == Fence { epoch, version };
         let (is_done, header) = match context.stores.threads.append(&context.org, thread, append).await? {
             Appended::Done(header) => (true, header),

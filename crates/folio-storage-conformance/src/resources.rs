@@ -24,7 +24,7 @@ type Answer = folio_types::Result<WriteOutcome>;
 pub(crate) struct Run {
     pub(crate) context: Context,
     pub(crate) memory: Memory,
-    /// The writes that happened.
+    /// The writes that were executed.
     done: Vec<(ResourceWrite, OpRow)>,
 }
 
@@ -158,7 +158,7 @@ impl Run {
     }
 
     async fn kind(&mut self, sampled: &'static Sampled) -> Outcome {
-        self.life(sampled).await?;
+        self.lifecycle(sampled).await?;
         if !sampled.is_single() {
             self.names(sampled).await?;
             self.references(sampled).await?;
@@ -170,8 +170,8 @@ impl Run {
         self.compare_ops().await
     }
 
-    /// Writes with and without the expected version, and each of them again.
-    async fn life(&mut self, sampled: &Sampled) -> Outcome {
+    /// Executes writes with and without the expected version, and repeats each of them.
+    async fn lifecycle(&mut self, sampled: &Sampled) -> Outcome {
         let (id, links) = (self.id(sampled), self.links(sampled, false).await?);
         let seed = |name: &str| Seed::named(name).linked(&links);
         let update = Step::Update(seed("Life").with(2));
@@ -472,7 +472,7 @@ async fn revisions_by_page(context: &Context) -> Outcome {
         let (mut seen, mut page) = (Vec::new(), PageRequest { size: 1, order, ..PageRequest::default() });
         loop {
             let part = store.versions(org, &id, &page).await?;
-            same!(part.total, 2, "how many revisions there are");
+            same!(part.total, 2, "the number of revisions");
             check!(part.items.iter().all(|revision| revision.name == "after"), "a revision under an old name");
             seen.extend(part.items.into_iter().map(|revision| revision.revid.version));
             let Some(token) = part.next else { break };

@@ -76,7 +76,7 @@ fn append(step: usize, epoch: u64, version: u64) -> Result<Append> {
         batch: step as u128,
         fence: Fence { epoch, version },
         entries: vec![ended(number, "entry"), ended(number, &"long ".repeat(2000))],
-        take: None,
+        new_owner: None,
         change: folio_history::thread::HeaderChange::default(),
         request: Some(RequestRow {
             request: format!("ask-{step}").parse()?,
@@ -152,7 +152,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Result<()> {
         2 => drop(stores.threads.create(new_thread(step, thread(), vec![document()])).await?),
         3 => {
             let mut append = append(step, 0, 0)?;
-            append.take = Some((1, Incarnation::derive(&["scenario"])));
+            append.new_owner = Some((1, Incarnation::derive(&["scenario"])));
             append.opens = Some(open_turn());
             stores.threads.append(&org(), &thread(), append).await?;
         }
@@ -180,7 +180,7 @@ async fn other(stores: &Stores, step: usize, number: usize) -> Result<()> {
         8 => stores.threads.expire_referrers(&org(), document().as_str(), at(100)).await?,
         9 => stores.threads.delete(&org(), &thread(), None).await?,
         10 => {
-            let first = Append { take: Some((1, Incarnation::derive(&["scenario"]))), ..append(step, 0, 0)? };
+            let first = Append { new_owner: Some((1, Incarnation::derive(&["scenario"]))), ..append(step, 0, 0)? };
             stores.threads.begin(new_thread(step, begun(), vec![]), first).await?;
         }
         _ => {

@@ -1,7 +1,7 @@
 //! [`folio_storage::TextStore`].
 
 use folio_resources::{Document, TextState};
-use folio_storage::{IngestUpdate, NewPage, Waits};
+use folio_storage::{IngestUpdate, NewPage, TextWait};
 use folio_types::DocumentId;
 
 use super::context::Context;
@@ -32,7 +32,7 @@ async fn lacks_program(context: &Context, id: &DocumentId) -> Outcome {
 }
 
 /// The attempts on a document in an index; none: the index does not have the document.
-async fn waiting(context: &Context, waits: Waits, id: &DocumentId) -> Result<Option<u32>, Failure> {
+async fn waiting(context: &Context, waits: TextWait, id: &DocumentId) -> Result<Option<u32>, Failure> {
     let rows = context.stores.texts.pending_text(waits, ALL).await?;
     let row = rows.into_iter().find(|row| row.org == context.org && row.id == id.as_str());
     Ok(row.map(|row| row.attempts))
@@ -44,14 +44,14 @@ async fn text(context: &Context, id: &DocumentId, from: u32, count: u32) -> Resu
 
 async fn pages(context: &Context) -> Outcome {
     let id = context.document("text.pdf").await?;
-    same!(waiting(context, Waits::ForItsTurn, &id).await?, Some(0), "attempts on a new document");
+    same!(waiting(context, TextWait::Worker, &id).await?, Some(0), "attempts on a new document");
     for attempts in [1, 2] {
         ingest(context, &id, TextState::Processing, &[]).await?;
-        same!(waiting(context, Waits::ForItsTurn, &id).await?, Some(attempts), "attempts that began");
+        same!(waiting(context, TextWait::Worker, &id).await?, Some(attempts), "attempts that began");
     }
     let pages: Vec<_> = (1..=12).map(page).collect();
     ingest(context, &id, TextState::Ready, &pages).await?;
-    same!(waiting(context, Waits::ForItsTurn, &id).await?, None, "attempts on a document whose text is settled");
+    same!(waiting(context, TextWait::Worker, &id).await?, None, "attempts on a document whose text is settled");
     let document = context.stores.of::<Document>().get(&context.org, &id).await?;
     let seen = document.map(|document| (document.version, document.pages, document.state));
     same!(seen, Some((1, 12, TextState::Ready)), "a document with text");
@@ -66,7 +66,7 @@ async fn pages(context: &Context) -> Outcome {
     same!(text(context, &id, 1, 100).await?, [], "a text that was replaced by none");
     let missing = context.document_id();
     ingest(context, &missing, TextState::Processing, &[page(1)]).await?;
-    same!(waiting(context, Waits::ForItsTurn, &missing).await?, None, "attempts on a document that never existed");
+    same!(waiting(context, TextWait::Worker, &missing).await?, None, "attempts on a document that never existed");
     Ok(())
 }
 
@@ -74,14 +74,14 @@ async fn pages(context: &Context) -> Outcome {
 async fn programs(context: &Context) -> Outcome {
     let id = context.document("image.png").await?;
     for (again, attempts) in [(TextState::Uploaded, Some(0)), (TextState::Ready, None)] {
-        same!(waiting(context, Waits::ForProgram, &id).await?, None, "a document before it lacks a program");
+        same!(waiting(context, TextWait::Program, &id).await?, None, "a document before it lacks a program");
         ingest(context, &id, TextState::Processing, &[]).await?;
         lacks_program(context, &id).await?;
-        same!(waiting(context, Waits::ForProgram, &id).await?, Some(0), "a document that lacks a program");
-        same!(waiting(context, Waits::ForItsTurn, &id).await?, None, "attempts on a document that lacks a program");
+        same!(waiting(context, TextWait::Program, &id).await?, Some(0), "a document that lacks a program");
+        same!(waiting(context, TextWait::Worker, &id).await?, None, "attempts on a document that lacks a program");
         ingest(context, &id, again, &[]).await?;
-        same!(waiting(context, Waits::ForProgram, &id).await?, None, "a document that is read again");
-        same!(waiting(context, Waits::ForItsTurn, &id).await?, attempts, "attempts on a document that is read again");
+        same!(waiting(context, TextWait::Program, &id).await?, None, "a document that is read again");
+        same!(waiting(context, TextWait::Worker, &id).await?, attempts, "attempts on a document that is read again");
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ async fn deleted(context: &Context) -> Outcome {
     context.delete_document(&id).await?;
     for _ in 0..2 {
         same!(text(context, &id, 1, 9).await?, [], "the text of a deleted document");
-        for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+        for waits in [TextWait::Worker, TextWait::Program] {
             same!(waiting(context, waits, &id).await?, None, "a deleted document that waits");
         }
         ingest(context, &id, TextState::Processing, &[page(1)]).await?;

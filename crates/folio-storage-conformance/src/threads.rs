@@ -87,7 +87,7 @@ async fn beginning(context: &Context) -> Outcome {
     let nothing = Fence { epoch: 0, version: 0 };
     let begun = |context: &Context| -> Result<Append, Failure> {
         let mut first = batch(context, nothing, vec![ended(1, "first")]);
-        first.take = Some((1, Incarnation::derive(&["node"])));
+        first.new_owner = Some((1, Incarnation::derive(&["node"])));
         first.request = Some(threads_append::request(context, 1)?);
         first.change.title = Some("First".into());
         first.change.turns = Some(1);
@@ -135,7 +135,7 @@ async fn beginning(context: &Context) -> Outcome {
 
     // A refused append creates no thread, and a refused creation appends nothing.
     let late = context.new_thread(&[]);
-    let back = Append { take: Some((0, Incarnation::derive(&["node"]))), ..begun(context)? };
+    let back = Append { new_owner: Some((0, Incarnation::derive(&["node"]))), ..begun(context)? };
     let odd = Append { fence: Fence { epoch: 0, version: 3 }, ..begun(context)? };
     for first in [back, odd] {
         check!(store.begin(late.clone(), first.clone()).await.is_err(), "an invalid first append was accepted");
@@ -158,7 +158,7 @@ async fn deletion(context: &Context) -> Outcome {
     store.delete(&context.org, &new.id, None).await?;
     let made = store.create(new.clone()).await?;
     let stale = Fence { epoch: made.epoch, version: made.version };
-    let mut append = batch(context, stale, vec![ended(1, "gone")]);
+    let mut append = batch(context, stale, vec![ended(1, "stale")]);
     append.request = Some(threads_append::request(context, 1)?);
     appended(store.append(&context.org, &new.id, append.clone()).await?)?;
     same!(store.removed_by(&context.org, &new.id).await?, None, "the remover of a live thread");
@@ -220,7 +220,7 @@ async fn expiry(context: &Context) -> Outcome {
     let seen = Fence { epoch: read.epoch, version: read.version };
     appended(store.append(&context.org, &kept, batch(context, seen, vec![])).await?)?;
     let unused = async |id, fence, seconds| store.expire_unused(&context.org, id, fence, at(seconds)).await;
-    same!(unused(&kept, seen, 5).await?, false, "the expiry of a thread that was used meanwhile");
+    same!(unused(&kept, seen, 5).await?, false, "the expiry of a thread that was used concurrently");
     let read = header(context, &kept).await?;
     let seen = Fence { epoch: read.epoch, version: read.version };
     same!(unused(&kept, seen, 25).await?, true, "the expiry of an unused thread");

@@ -23,7 +23,7 @@ pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> App
         batch: u128::from(context.fresh()) + 1,
         fence,
         entries,
-        take: None,
+        new_owner: None,
         change: HeaderChange::default(),
         request: None,
         opens: None,
@@ -72,7 +72,7 @@ async fn one_append(context: &Context) -> Outcome {
     let owner = Incarnation::derive(&["node"]);
     let open = OpenTurn { number: 1, phase: Phase::Running, expires_at: None };
     let mut append = batch(context, at(&made), vec![ended(1, "one"), ended(1, "two")]);
-    append.take = Some((made.epoch + 1, owner.clone()));
+    append.new_owner = Some((made.epoch + 1, owner.clone()));
     append.request = Some(request(context, 1)?);
     append.change = HeaderChange {
         open_turn: Some(Some(open.clone())),
@@ -107,10 +107,10 @@ async fn one_append(context: &Context) -> Outcome {
 async fn fence(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let mut take = batch(context, at(&made), vec![]);
-    take.take = Some((1, Incarnation::derive(&["one"])));
+    take.new_owner = Some((1, Incarnation::derive(&["one"])));
     let mine = appended(store.append(&context.org, &made.id, take).await?)?;
     let mut take = batch(context, at(&mine), vec![]);
-    take.take = Some((2, Incarnation::derive(&["other"])));
+    take.new_owner = Some((2, Incarnation::derive(&["other"])));
     let concurrent = appended(store.append(&context.org, &made.id, take).await?)?;
     let wrong = [
         at(&mine),
@@ -135,7 +135,7 @@ async fn fence(context: &Context) -> Outcome {
     }
     for epoch in [0, concurrent.epoch] {
         let mut back = batch(context, at(&concurrent), vec![]);
-        back.take = Some((epoch, Incarnation::derive(&["back"])));
+        back.new_owner = Some((epoch, Incarnation::derive(&["back"])));
         check!(store.append(&context.org, &made.id, back).await.is_err(), "an epoch that does not grow was taken");
     }
     same!(store.header(&context.org, &made.id).await?, Some(concurrent), "the header after an epoch was refused");

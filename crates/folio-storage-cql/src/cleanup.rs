@@ -15,7 +15,7 @@ use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use super::values::micros;
 use super::{dependents, retry, texts};
-use folio_storage::Waits;
+use folio_storage::TextWait;
 use folio_storage::value::{decode, encode};
 
 /// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to them are
@@ -26,8 +26,8 @@ pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timest
     }
     if Kind::of_id(id)?.has_text {
         texts::remove_all(keyspace, org, id).await?;
-        for waits in [Waits::ForItsTurn, Waits::ForProgram] {
-            texts::wait_no_more(keyspace, waits, org, id).await?;
+        for waits in [TextWait::Worker, TextWait::Program] {
+            texts::remove_wait(keyspace, waits, org, id).await?;
         }
     }
     Ok(())

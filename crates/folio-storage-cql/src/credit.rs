@@ -51,8 +51,8 @@ impl CreditStore for Credits {
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(AccountChanged::Done);
             }
-            // Reads the version first: if it has changed, no batch that was sent under the old version is applied any
-            // more.
+            // Reads the version first: if it has changed, no batch that was sent under the old version can still be
+            // applied.
             let version = self.account(org).await?.version;
             let stored = tables.credit.entry(cql, org, &key).await?.map(|bytes| decode(&bytes)).transpose()?;
             match change.answer(stored, version) {
@@ -60,7 +60,7 @@ impl CreditStore for Credits {
                 None => self.pause(attempt).await,
             }
         }
-        Err(retry::contended("an account of credit"))
+        Err(retry::contended("the credit account"))
     }
 
     async fn account_entries(

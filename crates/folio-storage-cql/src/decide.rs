@@ -96,9 +96,9 @@ impl Attempt<'_> {
     async fn step(&mut self, consistency: ReadConsistency) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
         let loaded = load(keyspace, &write.org, &write.id, consistency).await?;
-        // After the version: an op row that is missing now was missing when the version was read. The first attempt does
-        // not read it, because few ops are repeated: the deciding write inserts it on condition that it is missing, and
-        // every other decision is confirmed by SERIAL reads.
+        // After the version: an op row that is missing now was missing when the version was read. The first attempt
+        // does not read it, because few ops are repeated: the deciding write inserts it on condition that it is
+        // missing, and every other decision is confirmed by SERIAL reads.
         let op_row = match consistency {
             ReadConsistency::Quorum => None,
             ReadConsistency::Serial => {
@@ -192,7 +192,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Executes the writes after the deciding write: removes what it made dead.
+    /// Executes the writes after the deciding write: removes the rows that it made obsolete.
     async fn settle(&self, plan: &WritePlan) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
         if let Some(before) = &plan.list_before {

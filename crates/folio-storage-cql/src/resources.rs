@@ -20,7 +20,7 @@ use super::table::{Part, SystemRow};
 use super::values::micros;
 use super::{cleanup, decide, idempotency, names, texts};
 use folio_storage::value::{DeletedMark, decode, encode};
-use folio_storage::{Holdings, ResourceExecutor, StoredResource, Waits};
+use folio_storage::{Holdings, ResourceExecutor, StoredResource, TextWait};
 
 /// Concurrent reads for one request.
 const READS: usize = 16;
@@ -34,10 +34,10 @@ impl ResourceExecutor for Resources {
         if kind.has_parent {
             cleanup::follow_parent(keyspace, org, id).await?;
         }
-        // These index rows are written before the deciding write, so that a crash leaves a dangling row and not a resource
-        // that waits forever or is never cleaned up. Readers of the rows read the resource.
+        // These index rows are written before the deciding write, so that a crash leaves a dangling row and not a
+        // resource that waits forever or is never cleaned up. Readers of the rows read the resource.
         if kind.has_text && write.expected == Expected::Absent {
-            texts::wait(keyspace, Waits::ForItsTurn, org, id).await?;
+            texts::wait(keyspace, TextWait::Worker, org, id).await?;
         }
         let is_indexed = write.deletes && kind.cleanup != Cleanup::Nothing;
         if is_indexed {

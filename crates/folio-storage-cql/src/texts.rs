@@ -1,8 +1,8 @@
 //! Pages of text that belong to resources.
 //!
-//! A text is written whole under a generation of its own, which is entered in the resource's partition first; then one conditional
-//! write makes this generation valid, and the one before is removed. The clean-up of a deleted resource finds a text that never
-//! became valid by its entry.
+//! Each text is written under a new generation. The generation is first entered in the resource's partition; after all
+//! pages are written, one conditional write makes the generation valid, and the previous generation is removed. The
+//! clean-up of a deleted resource finds generations that never became valid by their entries.
 
 use std::sync::Arc;
 
@@ -18,26 +18,26 @@ use super::session::{ConditionalResult, ReadConsistency};
 use super::table::{Header, Part, SystemRow};
 use super::{dependents, retry};
 use folio_storage::value::{PageText, PendingMark, decode, encode};
-use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
+use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Number of pages that are written concurrently.
 const WRITES: usize = 16;
 
-fn index(waits: Waits) -> &'static str {
+fn index(waits: TextWait) -> &'static str {
     match waits {
-        Waits::ForItsTurn => "pending_text",
-        Waits::ForProgram => "lacks_program",
+        TextWait::Worker => "pending_text",
+        TextWait::Program => "missing_program",
     }
 }
 
-/// Enters a resource in an index of those that wait. The row is a hint; the resource's partition says whether it waits.
-pub(crate) async fn wait(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
+/// Adds a resource to an index of waiting resources. The row is a hint; the resource's partition is authoritative.
+pub(crate) async fn wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
     tables.system_rows.put(cql, index(waits), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
 }
 
-pub(crate) async fn wait_no_more(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
+pub(crate) async fn remove_wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
     keyspace.tables.system_rows.remove(&keyspace.cql, index(waits), 0, &key(org, id)).await
 }
 
@@ -45,8 +45,8 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-/// Returns resources that wait.
-async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+/// Returns at most `limit` waiting resources.
+async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < limit {
@@ -57,13 +57,14 @@ async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<
             let PendingMark { org, id, .. } = decode(&row.value)?;
             let header = tables.aggregates.header(cql, &org, &id, ReadConsistency::Quorum).await?;
             let text = text_of(&header)?;
-            match (header.live, Waits::of(text.as_ref())) {
+            match (header.live, TextWait::of(text.as_ref())) {
                 (Some(true), found_waits) if found_waits == Some(waits) => {
                     found.push(PendingText { org, id, attempts: text.map_or(0, |text| text.attempts) });
                 }
-                // Its deciding write is in progress or never happened: a leftover row costs a read.
+                // The deciding write of the resource is in progress or never happened. The row stays, at the cost of a
+                // read.
                 (None, _) => {}
-                (Some(_), _) => wait_no_more(keyspace, waits, &org, &id).await?,
+                (Some(_), _) => remove_wait(keyspace, waits, &org, &id).await?,
             }
         }
     }
@@ -85,14 +86,14 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
     };
     // The index row is entered before the resource waits and removed after: a waiting resource is never missing.
     let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
-    let waits = Waits::of(Some(&text));
+    let waits = TextWait::of(Some(&text));
     if let Some(waits) = waits {
         wait(keyspace, waits, org, id).await?;
     }
     let is_live = replace(keyspace, org, id, &text).await?;
-    for other in [Waits::ForItsTurn, Waits::ForProgram] {
+    for other in [TextWait::Worker, TextWait::Program] {
         if !is_live || waits != Some(other) {
-            wait_no_more(keyspace, other, org, id).await?;
+            remove_wait(keyspace, other, org, id).await?;
         }
     }
     Ok(())
@@ -129,7 +130,7 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) 
             }
             ConditionalResult::Refused => {}
             ConditionalResult::Unknown(error) if begins == 1 => {
-                // An attempt that is counted twice would abandon a file early: the caller retries.
+                // A repetition could count the attempt twice and abandon the file too early: the caller retries.
                 return Err(error);
             }
             ConditionalResult::Unknown(_) => {}
@@ -163,12 +164,12 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
     let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, ReadConsistency::Quorum).await?;
     let text = text_of(&loaded.header)?;
-    let lives = loaded.live().is_some();
-    let Some(generation) = text.and_then(|text| text.generation).filter(|_| lives) else { return Ok(Vec::new()) };
+    let is_live = loaded.live().is_some();
+    let Some(generation) = text.and_then(|text| text.generation).filter(|_| is_live) else { return Ok(Vec::new()) };
     let (mut found, mut next) = (Vec::new(), from);
     let end = from.saturating_add(count);
     while next < end {
-        // Pages have up to some hundred kilobytes: reads a few at a time.
+        // A page may have hundreds of kilobytes: each read returns a bounded number of pages.
         let part = (end - next).min(PAGES);
         let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
         let read = stored.len();
@@ -210,7 +211,7 @@ impl TextStore for Texts {
         pages(&self.0, org, id, from, count).await
     }
 
-    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+    async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
         waiting(&self.0, waits, limit).await
     }
 }

@@ -79,16 +79,16 @@ impl ThreadStore for Threads {
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let header = tables.threads.header(cql, org, id, ReadConsistency::Quorum).await?;
-        let (imported, making) = header.imported.unwrap_or_default();
+        let (imported, creation) = header.imported.unwrap_or_default();
         let mut found = Vec::new();
         while found.len() < limit {
             let next = from + found.len() as u64;
             let from_before = next < imported;
             let (part, before) = match from_before {
-                true => (ThreadPart::Imported(making.clone()), imported),
+                true => (ThreadPart::Imported(creation.clone()), imported),
                 false => (ThreadPart::Entry, u64::MAX),
             };
-            // Entries have up to a quarter of a megabyte: reads a limited number at a time.
+            // An entry may have 256 KiB: each read returns a bounded number of entries.
             let rows = ENTRIES.min(limit - found.len());
             let stored = tables.threads.entries(cql, (org, id), part, (next, before), rows).await?;
             let read = stored.len();
@@ -245,7 +245,7 @@ impl Threads {
     async fn empty(&self, org: &OrgId, id: &ThreadId, imported: Option<(u64, String)>) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let mut parts = vec![ThreadPart::Entry, ThreadPart::Batch, ThreadPart::Request];
-        parts.extend(imported.map(|(_, making)| ThreadPart::Imported(making)));
+        parts.extend(imported.map(|(_, creation)| ThreadPart::Imported(creation)));
         for part in parts {
             tables.threads.remove_rows(cql, (org, id), &part, self.0.now()).await?;
         }

@@ -7,7 +7,7 @@ use folio_types::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
 use folio_types::{BlockId, OrgId, RequestId, ThreadId, Timestamp};
 
-use folio_storage::Waits;
+use folio_storage::TextWait;
 
 /// The keyspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -225,18 +225,18 @@ pub(crate) fn thread_of(org: &OrgId, referenced: &str, id: &ThreadId) -> Vec<u8>
 
 // System
 
-fn waiting(waits: Waits) -> &'static str {
+fn waiting(waits: TextWait) -> &'static str {
     match waits {
-        Waits::ForItsTurn => "pending_text",
-        Waits::ForProgram => "lacking_program",
+        TextWait::Worker => "pending_text",
+        TextWait::Program => "missing_program",
     }
 }
 
-pub(crate) fn pending_texts(waits: Waits) -> Vec<u8> {
+pub(crate) fn pending_texts(waits: TextWait) -> Vec<u8> {
     prefix(&[waiting(waits)])
 }
 
-pub(crate) fn pending_text(waits: Waits, org: &OrgId, id: &str) -> Vec<u8> {
+pub(crate) fn pending_text(waits: TextWait, org: &OrgId, id: &str) -> Vec<u8> {
     key(&[waiting(waits), org.as_str(), id])
 }
 

@@ -37,7 +37,7 @@
 //! | | `ORG/THREAD/request/REQUEST` | the turn of a request |
 //! | `text` | `ORG/ID/PAGE` | the text of a page |
 //! | `system` | `pending_text/ORG/ID` | text that is not settled |
-//! | | `lacking_program/ORG/ID` | text that needs a program that is not installed |
+//! | | `missing_program/ORG/ID` | text that needs a program that is not installed |
 //! | | `probe` | written by health checks |
 //! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
 //! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
@@ -218,7 +218,7 @@ mod tests {
                 assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
             }
         }
-        let expected = ["deleted", "lacking_program", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
+        let expected = ["deleted", "missing_program", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
         let system = beginnings(&store.engine, Space::System);
         assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
         store.close().await;

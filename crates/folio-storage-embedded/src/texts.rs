@@ -13,7 +13,7 @@ use super::reads::{Range, Reads};
 use super::resources::is_live;
 use super::transaction::Transaction;
 use super::value::{PageText, PendingMark, decode, encode};
-use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
+use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Maximum size of stored text that is decoded on the async thread, in bytes: the first pages of most files, which
 /// every turn reads; it takes tens of microseconds. Longer text is read off the async threads.
@@ -48,7 +48,7 @@ impl TextStore for Texts {
         Ok(pages.unwrap_or_default())
     }
 
-    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+    async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
         self.0
             .scan(move |view| {
                 let marks: Vec<PendingMark> =
@@ -60,17 +60,17 @@ impl TextStore for Texts {
     }
 }
 
-/// Adds a new resource to the index of those that wait to be read.
+/// Adds a new resource to the index of resources whose text waits to be read.
 pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
-    transaction.put(Space::System, keys::pending_text(Waits::ForItsTurn, org, id), &mark)
+    transaction.put(Space::System, keys::pending_text(TextWait::Worker, org, id), &mark)
 }
 
 /// Removes the text of a deleted resource.
 pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
     transaction.remove(Space::Records, keys::text_state(org, id));
-    for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+    for waits in [TextWait::Worker, TextWait::Program] {
         transaction.remove(Space::System, keys::pending_text(waits, org, id));
     }
     Ok(())
@@ -132,10 +132,10 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
     let key = keys::text_state(org, id);
     let before: Option<TextRecord> = transaction.read(Space::Records, &key)?;
     let record = text_record_of(before.as_ref(), state, count, lacks_program, at);
-    for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+    for waits in [TextWait::Worker, TextWait::Program] {
         transaction.remove(Space::System, keys::pending_text(waits, org, id));
     }
-    if let Some(waits) = Waits::of(Some(&record)) {
+    if let Some(waits) = TextWait::of(Some(&record)) {
         let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
         transaction.put(Space::System, keys::pending_text(waits, org, id), &mark)?;
     }

@@ -1,4 +1,4 @@
-//! A transaction: reads see what it and the transactions before it in the same commit have written.
+//! A transaction: reads include its own writes and those of earlier transactions in the same commit.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

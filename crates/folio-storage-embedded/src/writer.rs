@@ -1,7 +1,7 @@
 //! The writer: one thread that commits whole transactions.
 //!
 //! A write is a closure over a [`Transaction`]. Waiting writes share one commit with one fsync and are answered after
-//! it. A write that needs no fsync waits a moment for a commit that has one.
+//! it. A write that needs no fsync waits briefly for a commit that has one.
 //!
 //! After a failed commit or a panic the writer refuses all writes, because the state on disk is unknown until the store
 //! is reopened: here once the disk accepts writes again, or at the next start. A write whose outcome was reported as

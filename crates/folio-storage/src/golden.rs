@@ -262,7 +262,7 @@ fn rows() -> Vec<Sample> {
     vec![
         sample("call", audited()),
         sample("change", AuditEntry { call: None, ground: None, ..audited() }),
-        sample("bare", AuditEntry::new("request", AuditKind::ChangeAsked, at(), None, "TokenService.CreateToken")),
+        sample("bare", AuditEntry::new("request", AuditKind::ChangeRequested, at(), None, "TokenService.CreateToken")),
         sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
         sample("plain", usage),
         sample("document", ListRow { size_bytes: 7_000_000_000, ..full.clone() }),

@@ -1,4 +1,4 @@
-//! Servers start, are killed, come back with what they had, and go when who started them goes.
+//! Servers start, are killed, restart with their data, and end with the process that started them.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ fn accepts(port: u16) -> bool {
 fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + limit;
     while !condition() {
-        assert!(Instant::now() < end, "waited {limit:?} in vain for: {what}");
+        assert!(Instant::now() < end, "timed out after {limit:?}: {what}");
         std::thread::yield_now();
     }
 }
@@ -60,7 +60,7 @@ fn cassandra_restarts_after_a_kill() {
     assert!(!accepts(port));
 }
 
-/// Run by the test below as a process of its own: starts a server, says its port, and waits to be killed.
+/// Run by the test below in a separate process: starts a server, prints its port, and waits to be killed.
 #[test]
 fn starts_a_server_and_waits() {
     if std::env::var_os("FOLIO_TEST_WAITS").is_some() {

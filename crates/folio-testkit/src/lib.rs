@@ -65,7 +65,7 @@ where
         if let Some(found) = condition().await {
             return found;
         }
-        assert!(tokio::time::Instant::now() < end, "waited {limit:?} in vain for: {what}");
+        assert!(tokio::time::Instant::now() < end, "timed out after {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

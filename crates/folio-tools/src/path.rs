@@ -126,18 +126,18 @@ impl Path {
     pub fn set(&self, root: &mut Value, new: Value, missing: Missing) -> Result<(), Error> {
         let before = self.steps.len().saturating_sub(1);
         let holder = self.walk(root, before)?;
-        let nowhere = || self.nowhere(before, holder);
-        let position = self.steps.last().and_then(|last| position(holder, last, missing)).ok_or_else(nowhere)?;
-        let nowhere = nowhere();
+        let missing_step = || self.missing_step(before, holder);
+        let position = self.steps.last().and_then(|last| position(holder, last, missing)).ok_or_else(missing_step)?;
+        let missing_step = missing_step();
         match (self.walk_mut(root, before), position) {
             (Some(Value::Object(members)), Position::Member(name)) => {
                 members.insert(name.to_owned(), new);
             }
-            (Some(Value::Array(items)), Position::Item(place)) => match items.get_mut(place) {
+            (Some(Value::Array(items)), Position::Item(index)) => match items.get_mut(index) {
                 Some(item) => *item = new,
                 None => items.push(new),
             },
-            _ => return Err(nowhere),
+            _ => return Err(missing_step),
         }
         Ok(())
     }
@@ -147,10 +147,10 @@ impl Path {
         for (at, step) in self.steps.iter().take(steps).enumerate() {
             let next = match position(value, step, Missing::Reject) {
                 Some(Position::Member(name)) => value.get(name),
-                Some(Position::Item(place)) => value.get(place),
+                Some(Position::Item(index)) => value.get(index),
                 None => None,
             };
-            value = next.ok_or_else(|| self.nowhere(at, value))?;
+            value = next.ok_or_else(|| self.missing_step(at, value))?;
         }
         Ok(value)
     }
@@ -160,17 +160,17 @@ impl Path {
         for step in self.steps.iter().take(steps) {
             value = match position(value, step, Missing::Reject)? {
                 Position::Member(name) => value.get_mut(name)?,
-                Position::Item(place) => value.get_mut(place)?,
+                Position::Item(index) => value.get_mut(index)?,
             };
         }
         Some(value)
     }
 
     /// Returns the error of a step that does not exist in `holder`.
-    fn nowhere(&self, at: usize, holder: &Value) -> Error {
+    fn missing_step(&self, at: usize, holder: &Value) -> Error {
         let mut before = String::new();
         let _ = write_steps(self.steps.get(..at).unwrap_or_default(), &mut before);
-        let place = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", short(&before)) };
+        let parent = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", short(&before)) };
         let step = match self.steps.get(at) {
             Some(Step::Name(name)) => format!("{:?}", short(name)),
             Some(Step::Index(index)) => format!("[{index}]"),
@@ -189,7 +189,7 @@ impl Path {
             _ => "is a single value".to_owned(),
         };
         let message =
-            format!("The path {:?} does not exist: {place} {has}; it has no {step}.", short(&self.to_string()));
+            format!("The path {:?} does not exist: {parent} {has}; it has no {step}.", short(&self.to_string()));
         Error::invalid_field("path", message).because(Reason::InvalidPath)
     }
 }
@@ -206,12 +206,12 @@ fn position<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Posi
             (missing == Missing::Add || members.contains_key(name)).then_some(Position::Member(name))
         }
         (Value::Array(items), step) => {
-            let place = match step {
-                Step::Index(place) => *place,
+            let selected = match step {
+                Step::Index(index) => *index,
                 Step::Name(name) => index(name)?,
             };
             let end = items.len() + usize::from(missing == Missing::Add);
-            (place < end).then_some(Position::Item(place))
+            (selected < end).then_some(Position::Item(selected))
         }
         _ => None,
     }

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_keeps_the_rules_of_its_asker_role_and_profile() {
+    fn a_turn_keeps_the_rules_for_its_requester_role_and_profile() {
         let (us, them) = (UserId::derive(&["us"]), UserId::derive(&["them"]));
         let rules = vec![
             Rule { users: vec![them], ..named("theirs", Ruling::Deny) },

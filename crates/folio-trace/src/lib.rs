@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_layers_a_span_has_no_context() {
+    fn without_layers_a_span_has_no_trace_context() {
         assert_eq!(TraceContext::current(), None);
     }
 

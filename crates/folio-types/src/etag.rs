@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_etag_comes_back_and_other_texts_are_refused() {
+    fn an_etag_survives_formatting_and_other_texts_are_refused() {
         for version in [0, 1, u64::MAX] {
             assert_eq!(Etag::new(version).to_string().parse::<Etag>().unwrap().version(), version);
         }

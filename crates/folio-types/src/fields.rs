@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_tags_go_and_too_many_are_refused() {
+    fn duplicate_tags_are_removed_and_too_many_are_refused() {
         let tag = TagId::derive(&["a"]);
         let twice = [tag.to_string(), tag.to_string()];
         assert_eq!(tags("tag_ids", &twice).unwrap(), vec![tag.clone()]);

@@ -185,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn integers_come_back_digit_by_digit(number in any::<i64>(), large in any::<u64>()) {
+        fn integers_keep_all_digits(number in any::<i64>(), large in any::<u64>()) {
             let source = format!("[{number},{large}]");
             prop_assert_eq!(read(&source).unwrap().to_string(), source);
         }

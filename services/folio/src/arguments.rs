@@ -38,7 +38,7 @@ pub(crate) struct SettingsArguments {
 
 impl SettingsArguments {
     /// Refuses `--listen` and `--data` for a command that uses neither.
-    pub(crate) fn refuse_place(&self, why: &str) -> anyhow::Result<()> {
+    pub(crate) fn refuse_server_flags(&self, why: &str) -> anyhow::Result<()> {
         for (flag, given) in [("--listen", self.listen.is_some()), ("--data", self.data.is_some())] {
             anyhow::ensure!(!given, "{flag} has no meaning here: {why}");
         }
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// Inspect a cluster.
     #[command(subcommand)]
     Cluster(crate::cluster::Command),
-    /// Show the way from a document to structured data, step by step, in one process.
+    /// Demonstrate the steps from a document to structured data in one process.
     Demo(crate::demo::Arguments),
     /// Chat about a document at the terminal. Requires a running server.
     Chat(crate::chat::Arguments),

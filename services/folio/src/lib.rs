@@ -60,17 +60,19 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
                 Box::pin(serve::run(serve, settings, layer)).await
             }
             Command::Migrate(migrate) => {
-                arguments.settings.refuse_place("migrate changes the keyspace of a cluster and has no listener")?;
+                arguments
+                    .settings
+                    .refuse_server_flags("migrate changes the keyspace of a cluster and has no listener")?;
                 let settings = settings::load(&arguments.settings, migrate.flags(), Purpose::Command)?;
                 migrate::run(migrate, &settings).await
             }
             Command::Cluster(command) => {
-                arguments.settings.refuse_place("cluster reads the stores of a cluster and has no listener")?;
+                arguments.settings.refuse_server_flags("cluster reads the stores of a cluster and has no listener")?;
                 let settings = settings::load(&arguments.settings, command.flags(), Purpose::Command)?;
                 cluster::run(command, &settings).await
             }
             Command::Demo(demo) => {
-                arguments.settings.refuse_place("demo stores nothing and chooses its own port; use serve")?;
+                arguments.settings.refuse_server_flags("demo stores nothing and chooses its own port; use serve")?;
                 Box::pin(demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
             }
             Command::Chat(chat) => {

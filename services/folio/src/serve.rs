@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// The roles of the process: gateway, node, or both, separated by a comma [default: gateway,node].
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     roles: Vec<Role>,
-    /// The model of chats that name none.
+    /// The model of chats that do not name a model.
     #[arg(long)]
     model: Option<String>,
     /// The stores of a cluster.

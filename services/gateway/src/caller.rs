@@ -89,7 +89,7 @@ impl Authenticator {
         Self { store, environment, cache, issuers, recorded, uses: Arc::default(), attempts, quotas, rates }
     }
 
-    /// Limits the calls per second, with these quotas for organizations that have none of their own.
+    /// Limits the calls per second, with these quotas for organizations without quotas.
     pub(crate) fn with_quotas(self, quotas: Quotas, rates: Rates) -> Self {
         Self { quotas, rates: Some(rates), ..self }
     }

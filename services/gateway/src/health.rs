@@ -11,7 +11,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::access::PACKAGE;
 
-/// Consecutive failed checks until the server reports `NOT_SERVING`: a single failure may be a moment of load.
+/// Consecutive failed checks until the server reports `NOT_SERVING`: a short overload may cause a single failure.
 const FAILURES: u32 = 2;
 
 /// Sets the status of the whole server (the empty name) and of each service of the API.
@@ -23,7 +23,7 @@ pub async fn report(reporter: &HealthReporter, status: ServingStatus) {
     }
 }
 
-/// Checks the stores every `interval`, with `interval` as the time-out of a check, and reports changes. Never returns.
+/// Checks the stores every `interval`, with `interval` as the timeout of a check, and reports changes. Never returns.
 pub async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHealth>, interval: Duration) {
     let mut failures = 0;
     let mut ticks = tokio::time::interval(interval);
@@ -65,7 +65,7 @@ mod tests {
 
     use async_trait::async_trait;
     use tonic_health::pb::HealthCheckRequest;
-    use tonic_health::pb::health_check_response::ServingStatus as Shown;
+    use tonic_health::pb::health_check_response::ServingStatus as Reported;
     use tonic_health::pb::health_server::Health;
     use tonic_health::server::HealthService;
 
@@ -79,7 +79,7 @@ mod tests {
         async fn check(&self) -> Result<()> {
             let broken = Err(Error::unavailable(Reason::StoreUnavailable, "broken"));
             match self.0.fetch_add(1, Ordering::SeqCst) {
-                // One failure alone, then load, then broken, then stuck, then well.
+                // A single failure, then overload, then failures, then checks that do not return, then success.
                 1 => broken,
                 2..=3 => Err(Error::exhausted(Reason::Overloaded, "busy")),
                 5..=7 => broken,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn health_follows_the_stores_there_and_back_but_no_single_failure() {
+    async fn health_follows_the_stores_and_ignores_a_single_failure() {
         let (reporter, interval) = (HealthReporter::new(), Duration::from_millis(40));
         report(&reporter, ServingStatus::Serving).await;
         let service = HealthService::from_health_reporter(reporter.clone());
@@ -100,12 +100,12 @@ mod tests {
         while stores.0.load(Ordering::SeqCst) < 13 {
             tokio::time::sleep(Duration::from_millis(2)).await;
             let request = tonic::Request::new(HealthCheckRequest { service: "folio.v1.TagService".into() });
-            let shown = service.check(request).await.unwrap().into_inner().status();
-            if seen.last() != Some(&shown) {
-                seen.push(shown);
+            let status = service.check(request).await.unwrap().into_inner().status();
+            if seen.last() != Some(&status) {
+                seen.push(status);
             }
         }
-        assert_eq!(seen, [Shown::Serving, Shown::NotServing, Shown::Serving]);
+        assert_eq!(seen, [Reported::Serving, Reported::NotServing, Reported::Serving]);
         watching.abort();
     }
 }

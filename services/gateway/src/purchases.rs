@@ -207,7 +207,7 @@ impl Purchases {
         let entry = AuditEntry {
             arguments: Some(Redacted::request(&arguments)),
             target: Some(AuditTarget::new("grant", id)),
-            ..AuditEntry::new(&format!("grant:{id}"), AuditKind::ChangeMade, *at, None, "purchase")
+            ..AuditEntry::new(&format!("grant:{id}"), AuditKind::ChangeApplied, *at, None, "purchase")
         };
         self.audit.append(org, &[entry]).await
     }

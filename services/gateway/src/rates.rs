@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_shared_store_a_seconds_worth_at_once_then_a_time_to_come_back() {
+    async fn without_the_shared_store_the_limit_is_applied_locally_with_a_retry_delay() {
         let rates = Rates::new(Arc::new(Away));
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
         rates.allow(&one, quotas(1)).await.unwrap();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_of_which_the_store_says_nothing_keeps_no_other_one_open() {
+    async fn a_missing_token_does_not_affect_the_streams_of_other_tokens() {
         let silent = caller();
         let store = Empty { silent: Some(silent.token.clone()) };
         let authenticator = store.authenticator(&Options::default());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_of_one_token_are_held_to_the_highest_role_that_one_began_with() {
+    async fn streams_of_one_token_are_checked_against_their_highest_initial_role() {
         let sessions = Arc::new(Sessions::default());
         let viewer = Caller { principal: Principal { role: Role::Viewer, ..caller().principal }, ..caller() };
         let admin = Caller { principal: Principal { role: Role::Admin, ..viewer.principal.clone() }, ..viewer.clone() };

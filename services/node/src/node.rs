@@ -37,15 +37,15 @@ pub struct NodeParts {
     pub stores: Stores,
     /// The models.
     pub models: Arc<dyn Models>,
-    /// The meter that sees every model call.
+    /// The meter of all model calls.
     pub meter: SharedMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// The slots of turns that run.
+    /// The slots of running turns.
     pub turn_slots: Slots,
     /// Stores in which the node publishes its turns.
     pub shared_turns: SharedTurnStores,
-    /// The other nodes; none: there are no others.
+    /// The cluster. None: this process is the only node.
     pub cluster: Option<ClusterParts>,
 }
 
@@ -60,7 +60,7 @@ pub struct ClusterParts {
     pub peers: Peers,
 }
 
-/// A node: the conversations of this process. Cheap to clone; with the last one everything stops.
+/// A node: the conversations of this process. Cheap to clone; dropping the last clone stops everything.
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
@@ -96,8 +96,8 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a node under a fresh incarnation. Turns that an earlier incarnation left running
-    /// are found and ended by this node or another one.
+    /// Starts a node under a new incarnation. This node or another one finds and ends the turns that an earlier
+    /// incarnation left running.
     pub async fn start(options: Options, parts: NodeParts) -> Result<Self> {
         let current = RunningIncarnation::begin(&options, &parts).await?;
         let inner = Arc::new(Inner {
@@ -123,12 +123,12 @@ impl Node {
         Ok(Self { inner })
     }
 
-    /// Returns the current incarnation. In a cluster another one follows if the node counts as dead.
+    /// Returns the current incarnation. In a cluster, another incarnation replaces it if the node counts as dead.
     pub fn incarnation(&self) -> Incarnation {
         self.inner.current().incarnation
     }
 
-    /// Returns the time at which the process became a node.
+    /// Returns the time at which the node started.
     pub fn started_at(&self) -> Timestamp {
         self.inner.started_at
     }
@@ -144,8 +144,8 @@ impl Node {
     }
 
     /// Announces the drain to the other nodes, refuses new work, lets running turns end until the deadline and releases
-    /// idle threads, then stops the rest: stopped turns are found and ended as failed, retriable. Waiting turns lose
-    /// nothing.
+    /// idle threads, then stops the rest: stopped turns are found and ended as failed, retriable. Pending
+    /// turns keep their state.
     pub async fn drain(&self, deadline: Duration) {
         self.inner.draining.store(true, Ordering::SeqCst);
         let membership = self.inner.parts.cluster.as_ref().map(|cluster| &cluster.membership);

@@ -46,7 +46,7 @@ impl Models for NoModels {
     }
 }
 
-/// Notes what was records before it is kept.
+/// Records each heartbeat before it is stored.
 struct RecordingNodeStore {
     inner: Arc<dyn NodeStore>,
     records: Mutex<Vec<NodeRecord>>,
@@ -115,7 +115,10 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
 
     node.drain(SOON).await;
     let records = recording.records.lock().unwrap().clone();
-    assert!(records.iter().any(|records| records.draining && records.incarnation == second), "it says so first");
+    assert!(
+        records.iter().any(|records| records.draining && records.incarnation == second),
+        "the new incarnation announces the drain first"
+    );
     assert_eq!(recording.left.lock().unwrap().last().map(|left| left.incarnation.clone()), Some(second));
     membership.stop().await;
     drop((node, stores));

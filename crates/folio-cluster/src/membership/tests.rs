@@ -78,7 +78,7 @@ fn describe(incarnation: &Incarnation, draining: &Arc<AtomicBool>) -> Describe {
 }
 
 async fn wait_for_liveness(of: &Membership, who: &Incarnation, liveness: Liveness) {
-    wait_for("a verdict", SOON, || async { (of.liveness(who) == liveness).then_some(()) }).await;
+    wait_for("the expected liveness", SOON, || async { (of.liveness(who) == liveness).then_some(()) }).await;
 }
 
 #[tokio::test]
@@ -87,12 +87,12 @@ async fn nodes_see_each_other_join_drain_and_leave() {
     let (one, other) = (start(&hearts), start(&hearts));
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::new(AtomicBool::new(false)));
     one.join(me.clone(), describe(&me, &draining)).await;
-    assert_eq!(hearts.members.lock().unwrap().len(), 1, "known once joined");
+    assert_eq!(hearts.members.lock().unwrap().len(), 1, "registered after the join");
     wait_for_liveness(&other, &me, Liveness::Live).await;
     assert_eq!(other.live().borrow()[0].node.conversations, 3);
     draining.store(true, Ordering::SeqCst);
     one.announce().await;
-    assert!(hearts.members.lock().unwrap()[0].node.draining, "told at once");
+    assert!(hearts.members.lock().unwrap()[0].node.draining, "published immediately");
     wait_for_liveness(&other, &me, Liveness::Draining).await;
     one.leave().await;
     wait_for_liveness(&other, &me, Liveness::Dead).await;
@@ -111,10 +111,10 @@ async fn an_unavailable_store_neither_kills_nor_restarts_a_node() {
     hearts.away.store(true, Ordering::SeqCst);
     wait_for("the answer to be old", SOON, || async { (!other.answers()).then_some(()) }).await;
     assert_eq!(other.liveness(&me), Liveness::Live, "its threads stay where they are");
-    assert_eq!(other.liveness(&Incarnation::derive(&["nobody"])), Liveness::Unknown, "takeovers wait");
+    assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Unknown, "takeovers wait");
     hearts.away.store(false, Ordering::SeqCst);
     wait_for("an answer", SOON, || async { other.answers().then_some(()) }).await;
-    assert_eq!(other.liveness(&Incarnation::derive(&["nobody"])), Liveness::Dead);
+    assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Dead);
     one.stop().await;
     other.stop().await;
 }

@@ -134,7 +134,7 @@ impl RemotePeer {
         answering.answered();
         let peer = self.clone();
         let events = stream.map(move |item| {
-            let _held = &permit;
+            let _permit = &permit;
             match item {
                 Ok(item) => decode(event(item)),
                 Err(status) => Err(peer.failed(&mut answering, &status)),

@@ -30,7 +30,7 @@ fn why(seal: &Seal, metadata: &MetadataMap, now: Timestamp) -> String {
 }
 
 #[test]
-fn the_principal_comes_back() {
+fn a_signed_principal_is_returned_by_the_check() {
     let seal = seal(&[NEW]);
     let claims = seal.check(&signed(&seal), "Chat", at(29)).unwrap();
     assert_eq!((claims.principal, claims.hop), (Some(principal()), 1));
@@ -75,7 +75,7 @@ fn missing_repeated_and_malformed_headers_are_refused() {
 fn a_header_signed_with_an_unknown_secret_is_refused() {
     let (old, new) = (seal(&[OLD]), seal(&[NEW]));
     assert!(why(&new, &signed(&old), at(0)).contains("another secret"));
-    // While the secret is exchanged every process knows both, and signs with the first.
+    // During a rotation every process has both secrets and signs with the first.
     let (first, then) = (seal(&[OLD, NEW]), seal(&[NEW, OLD]));
     for (signs, checks) in [(&old, &first), (&first, &old), (&first, &then), (&then, &first), (&then, &new)] {
         assert!(checks.check(&signed(signs), "Chat", at(0)).is_ok());
@@ -100,7 +100,7 @@ fn a_forged_body_is_refused_even_if_its_times_are_valid() {
     let without_purpose = key.clone().chain_update(&body).finalize().into_bytes();
     assert!(why(&seal, &header(&without_purpose), at(0)).contains("another secret"));
     let good = mac(&key, &body).finalize().into_bytes();
-    assert!(why(&seal, &header(&good[..16]), at(0)).contains("another secret"), "a part of the MAC is none");
+    assert!(why(&seal, &header(&good[..16]), at(0)).contains("another secret"), "a truncated MAC is invalid");
     assert!(why(&seal, &header(&good), at(0)).contains("longer than permitted"));
 }
 
@@ -113,7 +113,7 @@ fn a_short_or_missing_secret_is_refused() {
 
 proptest! {
     #[test]
-    fn a_header_in_which_anything_is_altered_is_refused(at_byte in 0usize..300, flip in 1u8..=255) {
+    fn a_modified_header_is_refused(at_byte in 0usize..300, flip in 1u8..=255) {
         let seal = seal(&[NEW]);
         let metadata = signed(&seal);
         let text = metadata.get(HEADER).unwrap().to_str().unwrap();

@@ -83,14 +83,14 @@ async fn a_stopping_server_waits_for_calls_and_then_cuts_them() {
     });
     in_time(node.scripted.was_asked(2)).await;
     node.server.shutdown.begin.cancel();
-    assert!(futures::poll!(watched.next()).is_pending(), "what is under way goes on");
+    assert!(futures::poll!(watched.next()).is_pending(), "a stream in progress continues");
     node.server.shutdown.cut.cancel();
     assert_eq!(in_time(watched.next()).await.unwrap().unwrap_err().reason, Reason::Draining);
     assert_eq!(in_time(hangs).await.unwrap().unwrap_err().reason, Reason::Draining);
 }
 
 #[tokio::test]
-async fn a_node_that_comes_back_is_reached_again() {
+async fn a_restarted_node_is_reached_again() {
     let mut node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
     peer.get_turn(&principal(), &turn(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Nodes behind real listeners on loopback, with peers that play what a test says; and their callers.
+//! Nodes behind real listeners on loopback, with scripted peers, and their callers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod limits;

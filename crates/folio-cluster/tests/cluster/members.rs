@@ -102,7 +102,7 @@ async fn an_unavailable_or_empty_redis_makes_no_node_dead() {
     let mut redis = Redis::start().unwrap();
     let store = in_redis(&redis.url());
     let (one, two) = (Node::join(&store, "one").await, Node::join(&store, "two").await);
-    let stranger = Incarnation::derive(&["nobody"]);
+    let stranger = Incarnation::derive(&["unknown"]);
     one.sees(&two.me, Liveness::Live).await;
     one.sees(&stranger, Liveness::Dead).await;
     for emptied in [false, true] {

@@ -65,7 +65,7 @@ async fn a_redirect_to_the_same_or_an_unknown_node_is_not_followed() {
     cluster.nodes[0].scripted.then([moved_to(&cluster, 0)]);
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![1, 0]));
-    let stranger = folio_types::Incarnation::derive(&["a node that nobody has seen"]);
+    let stranger = folio_types::Incarnation::derive(&["an unknown node"]);
     cluster.nodes[0].scripted.then([Behavior::Refuse(Error::moved(&stranger))]);
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![2, 0]));

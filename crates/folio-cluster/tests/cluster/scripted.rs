@@ -52,7 +52,7 @@ pub(crate) struct ScriptedPeer {
     open: watch::Sender<usize>,
 }
 
-/// Counts a call for as long as it is there.
+/// Counts a call until it is dropped.
 struct Open(watch::Sender<usize>);
 
 impl Drop for Open {

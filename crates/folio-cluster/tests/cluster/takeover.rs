@@ -169,7 +169,7 @@ async fn a_watch_fails_over_to_another_node_without_duplicates() {
     let mut seen = vec![in_time(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
     seen.extend(all(watched).await.into_iter().map(Result::unwrap));
-    // The other one's first event has the number of the one that was seen.
+    // The first event of the new owner has the number of an event that the watcher already received.
     let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn.thread), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
     assert_eq!(cluster.nodes[1].scripted.asked()[0].about, format!("{turn} from 2"));
@@ -210,13 +210,13 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     threads.create(thread).await.unwrap();
     let event = |number, kind| Event { turn: turn.clone(), number, kind };
     let text = |text: &str| EventKind::TextDelta { text: text.to_owned() };
-    let tell = async |events: &[Event]| shared.events.append(&org, &turn, &owner, 1, events).await.unwrap();
-    tell(&[event(1, text("one")), event(2, text("two"))]).await;
+    let publish = async |events: &[Event]| shared.events.append(&org, &turn, &owner, 1, events).await.unwrap();
+    publish(&[event(1, text("one")), event(2, text("two"))]).await;
     let stranger = Principal { user: UserId::derive(&["stranger"]), role: Role::Member, ..principal() };
     assert!(in_time(router.watch(&stranger, &turn, 1)).await.is_err(), "invariant 6");
     let mut watched = in_time(router.watch(&principal(), &turn, 2)).await.unwrap();
     assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 2);
-    tell(&[event(3, text("three")), event(4, EventKind::Cancelled)]).await;
+    publish(&[event(3, text("three")), event(4, EventKind::Cancelled)]).await;
     let rest: Vec<_> = all(watched).await.into_iter().map(|event| event.unwrap().number).collect();
     assert_eq!(rest, [3, 4]);
 }

@@ -111,7 +111,7 @@ async fn changed_certificates_apply_to_new_connections_and_cut_no_call() {
         peers.at(&address).unwrap().get_turn(&principal(), &turn(1)).await.ok()
     })
     .await;
-    assert!(futures::poll!(stream.next()).is_pending(), "what was under way goes on");
+    assert!(futures::poll!(stream.next()).is_pending(), "a stream in progress continues");
     following.abort();
 }
 

@@ -157,7 +157,7 @@ impl State {
             profile: loaded.profile.clone(),
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
-            document: the_one(&loaded.machine.header().documents),
+            document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             written: turn.written.load(Ordering::SeqCst),
             call,
@@ -277,7 +277,7 @@ impl State {
 }
 
 /// Returns the document of a thread with exactly one document.
-fn the_one(documents: &[DocumentId]) -> Option<DocumentId> {
+fn only_document(documents: &[DocumentId]) -> Option<DocumentId> {
     match documents {
         [one] => Some(one.clone()),
         _ => None,

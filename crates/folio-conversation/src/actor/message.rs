@@ -19,9 +19,9 @@ use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
 /// A message to an actor.
 pub(crate) enum Msg {
     /// A request of a caller. `permit` counts it as in flight; `trace` is the trace context of the caller.
-    Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
-    /// A task of this generation's machine has finished.
-    Did { generation: u64, command: Command },
+    Request { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
+    /// A task of this generation's machine finished with this command.
+    TaskDone { generation: u64, command: Command },
     /// Deltas of a model's answer.
     Deltas { generation: u64, deltas: Deltas },
     /// A task of this generation's machine cannot continue.

@@ -47,7 +47,7 @@ impl Actor for ConversationActor {
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
         // Boxed, so that an idle actor does not hold memory for handling a message.
         let span = state.span();
-        let exit = Box::pin(state.take(message).instrument(span)).await;
+        let exit = Box::pin(state.handle(message).instrument(span)).await;
         state.show();
         let exit = exit.or_else(|| state.release_if_draining());
         match exit {

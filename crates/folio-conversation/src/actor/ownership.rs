@@ -13,7 +13,7 @@ use crate::turn::Command;
 impl State {
     /// Ensures that the thread in memory is current. A thread that this node owns is always current; a copy of another
     /// owner's thread is compared with the stored header.
-    pub(super) async fn look(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
+    pub(super) async fn ensure_loaded(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         let copy =
             self.loaded.as_ref().map(|loaded| &loaded.machine).filter(|machine| {
                 machine.is_copy() && machine.header().version > 0 && !self.shared.owns(machine.header())
@@ -50,7 +50,7 @@ impl State {
 
     /// Loads the thread and checks that this node may write to it, for work without a request.
     pub(super) async fn may_write(&mut self) -> Result<()> {
-        self.look(None).await?;
+        self.ensure_loaded(None).await?;
         self.may_own().await
     }
 
@@ -77,7 +77,7 @@ impl State {
 
     /// Advances an open turn that expired or has no owner, unless another node owns the thread.
     pub(super) async fn sweep(&mut self) -> Option<Exit> {
-        if self.look(None).await.is_err() {
+        if self.ensure_loaded(None).await.is_err() {
             return self.loaded.is_none().then_some(Exit::Idle);
         }
         let machine = &self.loaded.as_ref()?.machine;

@@ -14,15 +14,15 @@ use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {
     /// Handles a message. Returns the reason if the conversation must leave memory.
-    pub(super) async fn take(&mut self, message: Msg) -> Option<Exit> {
+    pub(super) async fn handle(&mut self, message: Msg) -> Option<Exit> {
         match message {
-            Msg::Ask { principal, request, permit, trace } => {
+            Msg::Request { principal, request, permit, trace } => {
                 if matches!(request, Request::Approve(..) | Request::Resume(..)) {
                     self.traces.request_trace = trace;
                 }
-                self.ask(&principal, request, permit).await
+                self.handle_request(&principal, request, permit).await
             }
-            Msg::Did { generation, command } if generation == self.generation => self.feed(command).await,
+            Msg::TaskDone { generation, command } if generation == self.generation => self.feed(command).await,
             Msg::Deltas { generation, deltas } if generation == self.generation => self.deltas(deltas).await,
             Msg::ThreadDeleted { generation, error } if generation == self.generation => {
                 self.refuse_all(&error);
@@ -34,7 +34,7 @@ impl State {
                 Some(Exit::Lost)
             }
             Msg::Unwritable { generation, error } if generation == self.generation => self.unwritable(error).await,
-            Msg::Did { .. }
+            Msg::TaskDone { .. }
             | Msg::Deltas { .. }
             | Msg::ThreadDeleted { .. }
             | Msg::Stop { .. }
@@ -47,7 +47,7 @@ impl State {
             Msg::Sweep => self.sweep().await,
             Msg::Republish => {
                 // Loads the thread. After a failure the state stays unpublished until the next sweep.
-                let _ = self.look(None).await;
+                let _ = self.ensure_loaded(None).await;
                 self.republish();
                 None
             }
@@ -70,11 +70,16 @@ impl State {
         }
     }
 
-    async fn ask(&mut self, principal: &Principal, request: Request, permit: OwnedSemaphorePermit) -> Option<Exit> {
+    async fn handle_request(
+        &mut self,
+        principal: &Principal,
+        request: Request,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<Exit> {
         let removing = self.removing.is_some() && !matches!(request, Request::Delete(..));
         let loaded = match removing {
             true => Err(self.not_found()),
-            false => self.look(request.begins()).await,
+            false => self.ensure_loaded(request.begins()).await,
         };
         if let Err(error) = loaded.and_then(|()| self.may_see(principal, &request)) {
             let is_deleted = error.reason == Reason::NotFound && self.loaded.is_none();

@@ -1,4 +1,4 @@
-//! Spans of a turn: one from its start, or from its resumption, to its end or pause, with one child span per round.
+//! Spans of a turn: one from its start or resumption until its end or pause, with one child span per round.
 //!
 //! The actor owns the spans, so they outlive the request that started them. A turn that continues after a pause or a
 //! failure has a span in the trace of the request that continued it, with a link to the turn's first span as long as
@@ -16,7 +16,7 @@ pub(super) struct Traces {
     /// Trace context of the request that starts the next part of the turn.
     pub(super) request_trace: Option<TraceContext>,
     /// Span in which the newest turn started, by turn number.
-    began: Option<(u32, TraceContext)>,
+    first_span: Option<(u32, TraceContext)>,
 }
 
 impl Traces {
@@ -37,9 +37,9 @@ impl Traces {
         if let Some(request_trace) = self.request_trace.take() {
             request_trace.set_parent_of(&span);
         }
-        match &self.began {
-            Some((number, began)) if *number == turn.number => began.link_from(&span),
-            _ => self.began = TraceContext::of(&span).map(|began| (turn.number, began)),
+        match &self.first_span {
+            Some((number, first_span)) if *number == turn.number => first_span.link_from(&span),
+            _ => self.first_span = TraceContext::of(&span).map(|first_span| (turn.number, first_span)),
         }
         TurnSpans { turn: span, round: None }
     }

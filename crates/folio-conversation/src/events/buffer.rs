@@ -11,7 +11,7 @@ use tokio::sync::watch;
 const EVENT_BYTES: usize = 160;
 
 /// The available events of a turn. Readers pull by number; a reader that is too late receives
-/// [`PullResult::Unavailable`].
+/// [`PullResult::Evicted`].
 #[derive(Debug)]
 pub(crate) struct TurnBuffer {
     turn: u32,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_receives_later_events_and_learns_of_unavailable_ones() {
+    fn a_reader_receives_available_events_and_is_notified_of_evicted_events() {
         let buffer = TurnBuffer::new(1, 1, 10_000, 3);
         assert_eq!(buffer.pull(1, 10), PullResult::Empty);
         for number in 1..=5 {
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(buffer.pull(6, 10), PullResult::Empty);
         assert!(buffer.covers(3) && buffer.covers(6) && !buffer.covers(2) && !buffer.covers(7));
         buffer.cut(crate::events::stopped());
-        buffer.cut(folio_types::Error::internal("a later word"));
+        buffer.cut(folio_types::Error::internal("a later error"));
         assert_eq!(buffer.pull(5, 10), PullResult::Events(vec![event(5, "x")]));
         assert_eq!(buffer.pull(6, 10), PullResult::Stopped(crate::events::stopped()));
     }

@@ -20,7 +20,7 @@ impl Conversations {
         let models = self.node.shared.models().catalogue(&principal.org).await?;
         let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
         if let Some(row) = &new.request {
-            self.ask_once(principal, &row.request, &new.id, &row.digest).await?;
+            self.reserve_request_id(principal, &row.request, &new.id, &row.digest).await?;
         }
         self.node.shared.stores().threads.create(new).await
     }
@@ -38,7 +38,7 @@ impl Conversations {
         let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
         if let Some(request) = &request {
             self.visible(principal, thread).await?;
-            self.ask_once(principal, request, thread, &digest).await?;
+            self.reserve_request_id(principal, request, thread, &digest).await?;
         }
         let row = request.map(|request| RequestRow { request, turn: 0, digest });
         let key = (principal.org.clone(), thread.clone());
@@ -57,7 +57,7 @@ impl Conversations {
         self.may_begin(principal)?;
         if let Some(request) = request {
             let digest = Digest::of_json(&json!({ "ask": "delete" }));
-            self.ask_once(principal, request, thread, &digest).await?;
+            self.reserve_request_id(principal, request, thread, &digest).await?;
         }
         let key = (principal.org.clone(), thread.clone());
         let by = request.map(|request| op(principal, request));
@@ -83,7 +83,7 @@ impl Conversations {
                 return Ok(fork);
             }
             self.visible(principal, &command.thread).await?;
-            self.ask_once(principal, request, &id, &row.digest).await?;
+            self.reserve_request_id(principal, request, &id, &row.digest).await?;
         }
         let key = (principal.org.clone(), command.thread.clone());
         let make = |reply| Request::Fork(Box::new(command.clone()), reply);
@@ -114,7 +114,7 @@ impl Conversations {
     }
 
     /// Reserves a request id for an operation on this thread. Refuses it if it was used for another request.
-    async fn ask_once(
+    async fn reserve_request_id(
         &self,
         principal: &Principal,
         request: &RequestId,

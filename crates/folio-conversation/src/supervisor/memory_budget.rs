@@ -38,12 +38,12 @@ impl MemoryBudget {
     }
 
     /// Reserves bytes for a history. Errors: `OVERLOADED` after 300 ms without enough free memory. A history is
-    /// admitted regardless of its size if nothing else is reserved, because a thread has a bound of its own.
+    /// admitted regardless of its size if nothing else is reserved, because the size of a thread is bounded.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<BudgetReservation> {
         let reserving = async {
             loop {
                 let mut freed = std::pin::pin!(self.freed.notified());
-                // Bytes that are returned from now on are noticed.
+                // Registers for notifications before the budget is checked, so that no returned bytes are missed.
                 freed.as_mut().enable();
                 if let Some(reservation) = self.take(bytes) {
                     return reservation;
@@ -87,7 +87,7 @@ impl MemoryBudget {
 }
 
 impl BudgetReservation {
-    /// Changes the reservation to this many bytes. A running turn is never refused memory: it has bounds of its own.
+    /// Changes the reservation to this many bytes. A running turn is never refused memory: its memory is bounded.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes > before {

@@ -42,7 +42,7 @@ async fn a_write_waits_runs_when_approved_and_the_model_continues() {
 }
 
 #[tokio::test]
-async fn edited_arguments_are_checked_and_shown() {
+async fn edited_arguments_are_validated_and_returned() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "draft"}))).await;
     let edit = |arguments| decide(&turn, &[(&pending[0], Decision::ApproveEdited { arguments })]);
@@ -57,7 +57,7 @@ async fn edited_arguments_are_checked_and_shown() {
 }
 
 #[tokio::test]
-async fn two_approves_at_once_run_the_call_once_and_get_one_answer() {
+async fn two_concurrent_approvals_run_the_call_once_and_get_the_same_answer() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.models.then([say("Once.")]);
@@ -71,9 +71,9 @@ async fn two_approves_at_once_run_the_call_once_and_get_one_answer() {
 }
 
 #[tokio::test]
-async fn the_record_of_a_turn_and_its_answer_stay_for_a_day() {
+async fn a_turn_and_the_answer_to_its_approval_are_kept_for_a_day() {
     let mut sandbox = Sandbox::start().await;
-    let (late, nobody) = sandbox.pause_at(call("create_tag", json!({"name": "never"}))).await;
+    let (late, undecided) = sandbox.pause_at(call("create_tag", json!({"name": "never"}))).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.models.then([say("Made it.")]);
     let answer = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap();
@@ -82,11 +82,11 @@ async fn the_record_of_a_turn_and_its_answer_stay_for_a_day() {
         if restarts {
             sandbox.restart().await;
         }
-        // What is recorded comes before the pause's time, which is long over.
+        // A recorded decision is answered although the pause has expired since.
         assert_eq!(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap(), answer, "invariant 7");
         let other = decide(&turn, &[(&pending[0], reject("no"))]);
         assert_eq!(sandbox.approve_with(other).await.unwrap_err().reason, Reason::DecisionConflict);
-        let error = sandbox.approve_with(approve_all(&late, &nobody)).await.unwrap_err();
+        let error = sandbox.approve_with(approve_all(&late, &undecided)).await.unwrap_err();
         assert_eq!((error.code, error.reason), (Code::NotFound, Reason::TurnExpired));
         assert_eq!(sandbox.turn(&late).await.status, TurnStatus::Expired);
     }
@@ -127,7 +127,7 @@ async fn an_expected_failure_of_a_write_is_reported_to_the_model() {
 async fn a_turn_may_delete_its_own_document_and_still_ends_completed() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("delete_document", json!({}))).await;
-    sandbox.models.then([say("It is gone.")]);
+    sandbox.models.then([say("It is deleted.")]);
     let closing = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
     assert!(matches!(closing, EventKind::Completed { .. }), "{closing:?}");
     assert!(sandbox.models.requests().pop().unwrap().system.contains("It was deleted."));

@@ -45,7 +45,7 @@ pub(super) fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Ru
     }
 }
 
-/// Kinds, places of the calls and grounds.
+/// Kinds, positions of the calls, and grounds.
 fn summary(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
     let index = |entry: &AuditEntry| entry.call.as_ref().map_or(0, |call| call.index);
     let mut summary: Vec<_> = log.iter().map(|entry| (index(entry), entry.kind, entry.ground.clone())).collect();
@@ -113,7 +113,7 @@ async fn writes_without_a_decision_are_audited_with_their_ground() {
         ),
     ];
     for (chat, names, ground) in chats {
-        // The log is in the order of time; within a moment, in that of the threads' ids.
+        // The log is ordered by time, and entries with equal times by thread id.
         sandbox.environment.advance(std::time::Duration::from_secs(1));
         let before = sandbox.log().await.len();
         sandbox.models.then([tags(names), say("Done.")]);

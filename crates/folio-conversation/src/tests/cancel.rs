@@ -37,7 +37,7 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     let prompt = prompt_tokens(&request.system, &request.messages) + tools;
     assert!(tools > 0, "the definitions of tools are a part of the prompt");
     assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");
-    assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "again: as it ended");
+    assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "a repeated cancel returns the final status");
     sandbox.finish().await;
 }
 
@@ -47,12 +47,12 @@ async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled()
         let sandbox = Sandbox::start_abandoning(abandoned).await;
         sandbox.models.then([Step::Queued(Box::new(say("Too late.")))]);
         let stream = sandbox.begin(sandbox.chat("talk")).await;
-        sandbox.asked(1).await;
+        sandbox.wait_for_model_calls(1).await;
         let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
         assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
         assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
         let is_closed = || async { (sandbox.models.open() == 0).then_some(()) };
-        folio_testkit::wait_for("the request to go", SOON, is_closed).await;
+        folio_testkit::wait_for("the request to end", SOON, is_closed).await;
         sandbox.models.release();
         sandbox.conversations.drain(SOON).await;
         assert!(!sandbox.models.requests()[0].progress.is_sent(), "{abandoned:?}");
@@ -64,9 +64,9 @@ async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled()
 #[tokio::test]
 async fn a_sent_call_is_read_to_its_end_if_configured() {
     let sandbox = Sandbox::start_abandoning(AbandonedCalls::Drain).await;
-    sandbox.models.then([held(say("Read by nobody."))]);
+    sandbox.models.then([held(say("Discarded."))]);
     let stream = sandbox.begin(sandbox.chat("talk")).await;
-    sandbox.asked(1).await;
+    sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
     assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
     assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
@@ -92,7 +92,10 @@ async fn cancelling_with_an_open_intent_closes_it_first() {
         assert!(journal.iter().any(|entry| matches!(entry, Entry::Closing(_))), "{point}");
         let view = sandbox.turn(&turn).await;
         let expected = if happened { CallStatus::Ok } else { CallStatus::Cancelled };
-        assert_eq!(view.rounds[0].results[0].status, expected, "{point}: an effect is seen or never happens");
+        assert_eq!(
+            view.rounds[0].results[0].status, expected,
+            "{point}: the result states whether the effect happened"
+        );
         assert_eq!(sandbox.tag_names().await.len(), usize::from(happened), "{point}");
         sandbox.assert_sendable(&turn.thread).await;
         sandbox.finish().await;
@@ -113,7 +116,7 @@ async fn cancelling_while_a_tool_reads_ends_at_once() {
 }
 
 #[tokio::test]
-async fn an_ended_turn_and_an_unknown_one_cannot_be_cancelled() {
+async fn ended_and_unknown_turns_are_not_cancelled() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("Done.")]);
     let events = sandbox.run(sandbox.chat("x")).await;

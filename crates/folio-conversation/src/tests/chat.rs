@@ -53,7 +53,7 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
         assert!(settled.iter().any(|record| record.model == "other" && record.completed), "{settled:?}");
         assert!(!settled.iter().any(|record| record.model == "scripted"), "nothing was sent there: {settled:?}");
     }
-    // The breaker opened while this call tried again: what was sent is settled, and no token came.
+    // The breaker opened during the retries of this call: the sent attempts are settled, and no token arrived.
     let failed = Box::new(ModelError::Failed("502".to_owned()));
     let stop_error = ModelError::GivenUp { error: failed, retry_after: std::time::Duration::from_secs(9) };
     sandbox.models.then([Step::Fail(stop_error), say("From the other.")]);
@@ -74,7 +74,7 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
 #[tokio::test]
 async fn a_model_with_a_too_small_context_is_no_fallback_and_the_turn_can_be_resumed() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.other_holds(500);
+    sandbox.models.set_other_context(500);
     let unavailable = ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
     sandbox.models.then([Step::Fail(unavailable)]);
     let events = sandbox.run(sandbox.chat("hello")).await;
@@ -203,7 +203,7 @@ async fn a_busy_thread_rejects_queues_or_interrupts() {
     assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Two."), "{second:?}");
 
     let third = sandbox.begin(sandbox.chat_in(&thread, "three")).await;
-    sandbox.asked(3).await;
+    sandbox.wait_for_model_calls(3).await;
     let fourth = ChatCommand { if_busy: IfBusy::Interrupt, ..sandbox.chat_in(&thread, "four") };
     let fourth = sandbox.run(fourth).await;
     assert_eq!(closing(&all(third).await), &EventKind::Cancelled);
@@ -237,7 +237,7 @@ async fn the_queue_is_bounded_and_drops_disconnected_clients() {
     }
     sandbox.models.release();
     all(first).await;
-    assert_eq!(sandbox.models.requests().len(), 1, "who left before has no turn");
+    assert_eq!(sandbox.models.requests().len(), 1, "a caller that disconnected while queued gets no turn");
     sandbox.finish().await;
 }
 
@@ -322,7 +322,7 @@ async fn another_organization_and_another_user_see_nothing() {
     sandbox.models.then([say("Mine.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
     let turn = &events[0].turn;
-    let other_user = folio_types::UserId::derive(&["somebody"]);
+    let other_user = folio_types::UserId::derive(&["other"]);
     let strangers = [
         folio_types::Principal {
             org: folio_types::OrgId::derive(&["b"]),

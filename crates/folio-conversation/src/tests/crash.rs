@@ -28,7 +28,7 @@ pub(super) async fn settled(sandbox: &Sandbox, turn: &folio_types::TurnId) {
 async fn a_running_turn_is_found_after_a_crash_ended_retriably_and_resumed() {
     for point in ["accept:after", "model:before", "model:after", "read:before", "read:after", "end:before"] {
         let mut sandbox = Sandbox::start().await;
-        sandbox.models.then([call("list_tags", json!({})), say("First life.")]);
+        sandbox.models.then([call("list_tags", json!({})), say("First run.")]);
         sandbox.hang_at(Some(point));
         let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat("look") };
         let (conversations, principal, command) =
@@ -44,7 +44,7 @@ async fn a_running_turn_is_found_after_a_crash_ended_retriably_and_resumed() {
         assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8 at {point}");
         sandbox.assert_sendable(&thread).await;
         let left = sandbox.models.left();
-        sandbox.models.then((left..2).map(|_| say("Second life.")).take(usize::from(left == 0)));
+        sandbox.models.then((left..2).map(|_| say("Second run.")).take(usize::from(left == 0)));
         let events = sandbox.run(chat).await;
         assert!(matches!(closing(&events), EventKind::Completed { .. }), "{point}: {events:?}");
         let header = sandbox.header(&thread).await;
@@ -64,7 +64,7 @@ async fn a_crash_before_acceptance_leaves_no_trace_of_the_chat() {
     sandbox.reaches("accept:before").await;
     sandbox.restart().await;
     assert!(first.await.unwrap().is_err());
-    sandbox.models.then([say("Only life.")]);
+    sandbox.models.then([say("Only run.")]);
     let events = sandbox.run(chat).await;
     assert_eq!(events[0].turn.number, 1);
     assert_eq!(sandbox.header(&events[0].turn.thread).await.turns, 1);
@@ -198,7 +198,7 @@ async fn index_rows_are_removed_after_their_turns_ended() {
     sandbox.models.then([super::script::Step::Hang, say("Second.")]);
     let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat("x") };
     let stream = sandbox.begin(chat.clone()).await;
-    sandbox.asked(1).await;
+    sandbox.wait_for_model_calls(1).await;
     assert_eq!(sandbox.open_rows().await.len(), 1);
     sandbox.restart().await;
     drop(stream);

@@ -1,4 +1,4 @@
-//! Models that stand in for others: what they cost, whether they can be paid, and what they are sent.
+//! Fallback models: their cost, the credit check, and their requests.
 
 use folio_history::event::{Event, EventKind};
 use folio_llm::{ModelError, ModelRequest};
@@ -17,7 +17,7 @@ fn sent_in_vain() -> Step {
     Step::Break(String::new(), limited())
 }
 
-/// Model calls and tokens of the prompts: of the turn, and of what was recorded.
+/// Model calls and prompt tokens: those of the turn, and those of the usage records.
 async fn spent(sandbox: &Sandbox, events: &[Event]) -> [(u32, u64); 2] {
     let turn = sandbox.turn(&events[0].turn).await.usage;
     let prefix = format!("{}.", events[0].turn);
@@ -43,7 +43,7 @@ async fn usage_of_a_model_that_a_fallback_replaced_counts_in_the_turn() {
     assert_eq!((turn.0, turn), (2, recorded));
 
     // The one that is left cannot hold the turn.
-    sandbox.models.other_holds(500);
+    sandbox.models.set_other_context(500);
     sandbox.models.then([sent_in_vain()]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     let [turn, recorded] = spent(&sandbox, &events).await;
@@ -54,22 +54,22 @@ async fn usage_of_a_model_that_a_fallback_replaced_counts_in_the_turn() {
 #[tokio::test]
 async fn a_model_that_the_credit_does_not_cover_is_no_fallback() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.fall_back_to(&["other", "cheap"]);
-    sandbox.models.too_dear(&["other"]);
+    sandbox.models.set_fallbacks(&["other", "cheap"]);
+    sandbox.models.make_unaffordable(&["other"]);
     sandbox.models.then([Step::Fail(limited()), say("From the cheap one.")]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     let asked: Vec<_> = sandbox.models.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(asked, ["scripted", "cheap"]);
 
-    sandbox.models.too_dear(&["other", "cheap"]);
+    sandbox.models.make_unaffordable(&["other", "cheap"]);
     sandbox.models.then([Step::Fail(limited())]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     let EventKind::Failed { error, retriable, .. } = closing(&events) else { panic!("{events:?}") };
     assert_eq!((error.reason, *retriable), (Reason::ModelRateLimited, true), "the first model's: {error}");
 
-    // The model that is asked for is another matter.
-    sandbox.models.too_dear(&["scripted"]);
+    // Insufficient credit for the requested model itself fails the turn.
+    sandbox.models.make_unaffordable(&["scripted"]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::SpuExhausted));
     sandbox.finish().await;

@@ -55,7 +55,7 @@ impl ReadTool for Odd {
                 let permit = resources.meter.permit(call).await?;
                 let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
                 resources.meter.settle(permit, Settlement::Partial(used)).await?;
-                Err(ToolError::ForModel("the model said nothing".to_owned()))
+                Err(ToolError::ForModel("the model returned nothing".to_owned()))
             }
             _ => {
                 let running = self.0.fetch_add(1, Ordering::SeqCst) + 1;
@@ -156,12 +156,12 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     sandbox.models.then([calls(&[ask(), ask()]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
     let EventKind::Completed { rounds, usage, .. } = closing(&events) else { panic!("{events:?}") };
-    assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "what came of it is no matter");
+    assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "the result of the call is discarded");
     assert_eq!((usage.model_calls, usage.input_tokens), (4, 2 * 10 + 2 * 7));
     let recorded = sandbox.usage().await;
     assert_eq!(recorded.len(), 4, "as many as were metered");
     let view = sandbox.turn(&events[0].turn).await;
-    assert_eq!(view.usage, *usage, "the journal says the same");
+    assert_eq!(view.usage, *usage, "the journal contains the same usage");
     sandbox.finish().await;
 }
 
@@ -184,7 +184,7 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
     let sandbox = Sandbox::start_with(Options { sweep_interval: Duration::from_secs(60), ..Options::default() }).await;
     sandbox.models.then([Step::Hang, say("Back.")]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
-    sandbox.asked(1).await;
+    sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.listed().await;
     sandbox.conversations.break_conversation(&(sandbox.principal.org.clone(), thread.clone()));
     let rest: Vec<_> = futures::StreamExt::collect(stream).await;

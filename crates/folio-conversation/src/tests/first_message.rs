@@ -16,11 +16,11 @@ async fn listed(sandbox: &Sandbox) -> usize {
 #[tokio::test]
 async fn a_refused_chat_creates_no_thread_and_may_be_repeated() {
     let sandbox = Sandbox::start().await;
-    let missing = DocumentId::derive(&["gone"]);
+    let missing = DocumentId::derive(&["missing"]);
     let large = "x".repeat(120 * 1024).replace('x', "\\\u{1}");
     let refused = [
         (ChatCommand { documents: vec![missing.clone()], ..sandbox.chat("no document") }, Reason::NotFound),
-        (ChatCommand { model: Some("nobody".into()), ..sandbox.chat("no model") }, Reason::ModelNotAvailable),
+        (ChatCommand { model: Some("missing".into()), ..sandbox.chat("no model") }, Reason::ModelNotAvailable),
         (ChatCommand { text: large[..100 * 1024].to_owned(), ..sandbox.chat("") }, Reason::TooLarge),
     ];
     for (chat, reason) in refused {
@@ -28,9 +28,9 @@ async fn a_refused_chat_creates_no_thread_and_may_be_repeated() {
         let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
         assert_eq!(error.reason, reason, "{error}");
         if reason == Reason::NotFound {
-            assert!(error.message.contains("document"), "what is missing is named: {error}");
+            assert!(error.message.contains("document"), "the error names the missing resource: {error}");
         }
-        assert_eq!(listed(&sandbox).await, 0, "a thread that nothing was said in");
+        assert_eq!(listed(&sandbox).await, 0, "a thread without a message");
     }
     folio_testkit::wait_for("an empty table", SOON, || async {
         (sandbox.conversations.snapshot().live == 0).then_some(())
@@ -213,7 +213,7 @@ async fn a_thread_request_and_another_aggregates_share_their_ids() {
     sandbox.conversations.cancel(principal, &turn).await.unwrap();
     sandbox.models.then([Step::Hang]);
     let running = sandbox.begin(sandbox.chat_in(thread, "again")).await;
-    sandbox.asked(2).await;
+    sandbox.wait_for_model_calls(2).await;
     drop(running);
     sandbox.conversations.delete_thread(principal, thread, None).await.unwrap();
     sandbox.finish().await;

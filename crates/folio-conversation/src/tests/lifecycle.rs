@@ -30,7 +30,7 @@ async fn wait_until_deleted(sandbox: &Sandbox) {
 }
 
 #[tokio::test]
-async fn an_idle_conversation_leaves_memory_and_wakes_with_everything() {
+async fn an_idle_conversation_leaves_memory_and_is_reloaded_completely() {
     let sandbox = Sandbox::start_with(quick(30)).await;
     sandbox.models.then([say("One."), say("Two.")]);
     let first = sandbox.run(sandbox.chat("first")).await;
@@ -68,7 +68,7 @@ async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
     let mut approve = Box::pin(sandbox.approve_with(command));
     tokio::select! {
         answer = approve.as_mut() => panic!("{answer:?}"),
-        () = sandbox.asked(2) => {}
+        () = sandbox.wait_for_model_calls(2) => {}
     }
     let running = sandbox.conversations.snapshot().busy;
     assert_eq!(running.iter().map(|view| view.phase).collect::<Vec<_>>(), [ActorPhase::Model]);
@@ -100,7 +100,7 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_are_evicted() {
     let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat("3")).await.unwrap_err();
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
     assert!(error.retry_after.is_some());
-    sandbox.asked(2).await;
+    sandbox.wait_for_model_calls(2).await;
     for view in sandbox.conversations.snapshot().busy {
         let turn = folio_types::TurnId::new(view.thread, 1);
         sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
     sandbox.models.then([say("Noted."), Step::Hang]);
     let first = sandbox.run(sandbox.chat(&"x".repeat(6_000))).await;
     let running = sandbox.begin(sandbox.chat(&"y".repeat(9_000))).await;
-    sandbox.asked(2).await;
+    sandbox.wait_for_model_calls(2).await;
     folio_testkit::wait_for("the idle one leaves", SOON, || async {
         (sandbox.conversations.snapshot().live == 1).then_some(())
     })
@@ -165,7 +165,7 @@ async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
 }
 
 async fn two_in_flight(sandbox: &Sandbox) {
-    folio_testkit::wait_for("two requests under way", SOON, || async {
+    folio_testkit::wait_for("two requests in flight", SOON, || async {
         sandbox.conversations.snapshot().busy.iter().any(|view| view.in_flight == 2).then_some(())
     })
     .await;
@@ -267,7 +267,7 @@ async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cance
 }
 
 /// Checks that an ephemeral thread with an open turn is removed after a day, not before.
-async fn goes_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<EventStream>) {
+async fn expires_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<EventStream>) {
     sandbox.environment.advance(limits::DAY - Duration::from_secs(60));
     sandbox.conversations.get_turn(&sandbox.principal, turn).await.expect("not yet");
     sandbox.environment.advance(Duration::from_secs(120));
@@ -275,7 +275,7 @@ async fn goes_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<Even
     let error = sandbox.conversations.get_turn(&sandbox.principal, turn).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
     if let Some(stream) = follows {
-        assert_eq!(closing(&super::sandbox::all(stream).await), &EventKind::Cancelled, "who follows it hears its end");
+        assert_eq!(closing(&super::sandbox::all(stream).await), &EventKind::Cancelled, "the watcher receives the end");
     }
     folio_testkit::wait_for("an empty index", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) })
         .await;
@@ -287,9 +287,9 @@ async fn an_ephemeral_thread_with_a_running_turn_expires_after_a_day() {
     let sandbox = Sandbox::start_with(quick(60_000)).await;
     sandbox.models.then([Step::Hang]);
     let stream = sandbox.begin(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
-    sandbox.asked(1).await;
+    sandbox.wait_for_model_calls(1).await;
     let row = sandbox.open_rows().await.remove(0);
-    goes_after_a_day(&sandbox, &row.turn, Some(stream)).await;
+    expires_after_a_day(&sandbox, &row.turn, Some(stream)).await;
     folio_testkit::wait_for("the request to stop", SOON, || async { (sandbox.models.open() == 0).then_some(()) }).await;
     sandbox.finish().await;
 }
@@ -304,7 +304,7 @@ async fn an_ephemeral_thread_with_a_waiting_turn_expires_after_a_day_loaded_or_n
         if idle == 30 {
             wait_until_deleted(&sandbox).await;
         }
-        goes_after_a_day(&sandbox, &events[0].turn, None).await;
+        expires_after_a_day(&sandbox, &events[0].turn, None).await;
         sandbox.finish().await;
     }
 }

@@ -17,7 +17,7 @@ fn in_thread(thread: &folio_types::ThreadId, text: &str) -> ChatCommand {
     ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
 }
 
-/// Each on the embedded store with what is shared in memory, and on a CQL server and a Redis.
+/// Runs each test on the embedded store with shared stores in memory, and on a CQL server with Redis.
 macro_rules! suite {
     ($(#[$attribute:meta] $test:ident,)+) => {
         mod embedded {
@@ -80,7 +80,7 @@ async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner(ground: Gr
     reached(several.node(0).approve(principal, approve_all(&turn, &pending)).await.unwrap());
     assert_eq!(several.header(&thread).await.epoch, before.epoch);
     let view = other.get_turn(principal, &turn).await.unwrap();
-    assert_eq!(view.status, TurnStatus::Completed, "a copy is looked at anew");
+    assert_eq!(view.status, TurnStatus::Completed, "a copy is reloaded");
     several.finish().await;
 }
 
@@ -121,7 +121,7 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
     several.models.then([held(say("Never."))]);
     let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
     let asked = tokio::spawn(async move { node.approve(&principal, command).await });
-    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    wait_for("the model call", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
     assert!(several.header(&turn.thread).await.open_turn.is_some());
     several.kill(0).await;
     assert!(asked.await.unwrap().is_err());
@@ -150,7 +150,7 @@ async fn invariant_8_a_published_waiting_turn_is_found_if_its_owner_dies_after_t
     several.models.then([held(say("Never."))]);
     let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
     let asked = tokio::spawn(async move { node.approve(&principal, command).await });
-    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    wait_for("the model call", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
     several.kill(0).await;
     assert!(asked.await.unwrap().is_err());
     several.ended(&turn.thread).await;
@@ -177,10 +177,10 @@ async fn a_stream_continues_at_the_new_owner_with_a_snapshot(ground: Ground) {
 
 async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
-    several.models.then([held(say("From a former life."))]);
+    several.models.then([held(say("From a former incarnation."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let turn = stream.next().await.unwrap().unwrap().turn;
-    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 1).then_some(()) }).await;
+    wait_for("the model call", SOON, || async { (several.models.requests().len() == 1).then_some(()) }).await;
     several.say(0, Liveness::Dead);
     several.ended(&turn.thread).await;
     let before = several.header(&turn.thread).await;
@@ -262,7 +262,7 @@ async fn a_draining_node_releases_idle_threads_and_keeps_running_turns(ground: G
     several.models.then([held(say("Ended in order.")), say("Made."), say("Next.")]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let running = stream.next().await.unwrap().unwrap().turn;
-    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    wait_for("the model call", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
     several.say(0, Liveness::Draining);
     let drains = several.node(0).clone();
     let drain = tokio::spawn(async move { drains.drain(SOON).await });
@@ -270,7 +270,7 @@ async fn a_draining_node_releases_idle_threads_and_keeps_running_turns(ground: G
     let refused = several.node(0).approve(&several.principal, approve_all(&waiting, &pending)).await.unwrap_err();
     assert_eq!((refused.reason, refused.is_retriable()), (Reason::Draining, true));
     let answer = several.node(1).approve(&several.principal, approve_all(&waiting, &pending)).await.unwrap();
-    assert!(matches!(reached(answer), EventKind::Completed { .. }), "handed back at once");
+    assert!(matches!(reached(answer), EventKind::Completed { .. }), "taken over without a wait");
     let kept = several.node(1).chat(&several.principal, in_thread(&running.thread, "more")).await.unwrap_err();
     assert_eq!(several.moved_to(&kept), Some(0), "what runs stays until it ends");
     several.models.release();

@@ -46,15 +46,15 @@ async fn a_queued_chat_starts_under_the_policy_of_its_start() {
 }
 
 #[tokio::test]
-async fn a_chat_that_cannot_be_prepared_again_is_refused_and_the_next_one_begins() {
+async fn a_queued_chat_that_cannot_be_prepared_is_refused_and_the_next_one_starts() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("One.")), say("Three.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.listed().await;
     let second = sandbox.wait_behind(&thread, "two", 1).await;
     let third = sandbox.wait_behind(&thread, "three", 2).await;
-    sandbox.asked(1).await;
-    sandbox.models.lose_catalogue_once();
+    sandbox.wait_for_model_calls(1).await;
+    sandbox.models.fail_catalogue_once();
     sandbox.models.release();
     assert!(matches!(closing(&all(first).await), EventKind::Completed { .. }));
     assert_eq!(second.await.unwrap().unwrap_err().reason, Reason::StoreUnavailable);
@@ -68,7 +68,7 @@ async fn a_chat_that_interrupts_begins_before_those_that_wait() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([Step::Hang, say("Now."), say("Later.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
-    sandbox.asked(1).await;
+    sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.listed().await;
     let waits = sandbox.wait_behind(&thread, "later", 1).await;
     let now = ChatCommand { if_busy: IfBusy::Interrupt, ..sandbox.chat_in(&thread, "now") };

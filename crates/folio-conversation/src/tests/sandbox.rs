@@ -1,4 +1,4 @@
-//! A node's conversations on a store of its own.
+//! The conversations of a node on a separate store.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -32,10 +32,10 @@ use folio_history::command::{ApproveCommand, CallDecision, ChatCommand};
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
-/// Something around the store of threads.
+/// Wraps the store of threads.
 pub(super) type Wrap<'a> = Box<dyn FnOnce(Arc<dyn ThreadStore>) -> Arc<dyn ThreadStore> + 'a>;
 
-/// Failpoints: where to hang, and which were reached.
+/// Failpoints: the point at which tasks block, and the points that were reached.
 #[derive(Clone, Default)]
 struct Points {
     hang: Arc<Mutex<Option<String>>>,
@@ -116,15 +116,15 @@ impl Sandbox {
 
     /// Starts with a policy for abandoned model calls.
     pub(super) async fn start_abandoning(abandoned: AbandonedCalls) -> Self {
-        Self::start_whole(Options::default(), None, None, abandoned).await
+        Self::start_configured(Options::default(), None, None, abandoned).await
     }
 
-    /// With other tools, and with something around the store of threads.
+    /// Starts with other tools, and with a wrapped store of threads.
     pub(super) async fn start_as(options: Options, tools: Option<Arc<Registry>>, wrap: Option<Wrap<'_>>) -> Self {
-        Self::start_whole(options, tools, wrap, AbandonedCalls::Cut).await
+        Self::start_configured(options, tools, wrap, AbandonedCalls::Cut).await
     }
 
-    async fn start_whole(
+    async fn start_configured(
         options: Options,
         tools: Option<Arc<Registry>>,
         wrap: Option<Wrap<'_>>,
@@ -143,7 +143,7 @@ impl Sandbox {
         Self { conversations, base, tools, points, options, abandoned, store, _folder: folder }
     }
 
-    /// The process dies and starts again on the same store.
+    /// Simulates a crash of the process and a restart on the same store.
     pub(super) async fn restart(&mut self) {
         self.conversations.stop().await;
         self.hang_at(None);
@@ -169,7 +169,7 @@ impl Sandbox {
         *self.points.hang.lock().unwrap() = point.map(str::to_owned);
     }
 
-    /// Points that were reached so far do not count.
+    /// Forgets the points that were reached so far.
     pub(super) fn forget_reached(&self) {
         self.points.reached.lock().unwrap().clear();
     }
@@ -189,8 +189,8 @@ impl Sandbox {
         self.conversations.chat(&self.principal, command).await.unwrap()
     }
 
-    /// Waits until the model was asked so often.
-    pub(super) async fn asked(&self, times: usize) {
+    /// Waits until the model was called this many times.
+    pub(super) async fn wait_for_model_calls(&self, times: usize) {
         wait_for("a model call", SOON, || async { (self.models.requests().len() >= times).then_some(()) }).await;
     }
 
@@ -228,7 +228,8 @@ impl Sandbox {
         self.stores.open_turns.scan(None, 1_000).await.unwrap()
     }
 
-    /// Every assistant message with calls in the stored history is followed by a result for each: invariant 4.
+    /// Checks invariant 4: in the stored history, each assistant message with calls is followed by a result for each
+    /// call.
     pub(super) async fn assert_sendable(&self, thread: &ThreadId) {
         let history = folio_history::History::fold(self.journal(thread).await);
         for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
@@ -288,8 +289,8 @@ struct Priced {
 #[async_trait]
 impl Meter for Priced {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
-        match self.models.is_too_dear(&call.model) {
-            true => Err(Error::exhausted(Reason::SpuExhausted, "the credit that is left does not pay the call")),
+        match self.models.is_unaffordable(&call.model) {
+            true => Err(Error::exhausted(Reason::SpuExhausted, "the credit does not suffice for the call")),
             false => self.meter.permit(call).await,
         }
     }
@@ -335,7 +336,7 @@ pub(super) async fn upload(
     id
 }
 
-/// Reads a stream to its end, and checks that its numbers grow: invariant 9.
+/// Reads a stream to its end, and checks that its event numbers increase (invariant 9).
 pub(super) async fn all(mut stream: EventStream) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let read = async {

@@ -1,4 +1,4 @@
-//! A model that says what a test wrote down.
+//! A scripted model for tests.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,27 +14,27 @@ use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-/// One answer.
+/// A scripted answer.
 pub(super) enum Step {
-    /// Text in deltas of a word.
+    /// Text, one delta per word.
     Say(String),
-    /// Text in deltas of a word, with a yield before each, as a connection delivers them.
-    HandOver(String),
+    /// Text, one delta per word, with a yield before each delta, as from a connection.
+    SayWithYields(String),
     /// Tool calls.
     Call(Vec<(String, Value)>),
     /// Tool calls with these exact arguments.
     Raw(Vec<(String, String)>),
-    /// Text in deltas of a word, and then an error.
+    /// Text, one delta per word, and then an error.
     Break(String, ModelError),
-    /// An answer with these thoughts, which are signed, and these calls.
+    /// Signed thinking with this text, and tool calls.
     Think(&'static str, Vec<&'static str>),
     /// An error instead of a stream.
     Fail(ModelError),
-    /// Waits for its turn until [`Script::release`]; only then it is sent, and does the other.
+    /// Waits unsent for a permit until [`Script::release`]; then sends the request and plays the inner step.
     Queued(Box<Step>),
-    /// A delta of text, and then nothing until the request is stopped.
+    /// A text delta, and then nothing until the request is cancelled.
     Hang,
-    /// Waits for [`Script::release`] and then does the other.
+    /// Sends the request, waits for [`Script::release`], and plays the inner step.
     Held(Box<Step>),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn held(step: Step) -> Step {
     Step::Held(Box::new(step))
 }
 
-/// Tokens that the context of a model holds.
+/// Context size of a model, in tokens.
 const CONTEXT: u32 = 100_000;
 
 /// Computes an answer from a request.
@@ -68,14 +68,14 @@ pub(super) struct Script {
     otherwise: Mutex<Option<Improvise>>,
     gate: Arc<Semaphore>,
     open: Arc<AtomicUsize>,
-    /// Tokens that the context of the model `other` holds.
+    /// Context size of the model `other`, in tokens.
     other_context: AtomicU32,
-    /// The models that stand in.
+    /// The fallback models, best first.
     fallbacks: Mutex<Vec<String>>,
-    /// Models that the credit that is left does not pay.
-    dear: Mutex<Vec<String>>,
-    /// Number of failed reads of the catalogue.
-    unread: AtomicUsize,
+    /// Models for which the credit is insufficient.
+    unaffordable: Mutex<Vec<String>>,
+    /// Number of reads of the catalogue that will fail.
+    catalogue_failures: AtomicUsize,
 }
 
 /// Counts the requests in flight.
@@ -97,8 +97,8 @@ impl Script {
             open: Arc::default(),
             other_context: AtomicU32::new(CONTEXT),
             fallbacks: Mutex::new(vec!["other".to_owned()]),
-            dear: Mutex::default(),
-            unread: AtomicUsize::new(0),
+            unaffordable: Mutex::default(),
+            catalogue_failures: AtomicUsize::new(0),
         })
     }
 
@@ -117,32 +117,32 @@ impl Script {
         self.gate.add_permits(1);
     }
 
-    /// The context of the model `other` holds so many tokens.
-    pub(super) fn other_holds(&self, tokens: u32) {
+    /// Sets the context size of the model `other`.
+    pub(super) fn set_other_context(&self, tokens: u32) {
         self.other_context.store(tokens, Ordering::SeqCst);
     }
 
-    /// The models that stand in, the best first.
-    pub(super) fn fall_back_to(&self, names: &[&str]) {
+    /// Sets the fallback models, best first.
+    pub(super) fn set_fallbacks(&self, names: &[&str]) {
         *self.fallbacks.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
     /// Makes credit insufficient for these models.
-    pub(super) fn too_dear(&self, names: &[&str]) {
-        *self.dear.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    pub(super) fn make_unaffordable(&self, names: &[&str]) {
+        *self.unaffordable.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
     /// Returns whether credit is insufficient for a model.
-    pub(super) fn is_too_dear(&self, name: &str) -> bool {
-        self.dear.lock().unwrap().iter().any(|dear| dear == name)
+    pub(super) fn is_unaffordable(&self, name: &str) -> bool {
+        self.unaffordable.lock().unwrap().iter().any(|unaffordable| unaffordable == name)
     }
 
-    /// The catalogue cannot be read the next time.
-    pub(super) fn lose_catalogue_once(&self) {
-        self.unread.store(1, Ordering::SeqCst);
+    /// Makes the next read of the catalogue fail.
+    pub(super) fn fail_catalogue_once(&self) {
+        self.catalogue_failures.store(1, Ordering::SeqCst);
     }
 
-    /// Requests so far.
+    /// Returns all requests so far.
     pub(super) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }
@@ -152,7 +152,7 @@ impl Script {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// Forgets the answers that were not asked for.
+    /// Removes the unused steps.
     pub(super) fn drain(&self) {
         self.steps.lock().unwrap().clear();
     }
@@ -191,7 +191,7 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
     };
     Ok(match step {
         Step::Say(text) => spoken(&text).boxed(),
-        Step::HandOver(text) => {
+        Step::SayWithYields(text) => {
             let later = |item| async move {
                 tokio::task::yield_now().await;
                 item
@@ -222,19 +222,19 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
             let inner = play(*step, gate.clone());
             let wait = async move { gate.acquire().await.unwrap().forget() };
             let inner = inner.unwrap_or_else(|error| futures::stream::iter([Err(error)]).boxed());
-            futures::stream::once(wait).map(|()| inner_none()).filter_map(futures::future::ready).chain(inner).boxed()
+            futures::stream::once(wait).map(|()| no_event()).filter_map(futures::future::ready).chain(inner).boxed()
         }
     })
 }
 
-fn inner_none() -> Option<Result<ModelEvent, ModelError>> {
+fn no_event() -> Option<Result<ModelEvent, ModelError>> {
     None
 }
 
 #[async_trait]
 impl Models for Script {
     async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
-        if self.unread.swap(0, Ordering::SeqCst) > 0 {
+        if self.catalogue_failures.swap(0, Ordering::SeqCst) > 0 {
             return Err(Error::unavailable(Reason::StoreUnavailable, "the catalogue cannot be read"));
         }
         let model = |name: &str, context_tokens| ModelInfo {

@@ -42,7 +42,7 @@ struct Seen {
 #[async_trait]
 impl Owners for Seen {
     fn liveness(&self, owner: &Incarnation) -> Liveness {
-        assert_ne!(*owner, self.me, "a node is never asked about itself");
+        assert_ne!(*owner, self.me, "the liveness of a node itself is never queried");
         let nodes = self.known.nodes.lock().unwrap();
         nodes.iter().find(|(node, _)| node == owner).map_or(Liveness::Dead, |(_, liveness)| *liveness)
     }
@@ -52,7 +52,7 @@ impl Owners for Seen {
         Ok(running.get(owner).is_some_and(|node| node.is_thread_active(org, thread)))
     }
 
-    /// The first node that lives looks after everything.
+    /// The first live node is responsible for every thread.
     async fn placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
         let nodes = self.known.nodes.lock().unwrap();
         nodes.iter().find(|(_, liveness)| *liveness == Liveness::Live).is_some_and(|(node, _)| *node == self.me)
@@ -75,12 +75,12 @@ impl Stopper {
     fn hit(&self, point: &str) -> Action {
         if self.point.lock().unwrap().as_deref() == Some(point) {
             // Other tasks of this runtime thread continue elsewhere: only the node stops.
-            tokio::task::block_in_place(|| self.stand(point));
+            tokio::task::block_in_place(|| self.block_at(point));
         }
         Action::Pass
     }
 
-    fn stand(&self, point: &str) {
+    fn block_at(&self, point: &str) {
         let mut stopped = self.stopped.lock().unwrap();
         *stopped = true;
         while self.point.lock().unwrap().as_deref() == Some(point) {
@@ -106,7 +106,7 @@ impl Stopper {
 /// The stores of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ground {
-    /// The embedded store, and what is shared in memory.
+    /// The embedded store, with the shared stores in memory.
     Embedded,
     /// A CQL server and a Redis.
     Servers,

@@ -1,5 +1,5 @@
 //! Many threads at once, clients that repeat, cancel and disconnect, and a node that is stopped repeatedly: histories
-//! and stored effects agree in the end.
+//! and stored effects agree afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const CLIENTS: usize = 6;
 const MESSAGES: usize = 5;
 const STOPS: usize = 4;
 
-/// Asks for the tag that the user names, and says so once it has an answer.
+/// Calls for the tag that the user names, and confirms it after the result.
 fn answer(request: &ModelRequest) -> Step {
     match request.messages.last() {
         Some(Message::User { text }) => call("create_tag", json!({ "name": text })),
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Decides in one of the ways that there are.
+    /// Sends a random kind of decision.
     async fn decide(&self, turn: &TurnId) {
         let way = self.random.random() % 5;
         let since = Instant::now();
@@ -152,7 +152,7 @@ async fn histories_and_effects_agree_for_all_client_actions_and_crashes() {
         })
         .collect();
     for stop in 1..=STOPS {
-        sandbox.asked(stop * CLIENTS).await;
+        sandbox.wait_for_model_calls(stop * CLIENTS).await;
         sandbox.restart().await;
         publish.send_replace(sandbox.conversations.clone());
     }

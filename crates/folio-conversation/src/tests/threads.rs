@@ -22,7 +22,7 @@ async fn a_thread_is_created_once_per_request_id() {
     assert_eq!(one, two);
     sandbox.models.then([say("Hello.")]);
     sandbox.run(sandbox.chat_in(&one.id, "hello")).await;
-    assert_eq!(sandbox.header(&one.id).await.title, "Mine", "a title that was given stays");
+    assert_eq!(sandbox.header(&one.id).await.title, "Mine", "a title of the request is kept");
     sandbox.finish().await;
 }
 
@@ -35,7 +35,7 @@ async fn renaming_never_races_with_a_turn() {
     let rename = |title: &str| sandbox.conversations.rename_thread(&sandbox.principal, thread, title.to_owned(), None);
     assert_eq!(rename("Better").await.unwrap().title, "Better");
     let running = sandbox.begin(sandbox.chat_in(thread, "second")).await;
-    sandbox.asked(2).await;
+    sandbox.wait_for_model_calls(2).await;
     assert_eq!(rename("While it runs").await.unwrap().title, "While it runs");
     let turn = folio_types::TurnId::new(thread.clone(), 2);
     sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
@@ -45,7 +45,7 @@ async fn renaming_never_races_with_a_turn() {
 }
 
 #[tokio::test]
-async fn a_thread_with_an_open_turn_is_removed_whole() {
+async fn a_thread_with_an_open_turn_is_removed_completely() {
     let sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, None).await.unwrap();
@@ -148,7 +148,11 @@ async fn a_rename_that_is_repeated_changes_nothing() {
     }
     assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Better");
     assert_eq!(rename(&sandbox, &thread, "Best", "r-2").await.unwrap(), "Best");
-    assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best", "what was asked is done");
+    assert_eq!(
+        rename(&sandbox, &thread, "Better", "r-1").await.unwrap(),
+        "Best",
+        "a repeated request has its first outcome"
+    );
     sandbox.restart().await;
     assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best", "also after a restart");
     for id in ["r-1", "c-1"] {
@@ -163,7 +167,7 @@ async fn a_rename_that_is_repeated_changes_nothing() {
     // Nor does a repetition disturb a turn that runs.
     sandbox.models.then([held(say("Two."))]);
     let running = sandbox.begin(sandbox.chat_in(&thread, "second")).await;
-    sandbox.asked(2).await;
+    sandbox.wait_for_model_calls(2).await;
     assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best");
     sandbox.models.release();
     assert!(matches!(closing(&all(running).await), EventKind::Completed { .. }));
@@ -183,7 +187,7 @@ async fn a_repeated_removal_succeeds_only_for_its_own_request() {
     sandbox.restart().await;
     delete(&sandbox, &turn, "d-1").await.unwrap();
     assert_eq!(delete(&sandbox, &turn, "d-2").await.unwrap_err().reason, Reason::NotFound);
-    let stranger = Principal { user: UserId::derive(&["somebody"]), ..sandbox.principal.clone() };
+    let stranger = Principal { user: UserId::derive(&["other"]), ..sandbox.principal.clone() };
     let id = request("d-1");
     let error = sandbox.conversations.delete_thread(&stranger, &turn.thread, id.as_ref()).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
@@ -207,7 +211,7 @@ async fn removing_a_thread_stops_its_running_turn() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([Step::Hang]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
-    sandbox.asked(1).await;
+    sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.listed().await;
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
     let events = super::sandbox::all(stream).await;

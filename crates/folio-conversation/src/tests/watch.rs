@@ -63,7 +63,7 @@ async fn a_watcher_that_joins_in_the_middle_and_one_below_the_buffer_see_one_end
     let EventKind::Snapshot(view) = &late[0].kind else { panic!("{late:?}") };
     assert_eq!(view.status, TurnStatus::Running);
     assert!(view.rounds.len() >= 2, "the state so far");
-    // Who reads slowly gets a snapshot for what it missed, and the same end.
+    // A slow reader receives a snapshot instead of the missed events, and the same end.
     while let Some(event) = stream.next().await {
         slow.push(event.unwrap());
     }
@@ -110,7 +110,7 @@ async fn a_stream_is_cut_when_the_conversation_stops_and_can_be_rejoined() {
 #[tokio::test]
 async fn deltas_that_are_ready_together_are_published_as_one() {
     let sandbox = Sandbox::start().await;
-    sandbox.models.then([Step::HandOver("one two three four five".to_owned())]);
+    sandbox.models.then([Step::SayWithYields("one two three four five".to_owned())]);
     let events = sandbox.run(sandbox.chat("x")).await;
     let texts = events.iter().filter_map(|event| match &event.kind {
         EventKind::TextDelta { text } => Some(text.as_str()),

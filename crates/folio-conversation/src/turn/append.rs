@@ -126,7 +126,7 @@ impl Machine {
             batch: self.batch(),
             fence: Fence { epoch: self.header.epoch, version: self.header.version },
             entries: first.entries,
-            take: takes.then(|| (epoch, self.me.clone())),
+            new_owner: takes.then(|| (epoch, self.me.clone())),
             change: first.change,
             request: first.request,
             opens: opens.map(|turn| self.open_row(now, turn, epoch)),
@@ -181,7 +181,7 @@ impl Machine {
             batch: self.batch(),
             fence: Fence { epoch: self.header.epoch, version: self.header.version },
             entries: Vec::new(),
-            take: None,
+            new_owner: None,
             change: HeaderChange { title: Some(title), ..HeaderChange::default() },
             request,
             opens: None,
@@ -203,8 +203,8 @@ impl Machine {
     }
 
     fn open_row(&self, now: Timestamp, turn: u32, epoch: u64) -> OpenTurnRow {
-        let life = jiff::SignedDuration::from_hours(OPEN_TURN_ROW_HOURS);
-        let until = now.checked_add(life).unwrap_or(Timestamp::MAX);
+        let lifetime = jiff::SignedDuration::from_hours(OPEN_TURN_ROW_HOURS);
+        let until = now.checked_add(lifetime).unwrap_or(Timestamp::MAX);
         OpenTurnRow { org: self.header.org.clone(), turn: self.turn_id(turn), epoch, until }
     }
 
@@ -236,7 +236,7 @@ impl Machine {
         if header.version != append.fence.version.saturating_add(1) {
             return self.lost();
         }
-        self.owner |= append.take.is_some();
+        self.owner |= append.new_owner.is_some();
         self.header = header;
         append.entries.into_iter().for_each(|entry| self.history.push(entry));
         if let Some(number) = in_flight.snapshot {

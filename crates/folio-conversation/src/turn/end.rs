@@ -19,8 +19,8 @@ impl Machine {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
         let Some(round) = record.newest_round() else { return };
-        let life = jiff::SignedDuration::from_secs(i64::from(record.accepted.options.approval_ttl_seconds));
-        let expires_at = now.checked_add(life).unwrap_or(Timestamp::MAX);
+        let lifetime = jiff::SignedDuration::from_secs(i64::from(record.accepted.options.approval_ttl_seconds));
+        let expires_at = now.checked_add(lifetime).unwrap_or(Timestamp::MAX);
         let (turn, round, working) = (record.number(), round.round, record.working.clone());
         let open = OpenTurn { number: turn, phase: Phase::Paused, expires_at: Some(expires_at) };
         let change = HeaderChange { open_turn: Some(Some(open)), ..HeaderChange::default() };

@@ -118,14 +118,14 @@ impl Machine {
     /// Handles a command and returns the effects.
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
         if self.state != State::Lost {
-            self.take(now, command);
+            self.dispatch(now, command);
             self.retry_deferred(now);
         }
         std::mem::take(&mut self.out)
     }
 
     /// Dispatches a command, or defers it while an append is in flight.
-    fn take(&mut self, now: Timestamp, command: Command) {
+    fn dispatch(&mut self, now: Timestamp, command: Command) {
         let of_store = matches!(
             command,
             Command::Appended { .. } | Command::Refused { .. } | Command::Unknown { .. } | Command::LookedUp { .. }
@@ -170,7 +170,7 @@ impl Machine {
                 return;
             }
             if let Some(command) = self.deferred.pop_front() {
-                self.take(now, command);
+                self.dispatch(now, command);
             }
         }
     }

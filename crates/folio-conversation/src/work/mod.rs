@@ -66,17 +66,17 @@ impl Work {
     }
 
     /// Waits at a failpoint. A task that is stopped there continues with its clean-up.
-    pub(crate) async fn point(&self, stage: &str, moment: &str) {
+    pub(crate) async fn point(&self, stage: &str, position: &str) {
         tokio::select! {
             biased;
             () = self.token.cancelled() => {}
-            () = self.shared.failpoints().hit(stage, moment) => {}
+            () = self.shared.failpoints().hit(stage, position) => {}
         }
     }
 
     /// Sends a command to the machine. A stopped actor drops it.
     pub(crate) fn report(&self, command: Command) {
-        let _ = self.actor.send_message(Msg::Did { generation: self.generation, command });
+        let _ = self.actor.send_message(Msg::TaskDone { generation: self.generation, command });
     }
 }
 

@@ -40,7 +40,7 @@ impl ToolWork {
                     backoff.pause().await;
                     continue;
                 }
-                GuardedResult::Answered(Err(error)) => self.said(error),
+                GuardedResult::Answered(Err(error)) => self.error_text(error),
                 GuardedResult::TimedOut => "The tool timed out.".to_owned(),
                 GuardedResult::Panicked => "The tool failed.".to_owned(),
             };

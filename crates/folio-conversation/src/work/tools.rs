@@ -63,7 +63,7 @@ impl ToolWork {
                     GuardedResult::Answered(Ok(Plan { target, expected, resolved })) => {
                         Ok(CallPlan { target, expected, resolved })
                     }
-                    GuardedResult::Answered(Err(error)) => Err(error_content(&self.said(error))),
+                    GuardedResult::Answered(Err(error)) => Err(error_content(&self.error_text(error))),
                     GuardedResult::TimedOut => Err(error_content("The tool timed out.")),
                     GuardedResult::Panicked => Err(error_content("The tool failed.")),
                 }
@@ -91,7 +91,7 @@ impl ToolWork {
             }
             // A model or the tool failed. The call is closed without a retry, so that it has no later effect.
             GuardedResult::Answered(Err(error)) => {
-                ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await)
+                ToolOutcome::Done(self.close_failed(&intent, &self.error_text(error)).await)
             }
             GuardedResult::TimedOut => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
             GuardedResult::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
@@ -191,14 +191,14 @@ impl ToolWork {
     fn read_result(&self, answer: GuardedResult<ToolOutput>) -> ToolResult {
         match answer {
             GuardedResult::Answered(Ok(output)) => done(output),
-            GuardedResult::Answered(Err(error)) => failed(&self.said(error)),
+            GuardedResult::Answered(Err(error)) => failed(&self.error_text(error)),
             GuardedResult::TimedOut => failed("The tool timed out."),
             GuardedResult::Panicked => failed("The tool failed."),
         }
     }
 
     /// Returns the error text for the model, without details of internal errors.
-    pub(super) fn said(&self, error: ToolError) -> String {
+    pub(super) fn error_text(&self, error: ToolError) -> String {
         match error {
             ToolError::ForModel(message) => message,
             ToolError::Failed(error) => {

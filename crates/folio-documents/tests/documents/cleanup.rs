@@ -169,7 +169,7 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     let is_removed = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
     wait_for("the orphaned bytes are removed", Duration::from_secs(10), || is_removed(&left[0])).await;
     assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
-    assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "under way");
+    assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "an upload in progress");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
 
     again.write(bytes::Bytes::from_static(b"again")).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
         let write = Write::by_platform(OrgId::platform(), key, at, expected, change);
         stores.of::<Organization>().decide(&org, write).await.unwrap();
     };
-    changed("create", Expected::Absent, OrganizationChange::Create { name: "gone".into() }).await;
+    changed("create", Expected::Absent, OrganizationChange::Create { name: "deleted".into() }).await;
     let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
     let about = thread(&bench, vec![document.clone()]).await;
     let header = async || stores.threads.header(&org, &about).await.unwrap();
@@ -236,7 +236,7 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
         batch: 7,
         fence: Fence { epoch: 0, version: 0 },
         entries: vec![],
-        take: None,
+        new_owner: None,
         change: HeaderChange::default(),
         request: None,
         opens: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use folio_documents::{IngestLoad, Options};
 use folio_resources::TextState;
-use folio_storage::{IngestUpdate, Waits};
+use folio_storage::{IngestUpdate, TextWait};
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{objects_to_file, stream};
 use folio_types::Environment as _;
@@ -27,7 +27,7 @@ fn killer() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn uploaded_documents_become_ready_and_a_harmful_one_affects_no_other() {
+async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() {
     let bench = Bench::new();
     let (ingestor, handle) = bench.ingestor(options());
     let uploader = bench.uploader(Some(handle));
@@ -48,7 +48,7 @@ async fn uploaded_documents_become_ready_and_a_harmful_one_affects_no_other() {
             }
         }
     }
-    assert!(bench.stores().texts.pending_text(Waits::ForItsTurn, 10).await.unwrap().is_empty());
+    assert!(bench.stores().texts.pending_text(TextWait::Worker, 10).await.unwrap().is_empty());
     ingestor.drain(Duration::from_secs(5)).await;
 }
 
@@ -125,7 +125,7 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
     .await;
     tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
     assert_eq!(bench.document(&uploaded.document.id).await.state, TextState::Processing);
-    let pending = bench.stores().texts.pending_text(Waits::ForItsTurn, 10).await.unwrap();
+    let pending = bench.stores().texts.pending_text(TextWait::Worker, 10).await.unwrap();
     assert_eq!((pending.len(), pending[0].attempts), (1, 1));
     let (_ingestor, _handle) =
         bench.ingestor(Options { tesseract: "no-such-tesseract".into(), scratch: Some(scratch.clone()), ..options() });
@@ -167,7 +167,7 @@ async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
     let text = bench.stores().texts.text(&bench.principal.org, image.as_str(), 1, 5).await.unwrap();
     assert!(text[0].text.contains("recognized text"), "{text:?}");
-    assert!(bench.stores().texts.pending_text(Waits::ForProgram, 10).await.unwrap().is_empty());
+    assert!(bench.stores().texts.pending_text(TextWait::Program, 10).await.unwrap().is_empty());
     assert_eq!(bench.settled(&still).await.state, TextState::Ready);
     drop(other);
 }

@@ -174,7 +174,7 @@ async fn a_language_that_is_not_installed_is_reported() {
     let reading = read_with(options, "scan.png", &image(folder.path(), "png")).await;
     let TextState::NoText(reason) = &reading.state else { panic!("{reading:?}") };
     assert!(reason.contains("language tlh_frak") && reason.contains("tesseract-ocr-tlh-frak"), "{reason}");
-    assert!(reading.lacks_program, "it is read once the language is there");
+    assert!(reading.lacks_program, "the file is read once the language is installed");
 }
 
 #[tokio::test]

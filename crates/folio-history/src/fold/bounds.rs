@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn places_lead_to_every_visible_message_and_to_no_other(
+    fn positions_identify_exactly_the_visible_messages(
         turns in proptest::collection::vec((0u32..3, proptest::option::weighted(0.4, 0u32..12)), 0..14),
     ) {
         let entries = journal(&turns);

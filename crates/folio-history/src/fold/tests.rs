@@ -168,7 +168,7 @@ fn a_fork_has_the_prefix_and_its_working_states() {
     let fork = History::fold(history.fork(Some(4)).unwrap());
     assert_eq!(texts(&fork), ["question 1", "answer 1", "question 2", "answer 2"]);
     assert_eq!(fork.working(), state(3));
-    assert_eq!(fork.working_at(2), state(2), "a fork can be truncated like what it came from");
+    assert_eq!(fork.working_at(2), state(2), "a fork can be truncated like its source");
     assert_eq!(texts(&History::fold(history.fork(None).unwrap())), texts(&history));
 }
 
@@ -258,7 +258,7 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
 }
 
 #[test]
-fn a_pause_shows_as_expired_from_its_instant_on() {
+fn a_pause_is_reported_as_expired_from_its_expiry_on() {
     let history = History::fold([accepted(1, None, state(1)), round(1, 1, 1, Vec::new()), paused(1, 1, 4)]);
     let record = history.last().unwrap();
     let end = record.pause().unwrap().expires_at;

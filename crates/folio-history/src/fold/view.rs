@@ -185,15 +185,15 @@ impl RoundRecord {
 impl CallRecord {
     /// Returns the call for clients, with arguments after an edit by a decision.
     pub fn view(&self, turn: TurnId, round: u32) -> CallView {
-        self.shown(turn, round, self.arguments())
+        self.view_with(turn, round, self.arguments())
     }
 
     /// Returns the call at the time of its pause, with the model's arguments.
     pub fn as_asked(&self, turn: TurnId, round: u32) -> CallView {
-        self.shown(turn, round, &self.call.arguments)
+        self.view_with(turn, round, &self.call.arguments)
     }
 
-    fn shown(&self, turn: TurnId, round: u32, arguments: &serde_json::Value) -> CallView {
+    fn view_with(&self, turn: TurnId, round: u32, arguments: &serde_json::Value) -> CallView {
         CallView {
             id: CallId::new(turn, round, self.call.index),
             name: self.call.name.clone(),

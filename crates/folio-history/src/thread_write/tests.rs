@@ -39,7 +39,7 @@ fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
         batch: 7,
         fence: Fence { epoch: fence.0, version: fence.1 },
         entries: vec![],
-        take: None,
+        new_owner: None,
         change: HeaderChange::default(),
         request,
         opens: None,
@@ -48,7 +48,7 @@ fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
 }
 
 fn take(epoch: u64, append: Append) -> Append {
-    Append { take: Some((epoch, Incarnation::derive(&["node"]))), ..append }
+    Append { new_owner: Some((epoch, Incarnation::derive(&["node"]))), ..append }
 }
 
 fn appends(append: Append) -> ThreadWrite {
@@ -82,7 +82,8 @@ fn outcome(decided: &Result<WriteDecision>) -> &'static str {
 #[test]
 fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
     let ours = || row("ours", "content");
-    // Verdicts without a thread; with one; with one and the row of the batch; with one and an equal, or another, request row.
+    // Verdicts without a thread; with one; with one and the row of the batch; with one and an equal, or another,
+    // request row.
     let cases = [
         (ThreadWrite::Create(new(None)), ["write", "done", "done", "done", "done"]),
         (ThreadWrite::Create(new(Some(ours()))), ["write", "done", "done", "done", "conflict"]),

@@ -124,7 +124,7 @@ fn the_table_of_the_openai_variables_is_usable() {
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }
 
-/// The keys of options that stand nowhere in what is given for them.
+/// Returns the keys of options that the given text does not contain.
 fn lacking(known: &Value, given: &[&Value]) -> Vec<String> {
     let entry = |map: &str| match map {
         "providers" => Some(serde_json::to_value(ProviderOptions::default()).unwrap()),

@@ -1,4 +1,4 @@
-//! The schema checker on any input: it never panics, never hangs, and what it accepts it can use.
+//! The schema checker on arbitrary input: it never panics or hangs, and every accepted schema is usable.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const INPUTS: usize = 100_000;
 
-/// Keywords and other names that schemas are made of.
+/// Keywords and other names that occur in schemas.
 const NAMES: &[&str] = &[
     "type",
     "properties",
@@ -43,7 +43,7 @@ const NAMES: &[&str] = &[
     "strict",
 ];
 
-/// Scalars that schemas are made of.
+/// Scalars that occur in schemas.
 const TEXTS: &[&str] = &[
     "object",
     "string",
@@ -119,7 +119,7 @@ fn schema_checker_takes_any_schema_and_data() {
         }
         let data = maker.value(6);
         check(&schema, &data);
-        // In its shell: what is accepted is kept as it is.
+        // Inside a response format, an accepted schema is unchanged.
         if choices.first().is_some_and(|first| first % 4 == 0) {
             let format =
                 json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });

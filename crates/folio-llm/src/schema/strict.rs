@@ -23,7 +23,7 @@ fn check_node(node: &Node<'_>, violations: &mut Vec<Violation>) {
         let additional =
             node.path.ends_with("/additionalProperties") && !node.path.ends_with("/properties/additionalProperties");
         if node.schema == &Value::Bool(true) && !additional {
-            violations.push(Violation::new(&node.path, "`true` allows anything; say what it is, at least its type"));
+            violations.push(Violation::new(&node.path, "`true` allows any value; state at least a type"));
         }
         return;
     };

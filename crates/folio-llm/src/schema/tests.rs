@@ -90,7 +90,7 @@ fn the_strict_rules_apply_to_every_subschema() {
 }
 
 #[test]
-fn names_of_properties_are_no_keywords() {
+fn names_of_properties_are_not_treated_as_keywords() {
     let schema = object(json!({
         "properties": { "type": "string" },
         "$ref": { "type": "string" },

@@ -99,7 +99,7 @@ fn calls_under_one_index_or_none_are_distinguished_by_their_id() {
             finish("stop"),
         ]);
         assert_eq!(found.calls, [raw("a", "one", "{}"), raw("b", "two", "{\"x\":1}")], "{index:?}");
-        assert_eq!(found.finish, Some(FinishReason::ToolCalls), "calls are calls, whatever the reason is named");
+        assert_eq!(found.finish, Some(FinishReason::ToolCalls), "tool calls determine the finish reason");
     }
 }
 
@@ -203,10 +203,10 @@ fn malformed_events_are_errors() {
     assert!(matches!(parse("data: \u{1}\u{2}\n\n"), Err(StreamError::Malformed(_))));
     let deep = format!("data: {}\n\n", "[".repeat(100_000));
     assert!(matches!(parse(&deep), Err(StreamError::Malformed(_))));
-    let Err(StreamError::Malformed(said)) = parse("data: {\"choices\": \"a secret of the document\"}\n\n") else {
+    let Err(StreamError::Malformed(message)) = parse("data: {\"choices\": \"a secret of the document\"}\n\n") else {
         panic!("no error")
     };
-    assert!(!said.contains("secret"), "{said}");
+    assert!(!message.contains("secret"), "{message}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_that_makes_no_sense_is_none() {
+    fn implausible_usage_is_ignored() {
         for bad in [
             json!(null),
             json!([]),

@@ -1,4 +1,4 @@
-//! Bounds: sizes, calls at once, and what a caller that leaves costs.
+//! Bounds: sizes, concurrent calls, and the cost of calls whose caller disconnects.
 
 use llm_sim::Fault;
 
@@ -130,7 +130,7 @@ async fn a_burst_of_one_organization_does_not_starve_another() {
             let request = ModelRequest { org: of, messages: vec![Message::User { text }], ..request() };
             models.complete(request).await
         }));
-        folio_testkit::wait_for("it is there", LIMIT, || async {
+        folio_testkit::wait_for("the waiting call", LIMIT, || async {
             let status = &asked.endpoints()[0];
             (status.calls + status.waiting == at + 1).then_some(())
         })
@@ -153,7 +153,7 @@ async fn a_burst_of_one_organization_does_not_starve_another() {
 async fn a_connection_serves_one_call_after_another() {
     let answer =
         "data: {\"choices\":[{\"delta\":{\"content\":\"yes\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    // The body's end comes a moment after the end mark.
+    // The end of the body arrives after the end mark.
     let pause = Step::Pause(Duration::from_millis(5));
     let server = RawServer::start(vec![send(HEAD), send(chunk(answer)), pause, send(raw::END)]).await;
     let models = models(&server.url());
@@ -164,12 +164,12 @@ async fn a_connection_serves_one_call_after_another() {
 }
 
 #[tokio::test]
-async fn a_slow_consumer_is_no_time_out() {
+async fn a_slow_consumer_causes_no_timeout() {
     let sim = faulty(FaultPlan::none()).await;
     let (models, _) = client(&sim.url(), |options| options.timeouts.between_tokens_seconds = Duration::from_millis(50));
     let mut stream = models.stream(request()).await.unwrap();
     assert!(matches!(stream.next().await, Some(Ok(ModelEvent::Text(_)))));
-    // Time itself is what is tested here.
+    // This test measures real time.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(receive(&mut stream).await.end.unwrap().is_ok());
 }

@@ -1,4 +1,4 @@
-//! Every kind of fault: what is tried again, what is not, and what the caller learns.
+//! Each kind of fault: whether the call is retried, and the error for the caller.
 
 use std::time::Instant;
 
@@ -37,14 +37,14 @@ async fn fails(plan: FaultPlan, requests: usize, change: impl FnOnce(&mut Option
 }
 
 #[tokio::test]
-async fn rate_limits_and_server_errors_are_tried_again_before_the_first_token() {
+async fn rate_limits_and_server_errors_are_retried_before_the_first_token() {
     for fault in [status(429, None), status(500, None), status(503, None), Fault::Reset { after_chunks: 0 }] {
         recovers(FaultPlan::first(2, fault), 3).await;
     }
 }
 
 #[tokio::test]
-async fn retries_come_to_an_end() {
+async fn the_number_of_retries_is_bounded() {
     let (_, error) = fails(FaultPlan::always(status(429, None)), 3, |_| {}).await;
     assert_eq!(error, ModelError::RateLimited { retry_after: None });
     let (_, error) = fails(FaultPlan::always(status(500, None)), 3, |_| {}).await;
@@ -70,7 +70,7 @@ async fn a_wait_beyond_the_bound_is_returned_to_the_caller() {
 
 #[tokio::test]
 async fn retry_after_may_be_a_date() {
-    // The client's clock stands at 2026-09-21 14:13:20 UTC.
+    // The client's clock is fixed at 2026-09-21 14:13:20 UTC.
     let head = "HTTP/1.1 429 Too Many\r\nretry-after: Mon, 21 Sep 2026 15:13:20 GMT\r\ncontent-length: 0\r\n\r\n";
     let server = RawServer::start(vec![send(head)]).await;
     let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
@@ -78,7 +78,7 @@ async fn retry_after_may_be_a_date() {
 }
 
 #[tokio::test]
-async fn a_hang_before_the_first_token_ends_at_its_time_out_and_is_not_tried_again() {
+async fn a_hang_before_the_first_token_ends_at_its_timeout_and_is_not_retried() {
     let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 0 })).await;
     let (models, _) = client(&sim.url(), |options| options.timeouts.first_token_seconds = Duration::from_millis(100));
     let (text, error) = streamed(&models).await.unwrap_err();
@@ -88,7 +88,7 @@ async fn a_hang_before_the_first_token_ends_at_its_time_out_and_is_not_tried_aga
 }
 
 #[tokio::test]
-async fn comments_and_empty_chunks_are_no_first_token() {
+async fn comments_and_empty_chunks_do_not_count_as_the_first_token() {
     let alive =
         chunk(": still here\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n");
     let server = RawServer::start(vec![send(HEAD), Step::Forever(alive.into_bytes())]).await;
@@ -115,7 +115,7 @@ async fn a_hang_between_tokens_ends_at_its_time_out() {
 }
 
 #[tokio::test]
-async fn a_whole_call_ends_at_its_time_out() {
+async fn a_call_ends_at_its_total_timeout() {
     let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
     let (models, _) = client(&sim.url(), |options| options.timeouts.call_seconds = Duration::from_millis(200));
     assert_eq!(streamed(&models).await.unwrap_err().1, ModelError::Timeout("whole call"));
@@ -124,7 +124,7 @@ async fn a_whole_call_ends_at_its_time_out() {
 }
 
 #[tokio::test]
-async fn a_stream_cut_after_its_first_token_is_an_error_and_never_tried_again() {
+async fn a_stream_cut_after_its_first_token_is_an_error_and_never_retried() {
     for broken in [false, true] {
         let (text, error) = fails(FaultPlan::always(Fault::Cut { after_chunks: 3, broken }), 1, |_| {}).await;
         assert!(text.starts_with("The total"), "{text:?}");
@@ -135,7 +135,7 @@ async fn a_stream_cut_after_its_first_token_is_an_error_and_never_tried_again() 
 }
 
 #[tokio::test]
-async fn a_stream_cut_before_its_first_token_is_tried_again() {
+async fn a_stream_cut_before_its_first_token_is_retried() {
     let server = RawServer::start(vec![send(HEAD), send(chunk(": hello\n\n")), send(END)]).await;
     let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
     assert!(error.to_string().contains("without a finish reason"), "{error}");
@@ -178,7 +178,7 @@ async fn a_slow_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_tried_again_and_named() {
+async fn a_refused_connection_is_retried_and_reported() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

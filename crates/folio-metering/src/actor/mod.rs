@@ -64,7 +64,7 @@ impl Shared {
 /// Message to the actor.
 pub(crate) enum Msg {
     /// Requests a block for a call, with the span of the caller.
-    Ask(u64, oneshot::Sender<Result<BlockId>>, Span),
+    RequestBlock(u64, oneshot::Sender<Result<BlockId>>, Span),
     /// A call of a block ended: reserved and used credits.
     Settled(BlockId, u64, u64),
     /// The usage record of a call could not be written; the call ends next.
@@ -99,9 +99,9 @@ impl MeterRef {
     }
 
     /// Returns the block that covers a call. None: the actor has ended, and the caller must look up the next one.
-    pub(crate) async fn ask(&self, need: u64) -> Option<Result<BlockId>> {
+    pub(crate) async fn request_block(&self, need: u64) -> Option<Result<BlockId>> {
         let (reply, answer) = oneshot::channel();
-        self.0.send_message(Msg::Ask(need, reply, Span::current())).ok()?;
+        self.0.send_message(Msg::RequestBlock(need, reply, Span::current())).ok()?;
         answer.await.ok()
     }
 
@@ -167,15 +167,15 @@ impl Actor for MeterActor {
         state: &mut MeterState,
     ) -> Result<(), ActorProcessingErr> {
         let now = state.shared.environment.now();
-        let mut asks = Span::none();
+        let mut caller_span = Span::none();
         if matches!(message, Msg::Drawn(_)) {
             // Another draw may follow, only for callers that still wait.
             state.remove_abandoned();
         }
         let effects = match message {
-            Msg::Ask(need, reply, span) => {
-                asks = span;
-                state.ask(need, reply, now)
+            Msg::RequestBlock(need, reply, span) => {
+                caller_span = span;
+                state.request_block(need, reply, now)
             }
             Msg::Settled(block, reserved, credits) => state.wallet.settled(&block, reserved, credits, now),
             Msg::Unrecorded(block) => {
@@ -203,12 +203,12 @@ impl Actor for MeterActor {
                     state.run(&myself, effect);
                 }
                 let _ = left.send(());
-                myself.stop(Some("told to leave".to_owned()));
+                myself.stop(Some("left".to_owned()));
                 Vec::new()
             }
         };
         // The draw belongs to the trace of the waiting call.
-        asks.in_scope(|| {
+        caller_span.in_scope(|| {
             for effect in effects {
                 state.run(&myself, effect);
             }
@@ -218,7 +218,7 @@ impl Actor for MeterActor {
 }
 
 impl MeterState {
-    fn ask(&mut self, need: u64, reply: oneshot::Sender<Result<BlockId>>, now: Timestamp) -> Vec<Effect> {
+    fn request_block(&mut self, need: u64, reply: oneshot::Sender<Result<BlockId>>, now: Timestamp) -> Vec<Effect> {
         if reply.is_closed() {
             return Vec::new();
         }
@@ -234,7 +234,7 @@ impl MeterState {
         }
         self.next += 1;
         self.asked.insert(self.next, (need, reply));
-        self.wallet.ask(self.next, need, now)
+        self.wallet.request(self.next, need, now)
     }
 
     /// Calls whose callers left no longer wait.

@@ -137,15 +137,15 @@ mod tests {
         };
         let first = find(None).await;
         first.0.stop_and_wait(None, None).await.unwrap();
-        folio_testkit::wait_for("the end to be told", Duration::from_secs(10), async || {
+        folio_testkit::wait_for("the end of the actor", Duration::from_secs(10), async || {
             meters.find(&org, None).is_none().then_some(())
         })
         .await;
         // The termination event is not processed yet:
         meters.table().insert(org.clone(), first.0.clone());
-        assert!(first.ask(1).await.is_none());
+        assert!(first.request_block(1).await.is_none());
         let second = find(Some(first.id())).await;
-        assert!(second.ask(1).await.is_some(), "it runs");
+        assert!(second.request_block(1).await.is_some(), "it runs");
         assert_eq!(find(None).await.id(), second.id());
         supervisor.stop(None);
         shared.token.cancel();

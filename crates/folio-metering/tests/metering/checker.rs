@@ -9,7 +9,7 @@ use folio_types::{BlockId, OrgId};
 
 use crate::node::Made;
 
-/// Checks the sums at any moment.
+/// Checks the sums, which hold at all times.
 pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
     let account = store.account(org).await.map_err(|error| error.to_string())?;
     account.check()?;

@@ -46,16 +46,16 @@ async fn a_block_that_cannot_be_closed_does_not_block_the_others() {
     };
     drawn(&escrow, &bench.org, "a", Duration::ZERO).await;
     drawn(&escrow, &bench.org, "b", Duration::ZERO).await;
-    let lives = drawn(&escrow, &bench.org, "c", Duration::from_secs(600)).await;
+    let live = drawn(&escrow, &bench.org, "c", Duration::from_secs(600)).await;
     let collected = escrow.collect(&bench.org).await;
     assert!(collected.is_err_and(|error| error.reason == Reason::StoreUnavailable));
-    assert_eq!(open().await, [stuck.clone(), lives.clone()]);
+    assert_eq!(open().await, [stuck.clone(), live.clone()]);
 
-    // A call that needs what the others give back gets it; one that needs more is not told that there is none.
+    // A call that needs the returned credit gets it. A call that needs more is not refused while credit is in blocks.
     let options = Options { monthly_allowance: 0, ..Options::default() };
     let meter = CreditMeter::start(&bench.stores, Arc::new(System), options).await.unwrap();
     let permit = meter.permit(bench.call("enough", 10_000)).await.unwrap();
-    assert!(open().await.contains(&stuck) && !open().await.contains(&lives));
+    assert!(open().await.contains(&stuck) && !open().await.contains(&live));
     let error = meter.permit(bench.call("too much", 5_000)).await.unwrap_err();
     assert_eq!(error.reason, Reason::StoreUnavailable);
     meter.settle(permit, Settlement::NotSent).await.unwrap();

@@ -97,7 +97,7 @@ impl Run {
         if let Who::Node(number) = who
             && self.random.random_range(0..60) == 0
         {
-            // It dies where it is: what it has sent may be done all the same.
+            // The process dies at this step; writes that it has sent may still be executed.
             let rest = self.steps.all_wait().await;
             let (its, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|other| other.who == who);
             self.steps.put_back(others);
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// Kills who is left, closes what is open, lets what is late come, and closes again.
+    /// Kills the remaining processes, closes open blocks, executes late writes, and closes blocks again.
     async fn end(mut self) -> Result<(), String> {
         for task in std::mem::take(&mut self.nodes).into_values() {
             task.abort();

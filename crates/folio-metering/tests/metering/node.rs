@@ -103,7 +103,7 @@ impl Node {
 
     async fn call(&mut self) {
         let need = self.random.random_range(1..=8);
-        let effects = self.wallet.ask(self.number, need, self.world.environment.now());
+        let effects = self.wallet.request(self.number, need, self.world.environment.now());
         self.perform(effects, need).await;
     }
 

@@ -7,7 +7,7 @@ use crate::{status, v1};
 impl From<&Error> for v1::Error {
     /// A fault of Folio goes out as an id, as in a status.
     fn from(error: &Error) -> Self {
-        let error = status::shown(error);
+        let error = status::without_internals(error);
         Self {
             code: status::code_name(error.code).to_owned(),
             reason: error.reason.as_str().to_owned(),

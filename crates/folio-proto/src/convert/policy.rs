@@ -19,7 +19,7 @@ impl From<&Organization> for v1::Policy {
     }
 }
 
-fn shown(roles: &[Role]) -> Vec<i32> {
+fn role_values(roles: &[Role]) -> Vec<i32> {
     roles.iter().map(|role| v1::Role::from(*role).into()).collect()
 }
 
@@ -28,7 +28,7 @@ impl From<&Rule> for v1::PolicyRule {
         let ruling = match &rule.ruling {
             Ruling::Deny => rule::Ruling::Deny(v1::Deny {}),
             Ruling::Ask(approver) => rule::Ruling::Ask(v1::Ask {
-                roles: shown(&approver.roles),
+                roles: role_values(&approver.roles),
                 not_by_requester: approver.not_by_requester,
             }),
             Ruling::Allow => rule::Ruling::Allow(v1::Allow {}),
@@ -38,7 +38,7 @@ impl From<&Rule> for v1::PolicyRule {
             tools: rule.tools.clone(),
             arguments: rule.arguments.iter().map(Into::into).collect(),
             user_ids: rule.users.iter().map(ToString::to_string).collect(),
-            roles: shown(&rule.roles),
+            roles: role_values(&rule.roles),
             profiles: rule.profiles.clone(),
             ruling: Some(ruling),
         }
@@ -48,7 +48,7 @@ impl From<&Rule> for v1::PolicyRule {
 impl From<&ApprovalRequirement> for v1::ApprovalRequirement {
     fn from(requirement: &ApprovalRequirement) -> Self {
         let Approver { roles, not_by_requester } = &requirement.approver;
-        Self { rule: requirement.rule.clone(), roles: shown(roles), not_by_requester: *not_by_requester }
+        Self { rule: requirement.rule.clone(), roles: role_values(roles), not_by_requester: *not_by_requester }
     }
 }
 

@@ -228,7 +228,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn an_event_comes_back_whole_over_the_wire(turn in turn(), number in any::<u64>(), kind in kind()) {
+    fn an_event_survives_the_wire_format(turn in turn(), number in any::<u64>(), kind in kind()) {
         let event = Event { turn, number, kind };
         let wire = v1::Event::from(&event).encode_to_vec();
         let back = Event::try_from(v1::Event::decode(wire.as_slice()).unwrap()).unwrap();
@@ -236,12 +236,12 @@ proptest! {
     }
 
     #[test]
-    fn a_message_comes_back_whole(message in message()) {
+    fn a_message_survives_the_conversion(message in message()) {
         prop_assert_eq!(Message::try_from(v1::Message::from(&message)).unwrap(), message);
     }
 
     #[test]
-    fn a_time_comes_back_to_the_nanosecond(at in timestamp()) {
+    fn a_timestamp_keeps_its_nanoseconds(at in timestamp()) {
         prop_assert_eq!(time::from_proto("at", &time::to_proto(at)).unwrap(), at);
     }
 }

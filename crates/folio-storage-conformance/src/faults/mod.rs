@@ -1,6 +1,6 @@
 //! Faults of protocols, as layers over the stores: each breaks one rule, and the suites must catch it.
 //!
-//! A fault alters what a caller asks of a store or what the store answers. Rules inside an adapter have no fault here;
+//! A fault alters a request to a store or its response. Rules inside an adapter have no fault here;
 //! the decision `0307-faults-as-layers.md` names the tests that cover them.
 
 mod blobs;

@@ -29,7 +29,11 @@ pub(super) async fn suite(stores: &SharedStores, queue: &str) -> Outcome {
     same!(taken.iter().map(|taken| taken.job.clone()).collect::<Vec<_>>(), [job("a"), job("b")], "jobs in their order");
     check!(taken.iter().all(|taken| taken.attempt == 1), "a first attempt: {taken:?}");
     let rest = store.take(queue, &two, 5, LONG).await?;
-    same!(rest.iter().map(|taken| taken.job.clone()).collect::<Vec<_>>(), [job("c")], "what is left for another");
+    same!(
+        rest.iter().map(|taken| taken.job.clone()).collect::<Vec<_>>(),
+        [job("c")],
+        "the remaining jobs for another worker"
+    );
     check!(!store.push(queue, &job("a")).await?, "a job that is worked on is queued twice");
     for taken in &rest {
         check!(store.done(queue, taken).await?, "a job cannot be ended by its worker");

@@ -91,12 +91,15 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
         Ok(found(stores, &silent).await?.is_none().then_some(()))
     })
     .await?;
-    downtime_of_the_store_is_no_silence(stores, &living).await
+    downtime_of_the_store_does_not_count_as_silence_of_a_node(stores, &living).await
 }
 
 /// Time during which the store is unavailable does not count as silence. The gap here is one between calls, which the
 /// store cannot distinguish from its own downtime.
-async fn downtime_of_the_store_is_no_silence(stores: &SharedStores, living: &NodeRecord) -> Outcome {
+async fn downtime_of_the_store_does_not_count_as_silence_of_a_node(
+    stores: &SharedStores,
+    living: &NodeRecord,
+) -> Outcome {
     same!(stores.nodes.heartbeat(living, false).await?, HeartbeatStatus::Live, "a heartbeat before the gap");
     // The passage of time itself is under test.
     tokio::time::sleep(Duration::from_millis(2_500)).await;

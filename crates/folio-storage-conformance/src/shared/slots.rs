@@ -31,7 +31,7 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     check!(!store.take(&org, "turns", "h", 3).await?, "three slots are taken");
     store.sync(&org, "turns", &[], &names(&["e", "f", "g"])).await?;
     store.sync(&org, "turns", &[], &[]).await?;
-    same!(store.take(&org, "turns", "i", 1).await?, true, "no slot is taken");
-    same!(store.take(&org, "turns", "j", 0).await?, false, "none of none");
+    same!(store.take(&org, "turns", "i", 1).await?, true, "the only slot after all expired");
+    same!(store.take(&org, "turns", "j", 0).await?, false, "a slot with a limit of zero");
     Ok(())
 }

@@ -13,17 +13,16 @@
 //! | `metadata/KEY` | | each key of its metadata |
 //! | `text/name/CHAR`, `text/metadata/KEY/CHAR` | the following 32 characters | each character of the name or value |
 //!
-//! A substring of a name is therefore a range of sort keys in the partitions of its first character. Each term is
-//! spread over
-//! [`SHARDS`](super::table) shards by the hash of the ids, which bounds a partition to an eighth of an organization's
-//! rows.
+//! A substring of a name is therefore a range of sort keys in the partitions of its first character. The hash of an
+//! item's id selects one of the [`SHARDS`](super::table) shards of a term, so that a partition has about an eighth of
+//! the term's rows.
 //!
-//! # Derived
+//! # Order of writes
 //!
-//! Rows are written unconditionally with the item's version as their timestamp, so that repetition, order and clocks of
-//! the writes do not matter. New rows are written before the deciding write, old ones removed after it: a live item is
-//! never missing. Readers read the item itself, skip a dangling row, and remove it by [`repair_row`]; [`rebuild`]
-//! rewrites all rows of an organization.
+//! Rows are written unconditionally with the item's version as their timestamp. The result therefore does not depend on
+//! repeated writes, on the order of writes, or on clocks. New rows are written before the deciding write and old rows
+//! are removed after it, so that lists never miss a live item. A reader also reads the item; it skips a dangling row
+//! and removes it with [`repair_row`]. [`rebuild`] rewrites all rows of an organization.
 
 mod query;
 mod rows;
@@ -61,12 +60,12 @@ impl From<&folio_resources::ListEntry> for ListEntry {
 /// The stage of a write for one version of an item: a later stage has a higher timestamp.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// Before the deciding write that makes the version.
-    Entered = 0,
+    /// Before the deciding write of the version.
+    BeforeCommit = 0,
     /// The repair of a dangling row.
-    Repaired = 1,
+    Repair = 1,
     /// After the deciding write.
-    Settled = 2,
+    AfterCommit = 2,
 }
 
 fn stamp(version: u64, stage: Stage) -> i64 {
@@ -94,7 +93,7 @@ async fn change(
     keyspace.tables.catalogue.change(&keyspace.cql, (org, kind), rows, stamp).await
 }
 
-/// Returns the value of a row, or none for a dangling row.
+/// Returns the value of a row. None: the row is dangling.
 async fn value_of(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, &str),
@@ -120,7 +119,7 @@ pub(crate) async fn enter(
     let had = before.map(|before| keys(&before.row)).unwrap_or_default();
     let new: BTreeSet<Key> = keys(&after.row).difference(&had).cloned().collect();
     let value = encode(&after.row)?;
-    change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::Entered)).await
+    change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::BeforeCommit)).await
 }
 
 /// Removes the rows that an item no longer has, and updates those whose value changed; executed after the deciding
@@ -133,7 +132,7 @@ pub(crate) async fn settle(
     after: Option<&ListEntry>,
     version: u64,
 ) -> Result<()> {
-    let stamp = stamp(version, Stage::Settled);
+    let stamp = stamp(version, Stage::AfterCommit);
     let kept = after.map(|after| keys(&after.row)).unwrap_or_default();
     if let Some(after) = after.filter(|after| after.row != before.row) {
         let value = encode(&after.row)?;
@@ -155,7 +154,7 @@ pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntr
     } else {
         keys(&seen.row)
     };
-    change(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repaired)).await
+    change(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repair)).await
 }
 
 /// Visits the row of every item of a kind.
@@ -196,8 +195,8 @@ fn last() -> Position {
 }
 
 /// Rewrites all rows of all items of a kind from the items, and removes dangling rows; returns the number of items.
-/// Reads all items of the organization: for operators, not for requests. Kinds with parents have no terms to iterate
-/// over.
+/// Reads all items of the organization: for operators, not for requests. A kind with parents has no term of its own, so
+/// nothing is rewritten for it.
 pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
     let mut items = 0;
     let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };
@@ -220,7 +219,7 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
                     let at = loaded.header.created_at;
                     if let Some(fields) = loaded.live() {
                         let listed = ListEntry { row: fields.row, at, version: fields.version };
-                        let (stamp, value) = (stamp(listed.version, Stage::Settled), encode(&listed.row)?);
+                        let (stamp, value) = (stamp(listed.version, Stage::AfterCommit), encode(&listed.row)?);
                         let keys = keys(&listed.row);
                         change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;
                         items += u64::from(term == ALL);

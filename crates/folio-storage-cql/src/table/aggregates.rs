@@ -70,7 +70,7 @@ pub(crate) struct Aggregates {
     change_unused: PreparedStatement,
     live: PreparedStatement,
     uses: PreparedStatement,
-    uses_anyhow: PreparedStatement,
+    uses_any_state: PreparedStatement,
     text: PreparedStatement,
     insert_once: PreparedStatement,
     insert: PreparedStatement,
@@ -113,7 +113,7 @@ impl Aggregates {
             live: conditional("UPDATE aggregates SET live = true WHERE org = ? AND id = ? IF live = true").await?,
             uses: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF live = true AND uses = ?")
                 .await?,
-            uses_anyhow: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF uses = ?").await?,
+            uses_any_state: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF uses = ?").await?,
             text: conditional(
                 "UPDATE aggregates SET text_version = ?, text_state = ? \
                  WHERE org = ? AND id = ? IF live = true AND text_version = ?",
@@ -211,15 +211,15 @@ impl Aggregates {
         (&self.live, values![org.as_str(), id])
     }
 
-    /// Changes the count of references; if `lives`, only while the resource is live.
+    /// Changes the count of references. If `only_live`, only while the resource is live.
     pub(crate) fn uses(
         &self,
         org: &OrgId,
         id: &str,
         (from, to): (u64, u64),
-        lives: bool,
+        only_live: bool,
     ) -> (&PreparedStatement, Values) {
-        let statement = if lives { &self.uses } else { &self.uses_anyhow };
+        let statement = if only_live { &self.uses } else { &self.uses_any_state };
         (statement, values![to, org.as_str(), id, from])
     }
 

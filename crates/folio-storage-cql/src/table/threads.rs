@@ -29,7 +29,7 @@ impl ThreadPart {
     fn word(&self) -> String {
         match self {
             Self::Entry => "entry".to_owned(),
-            Self::Imported(making) => format!("imported {making}"),
+            Self::Imported(creation) => format!("imported {creation}"),
             Self::Batch => "batch".to_owned(),
             Self::Request => "request".to_owned(),
         }
@@ -74,7 +74,7 @@ impl Threads {
         Ok(Self {
             header: cql
                 .select(
-                    "SELECT live, header, expires_at, imported, making FROM threads WHERE org = ? AND id = ? LIMIT 1",
+                    "SELECT live, header, expires_at, imported, creation FROM threads WHERE org = ? AND id = ? LIMIT 1",
                 )
                 .await?,
             row: cql
@@ -88,7 +88,7 @@ impl Threads {
                 .await?,
             create: conditional(
                 "UPDATE threads SET live = true, epoch = ?, version = ?, header = ?, expires_at = ?, imported = ?, \
-                 making = ? WHERE org = ? AND id = ? IF live = null",
+                 creation = ? WHERE org = ? AND id = ? IF live = null",
             )
             .await?,
             append: conditional(
@@ -133,8 +133,8 @@ impl Threads {
         consistency: ReadConsistency,
     ) -> Result<ThreadRow> {
         let row: Option<Row> = cql.row(&self.header, consistency, values![org.as_str(), id.as_str()]).await?;
-        let Some((live, header, expires_at, imported, making)) = row else { return Ok(ThreadRow::default()) };
-        let imported = imported.zip(making).map(|(entries, making)| (entries.cast_unsigned(), making));
+        let Some((live, header, expires_at, imported, creation)) = row else { return Ok(ThreadRow::default()) };
+        let imported = imported.zip(creation).map(|(entries, creation)| (entries.cast_unsigned(), creation));
         Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
     }
 
@@ -176,8 +176,8 @@ impl Threads {
         (epoch, version): (u64, u64),
         row: ThreadRow,
     ) -> (&PreparedStatement, Values) {
-        let (imported, making) = row.imported.unzip();
-        let values = values![epoch, version, row.header, row.expires_at, imported, making, org.as_str(), id.as_str()];
+        let (imported, creation) = row.imported.unzip();
+        let values = values![epoch, version, row.header, row.expires_at, imported, creation, org.as_str(), id.as_str()];
         (&self.create, values)
     }
 
@@ -263,11 +263,11 @@ impl Threads {
         &self,
         cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
-        making: &str,
+        creation: &str,
         at: u64,
         value: Vec<u8>,
     ) -> Result<()> {
-        let part = ThreadPart::Imported(making.to_owned()).word();
+        let part = ThreadPart::Imported(creation.to_owned()).word();
         cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
     }
 

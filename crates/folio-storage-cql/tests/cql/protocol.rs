@@ -228,7 +228,7 @@ fn titled(batch: u128, header: &ThreadHeader, title: &str) -> Append {
         batch,
         fence: Fence { epoch: header.epoch, version: header.version },
         entries: Vec::new(),
-        take: None,
+        new_owner: None,
         change: HeaderChange { title: Some(title.to_owned()), ..HeaderChange::default() },
         request: None,
         opens: None,

@@ -27,7 +27,7 @@ fn append(version: u64) -> Append {
         batch: u128::from(version) + 1,
         fence: Fence { epoch: 0, version },
         entries: Vec::new(),
-        take: None,
+        new_owner: None,
         change: HeaderChange::default(),
         request: None,
         opens: None,

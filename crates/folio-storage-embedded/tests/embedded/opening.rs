@@ -49,7 +49,7 @@ fn append(batch: u128, version: u64) -> Append {
         batch,
         fence: Fence { epoch: 0, version },
         entries: Vec::new(),
-        take: None,
+        new_owner: None,
         change: HeaderChange { title: Some(format!("title {batch}")), ..HeaderChange::default() },
         request: None,
         opens: None,

@@ -16,7 +16,8 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
--- Returns since when the server has been available. While a node lives, calls are never half of dead_after apart.
+-- Returns the time since which the server has been available. While a node is live, two calls are never as far apart as
+-- half of dead_after.
 local function answering_since(key, now, dead_after)
   local last = tonumber(redis.call('HGET', key, 'last'))
   local since = tonumber(redis.call('HGET', key, 'since'))

@@ -106,7 +106,7 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
     }
     let dead = &mut cluster.nodes()[0];
     assert!(dead.ask("INFO replication").unwrap().contains("role:master"));
-    // A replica has acknowledged data only a moment later.
+    // A replica receives acknowledged data with a delay.
     wait_for("the replica to have all", PATIENCE, async || {
         let info = dead.ask("INFO replication").unwrap();
         let sent = number_after(&info, "master_repl_offset:")?;
@@ -118,7 +118,7 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
         let pushed = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;
         assert!(!pushed, "{queue} is lost");
     }
-    // The first server comes back as a replica.
+    // The first server restarts as a replica.
     cluster.nodes()[0].run().unwrap();
     wait_for("all to agree", PATIENCE, async || cluster.agrees().then_some(())).await;
     for queue in &queues {

@@ -3,7 +3,7 @@
 //! The rules of deciding writes are in [`folio_resources`], not here: an adapter reads, asks
 //! [`folio_resources::decide`] for a plan and executes it.
 //!
-//! Lists: a page has at most the requested number of items, and may have fewer; `next` says whether there are more. A
+//! Lists: a page has at most the requested number of items, and may have fewer; `next` is set if there are more. A
 //! page token is bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. A page may miss
 //! items that are created or deleted between two pages, but no item appears twice.
 
@@ -43,7 +43,7 @@ pub use shared::{
     RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
     TakenJob, TurnCursor, TurnEventStore,
 };
-pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, Waits};
+pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
 pub use usage::{Charged, UsageRecord, UsageStore};
 

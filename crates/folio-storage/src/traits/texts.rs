@@ -13,15 +13,16 @@ pub struct NewPage {
     pub text: String,
 }
 
-/// The result of a step of ingestion. It does not change the resource's `version`, and is ignored for a deleted resource.
+/// The result of a step of ingestion. Storing it does not change the resource's `version`, and has no effect on a
+/// deleted resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestUpdate {
     /// The new state.
     pub state: TextState,
     /// All pages, if the text was read.
     pub pages: Vec<NewPage>,
-    /// Whether a program that is not installed would read more: the resource stays in the index [`Waits::ForProgram`],
-    /// although its state is settled.
+    /// True if a program that is not installed could read more text: the resource stays in the index of
+    /// [`TextWait::Program`], although its state is settled.
     pub lacks_program: bool,
     /// The time of the step.
     pub at: Timestamp,
@@ -29,19 +30,20 @@ pub struct IngestUpdate {
 
 /// The condition that a resource waits for before its text can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Waits {
-    /// A worker: its state is `uploaded` or `processing`.
-    ForItsTurn,
-    /// A program that was not installed when the file was read; its state is settled.
-    ForProgram,
+pub enum TextWait {
+    /// A free worker. The state of the text is `uploaded` or `processing`.
+    Worker,
+    /// A program that was not installed when the file was read. The state of the text is settled.
+    Program,
 }
 
-impl Waits {
-    /// Returns the condition that a text waits for. None: its state is settled. `text`: its record; none: nothing was reported yet.
+impl TextWait {
+    /// Returns the condition that a text waits for. Returns None if its state is settled and no program is missing.
+    /// `text` is None before the first step of ingestion.
     pub fn of(text: Option<&TextRecord>) -> Option<Self> {
         match text {
-            Some(text) if text.text.is_settled() => text.lacks_program.then_some(Self::ForProgram),
-            Some(_) | None => Some(Self::ForItsTurn),
+            Some(text) if text.text.is_settled() => text.lacks_program.then_some(Self::Program),
+            Some(_) | None => Some(Self::Worker),
         }
     }
 }
@@ -67,9 +69,9 @@ pub trait TextStore: Send + Sync {
     /// Returns the pages `from..from + count` (from 1) of a live resource, in order.
     async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>>;
 
-    /// Returns live resources that wait, of all organizations, at most `limit`: a system index that no request reads. A resource
-    /// is in at most one of the two indexes.
-    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>>;
+    /// Returns live resources that wait, of all organizations, at most `limit`: a system index that no request reads. A
+    /// resource is in at most one of the two indexes.
+    async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>>;
 }
 
 #[cfg(test)]
@@ -81,15 +83,15 @@ mod tests {
         let waits = |text: TextState, lacks_program| {
             let record =
                 TextRecord { text, pages: 0, generation: None, attempts: 0, lacks_program, at: Timestamp::UNIX_EPOCH };
-            Waits::of(Some(&record))
+            TextWait::of(Some(&record))
         };
-        assert_eq!(Waits::of(None), Some(Waits::ForItsTurn));
+        assert_eq!(TextWait::of(None), Some(TextWait::Worker));
         for open in [TextState::Uploaded, TextState::Processing] {
-            assert_eq!([false, true].map(|lacks| waits(open.clone(), lacks)), [Some(Waits::ForItsTurn); 2]);
+            assert_eq!([false, true].map(|lacks| waits(open.clone(), lacks)), [Some(TextWait::Worker); 2]);
         }
         for settled in [TextState::Ready, TextState::NoText("blank".to_owned())] {
             let found = [false, true].map(|lacks| waits(settled.clone(), lacks));
-            assert_eq!(found, [None, Some(Waits::ForProgram)]);
+            assert_eq!(found, [None, Some(TextWait::Program)]);
         }
     }
 }

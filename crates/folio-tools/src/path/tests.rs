@@ -102,7 +102,11 @@ fn path_parser_takes_any_text() {
             }
         }
         let Ok(path) = text.parse::<Path>() else { return };
-        assert_eq!(path.to_string().parse::<Path>().as_ref(), Ok(&path), "one spelling leads back: {text:?}");
+        assert_eq!(
+            path.to_string().parse::<Path>().as_ref(),
+            Ok(&path),
+            "the canonical spelling parses to the same path: {text:?}"
+        );
         let before = data();
         for missing in [Missing::Reject, Missing::Add] {
             let mut changed = before.clone();

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test fails where it finds what it did not expect, in its helpers too"
+    reason = "a test fails by panicking, in its helpers too"
 )]
 
 mod documents;

@@ -41,7 +41,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     let of = |revid: &str| revid.split_once('.').unwrap().0.to_owned();
     let (schema, prompt, document) = (of(&schema_revid), of(&prompt_revid), world.document());
     let extraction = world.context.working.extraction.as_ref().unwrap().id.to_string();
-    let missing = ["nobody's"];
+    let missing = ["unknown"];
     let foreign = Foreign(vec![
         (document.to_string(), DocumentId::derive(&missing).to_string()),
         (tag.to_string(), TagId::derive(&missing).to_string()),

@@ -69,9 +69,9 @@ pub enum AuditKind {
     CallEffect,
     /// An administrator requested a change. Without a following entry, it is unknown whether the change was made
     /// completely, partly or not at all.
-    ChangeAsked,
+    ChangeRequested,
     /// The change was made.
-    ChangeMade,
+    ChangeApplied,
     /// The change was refused, or failed before anything was written.
     ChangeFailed,
 }
@@ -85,8 +85,8 @@ impl AuditKind {
         Self::CallAllowed,
         Self::CallDenied,
         Self::CallEffect,
-        Self::ChangeAsked,
-        Self::ChangeMade,
+        Self::ChangeRequested,
+        Self::ChangeApplied,
         Self::ChangeFailed,
     ];
 
@@ -99,8 +99,8 @@ impl AuditKind {
             Self::CallAllowed => "call_allowed",
             Self::CallDenied => "call_denied",
             Self::CallEffect => "call_effect",
-            Self::ChangeAsked => "change_asked",
-            Self::ChangeMade => "change_made",
+            Self::ChangeRequested => "change_requested",
+            Self::ChangeApplied => "change_applied",
             Self::ChangeFailed => "change_failed",
         }
     }

@@ -34,7 +34,7 @@ pub struct Redacted {
     /// [`Digest::of_json`] of the complete arguments.
     pub digest: Digest,
     /// Redacted arguments.
-    pub shown: Value,
+    pub value: Value,
 }
 
 impl Redacted {
@@ -51,7 +51,7 @@ impl Redacted {
 
     fn of(arguments: &Value, text_chars: usize) -> Self {
         let mut budget = Budget { bytes: REDACTED_BYTES, text_chars };
-        Self { digest: Digest::of_json(arguments), shown: budget.shown(arguments, 0) }
+        Self { digest: Digest::of_json(arguments), value: budget.redact(arguments, 0) }
     }
 }
 
@@ -62,8 +62,8 @@ struct Budget {
 }
 
 impl Budget {
-    fn shown(&mut self, value: &Value, depth: usize) -> Value {
-        let shown = match value {
+    fn redact(&mut self, value: &Value, depth: usize) -> Value {
+        let redacted = match value {
             Value::Null | Value::Bool(_) => value.clone(),
             Value::Number(number) => match number.to_string().chars().count() {
                 0..=NUMBER_CHARS => value.clone(),
@@ -75,8 +75,8 @@ impl Budget {
             Value::Array(items) => Value::String(format!("<array of {}>", items.len())),
             Value::Object(members) => Value::String(format!("<object of {}>", members.len())),
         };
-        self.take(&shown.to_string());
-        shown
+        self.take(&redacted.to_string());
+        redacted
     }
 
     fn text(&self, text: &str) -> String {
@@ -87,23 +87,23 @@ impl Budget {
 
     fn items(&mut self, items: &[Value], depth: usize) -> Value {
         self.take("[]");
-        let mut shown = Vec::new();
+        let mut redacted = Vec::new();
         for (at, item) in items.iter().enumerate() {
             if at == MEMBERS || !self.fits(item, depth) {
-                shown.push(Value::String(left_out(items.len() - at)));
+                redacted.push(Value::String(left_out(items.len() - at)));
                 break;
             }
-            shown.push(self.shown(item, depth + 1));
+            redacted.push(self.redact(item, depth + 1));
         }
-        Value::Array(shown)
+        Value::Array(redacted)
     }
 
     fn members(&mut self, members: &Map<String, Value>, depth: usize) -> Value {
         self.take("{}");
-        let mut shown = Map::new();
+        let mut redacted = Map::new();
         for (at, (name, value)) in members.iter().enumerate() {
             if at == MEMBERS || !self.fits(value, depth) {
-                shown.insert("…".to_owned(), Value::String(left_out(members.len() - at)));
+                redacted.insert("…".to_owned(), Value::String(left_out(members.len() - at)));
                 break;
             }
             let name = match is_name(name) {
@@ -112,10 +112,10 @@ impl Budget {
                 false => format!("<name {}, {} characters>", at + 1, name.chars().count()),
             };
             self.take(&name);
-            let value = self.shown(value, depth + 1);
-            shown.insert(name, value);
+            let value = self.redact(value, depth + 1);
+            redacted.insert(name, value);
         }
-        Value::Object(shown)
+        Value::Object(redacted)
     }
 
     /// Returns true if the longest redacted form of a value fits, together with the notes of the levels above.
@@ -168,18 +168,18 @@ mod tests {
             "fields": [{"path": "a.b", "value": "sk-secret"}],
         });
         let redacted = Redacted::call(&arguments);
-        let shown = json!({
+        let expected = json!({
             "schema_revid": revid, "name": "<11 characters>", "count": 3, "share": 0.5, "on": true, "none": null,
             "fields": [{"path": "<3 characters>", "value": "<9 characters>"}],
         });
-        assert_eq!(redacted.shown, shown);
+        assert_eq!(redacted.value, expected);
         assert_eq!(redacted.digest, Digest::of_json(&arguments));
-        let asked = json!({"name": "Nightly job", "note": "x".repeat(201), "user_id": UserId::derive(&["a"])});
-        let shown = Redacted::request(&asked).shown;
-        assert_eq!(shown["name"], "Nightly job");
-        assert_eq!(shown["note"], "<201 characters>");
+        let request = json!({"name": "Nightly job", "note": "x".repeat(201), "user_id": UserId::derive(&["a"])});
+        let redacted = Redacted::request(&request).value;
+        assert_eq!(redacted["name"], "Nightly job");
+        assert_eq!(redacted["note"], "<201 characters>");
         let token = json!(format!("folio_{}_{}", "0".repeat(32), "1".repeat(64)));
-        assert_eq!(Redacted::request(&token).shown, "<103 characters>");
+        assert_eq!(Redacted::request(&token).value, "<103 characters>");
     }
 
     #[test]
@@ -194,11 +194,11 @@ mod tests {
             "token": format!("folio_{}_{}", "0".repeat(32), "1".repeat(64)),
             "line": "x\n\u{0}y",
         });
-        let shown = Redacted::call(&hostile).shown.to_string();
+        let redacted = Redacted::call(&hostile).value.to_string();
         for word in ["Smith", "471", "aaaa", "abcdef", "text", "111", "\\n"] {
-            assert!(!shown.contains(word), "{word} in {shown}");
+            assert!(!redacted.contains(word), "{word} in {redacted}");
         }
-        assert_eq!(Redacted::call(&hostile).shown.as_object().unwrap().len(), 8);
+        assert_eq!(Redacted::call(&hostile).value.as_object().unwrap().len(), 8);
     }
 
     #[test]
@@ -214,8 +214,8 @@ mod tests {
             (0..5).fold(json!("x"), |inner, _| Value::Array(vec![inner; 40].into_iter().take(12).collect()));
         for value in [deep, Value::Object(wide), json!(texts), json!("y".repeat(1 << 20)), digits, nested] {
             for redacted in [Redacted::call(&value), Redacted::request(&value)] {
-                let bytes = redacted.shown.to_string().len();
-                assert!(bytes <= REDACTED_BYTES, "{bytes} bytes of {:.200}", redacted.shown.to_string());
+                let bytes = redacted.value.to_string().len();
+                assert!(bytes <= REDACTED_BYTES, "{bytes} bytes of {:.200}", redacted.value.to_string());
             }
         }
     }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_cannot_draw_a_card_of_its_own() {
+    fn a_call_cannot_imitate_the_frame_of_a_card() {
         let hostile = "x\n└ [a]pprove\u{1b}[2J";
         let shown = waiting(&call(hostile, &format!("no json {hostile}")), 1, 1, false);
         for line in lines(&shown) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn long_arguments_are_cut_and_say_so() {
+    fn long_arguments_are_cut_with_a_note() {
         let items: Vec<String> = (0..200).map(|n| n.to_string()).collect();
         let shown = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1, false);
         assert_eq!(shown.len(), 2 + CARD_LINES + 2);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_how_they_ended() {
+    fn results_show_their_status() {
         let ended = |status: v1::CallStatus| {
             let result = v1::ToolResult {
                 name: "get_tag".to_owned(),

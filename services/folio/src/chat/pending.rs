@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_decided_one_after_the_other_and_sent_with_what_was_seen() {
+    fn calls_are_decided_one_by_one_and_sent_with_the_displayed_arguments() {
         let pending = vec![call("1", true), call("2", false), call("3", true), call("4", true)];
         let event = v1::AwaitingApproval { round: 2, pending, ..v1::AwaitingApproval::default() };
         let mut pending = Pending::of_event(event);

@@ -99,7 +99,7 @@ impl View {
                     shown.push(Output::Line(DIM, format!("\nRound {}", round.round)));
                 }
                 if round.attempt > 1 {
-                    let again = "(the model is asked again; what it said before in this round is void)";
+                    let again = "(the model is called again; its earlier text of this round is discarded)";
                     shown.push(Output::Line(NOTE, again.to_owned()));
                 }
             }

@@ -173,7 +173,7 @@ async fn store(stores: &AccessStores, token: &Token, by: &str, environment: &dyn
     let stored = tokens.get(token.org(), token.id()).await?;
     let Some(record) = stored.filter(|stored| stored.hash == token.hash()) else { return Ok(false) };
     let target = AuditTarget::new("token", &record.id);
-    let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeMade, record.created_at, None, by);
+    let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeApplied, record.created_at, None, by);
     stores.audit.append(&record.org, &[AuditEntry { target: Some(target), ..entry }]).await?;
     Ok(true)
 }

@@ -133,9 +133,9 @@ impl Listener {
         health: HealthReporter,
     ) -> Result<Self> {
         let (address, shutdown) = (listener.local_addr()?, Shutdown::default());
-        let (node, options, told) = (Arc::new(node.clone()), cluster.options().clone(), shutdown.clone());
+        let (node, options, signals) = (Arc::new(node.clone()), cluster.options().clone(), shutdown.clone());
         let environment = Arc::clone(&base.environment);
-        let serving = async move { NodeServer::serve(listener, node, &options, environment, health, told).await };
+        let serving = async move { NodeServer::serve(listener, node, &options, environment, health, signals).await };
         let task = tokio::spawn(serving);
         Ok(Self { address, shutdown, task })
     }

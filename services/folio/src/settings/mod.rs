@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
-    /// The limits of organizations that have none of their own.
+    /// The default limits of organizations.
     pub(crate) limits: folio_types::quota::Quotas,
     /// Credit: the price of model calls, and the monthly allowance.
     pub(crate) credit: folio_metering::Options,

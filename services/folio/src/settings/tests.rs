@@ -215,7 +215,7 @@ fn leaves(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
 }
 
 #[test]
-fn the_document_of_settings_has_every_key_with_its_default_and_no_other() {
+fn docs_settings_lists_exactly_the_existing_keys_with_their_defaults() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
     let document = std::fs::read_to_string(document).unwrap();
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));

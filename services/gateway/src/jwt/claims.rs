@@ -216,7 +216,7 @@ mod tests {
         let day = 86_400;
         assert!(
             accepted(json!({ "iat": NOW - day })) && !accepted(json!({ "iat": NOW - day - 31 })),
-            "too old, whatever exp says"
+            "too old, although exp is later"
         );
         let claims_read = of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
         assert_eq!(claims_read.end, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
@@ -231,7 +231,7 @@ mod tests {
         let named = IssuerOptions { organizations: [("acme".into(), other.clone())].into(), ..options() };
         assert_eq!(of(&named, json!({ "org": "acme" })).unwrap().org, other);
         assert!(of(&named, json!({})).is_err(), "an id that is not in the list, though well-formed");
-        assert!(of(&named, json!({ "org": other.as_str() })).is_err(), "the list says names");
+        assert!(of(&named, json!({ "org": other.as_str() })).is_err(), "the table maps names only");
     }
 
     #[test]

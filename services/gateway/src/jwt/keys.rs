@@ -135,7 +135,7 @@ impl Keys {
         if again {
             self.wanted.notify_one();
         }
-        // The first try is under way from the beginning.
+        // The first attempt starts immediately.
         if again || tried.is_none() {
             // Whether it was read or not is seen below.
             let _ = tokio::time::timeout(self.patience, seen.changed()).await;
@@ -300,7 +300,7 @@ mod tests {
         assert!(one.find(&header(Algorithm::ES256, None)).is_some());
         assert!(one.find(&header(Algorithm::ES256, Some("b"))).is_none());
         let two = set(json!([ec("a"), ec("b")])).unwrap();
-        assert!(two.find(&header(Algorithm::ES256, None)).is_none(), "which one is not said");
+        assert!(two.find(&header(Algorithm::ES256, None)).is_none(), "the key is ambiguous");
         let nameless = json!({ "kty": "EC", "crv": "P-256", "x": X, "y": Y });
         assert!(set(json!([nameless])).unwrap().find(&header(Algorithm::ES256, Some("a"))).is_none());
     }

@@ -79,8 +79,8 @@ fn to_proto(entry: &AuditEntry) -> v1::AuditEntry {
         AuditKind::CallAllowed => v1::AuditKind::CallAllowed,
         AuditKind::CallDenied => v1::AuditKind::CallDenied,
         AuditKind::CallEffect => v1::AuditKind::CallEffect,
-        AuditKind::ChangeAsked => v1::AuditKind::ChangeAsked,
-        AuditKind::ChangeMade => v1::AuditKind::ChangeMade,
+        AuditKind::ChangeRequested => v1::AuditKind::ChangeRequested,
+        AuditKind::ChangeApplied => v1::AuditKind::ChangeApplied,
         AuditKind::ChangeFailed => v1::AuditKind::ChangeFailed,
     };
     let (ground, rule) = match &entry.ground {
@@ -100,7 +100,7 @@ fn to_proto(entry: &AuditEntry) -> v1::AuditEntry {
         user_id: entry.user.as_ref().map(ToString::to_string).unwrap_or_default(),
         subject: entry.subject.clone(),
         call_id: entry.call.as_ref().map(ToString::to_string).unwrap_or_default(),
-        arguments_json: arguments.map(|arguments| arguments.shown.to_string()).unwrap_or_default(),
+        arguments_json: arguments.map(|arguments| arguments.value.to_string()).unwrap_or_default(),
         arguments_digest: arguments.map(|arguments| arguments.digest.to_string()).unwrap_or_default(),
         ground: ground.into(),
         rule,

@@ -46,7 +46,7 @@ async fn download(client: &Client, filter: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concerns() {
+async fn every_administrative_change_is_in_the_audit_logs_of_the_concerned_organizations() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let admin = server.platform_admin(&org).await;
@@ -87,31 +87,31 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     admin.refusal("DeleteOrganization", delete).await;
 
     let log = list(&admin, "").await;
-    let told: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
+    let recorded: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
     let mut expected = Vec::new();
-    for (subject, came_out) in [
-        ("TokenService.CreateToken", AuditKind::ChangeMade),
-        ("TokenService.RevokeToken", AuditKind::ChangeMade),
+    for (subject, outcome) in [
+        ("TokenService.CreateToken", AuditKind::ChangeApplied),
+        ("TokenService.RevokeToken", AuditKind::ChangeApplied),
         ("TokenService.RevokeToken", AuditKind::ChangeFailed),
-        ("OrganizationService.AddMember", AuditKind::ChangeMade),
-        ("OrganizationService.UpdateMember", AuditKind::ChangeMade),
-        ("OrganizationService.RemoveMember", AuditKind::ChangeMade),
-        ("OrganizationService.UpdateOrganization", AuditKind::ChangeMade),
-        ("PolicyService.SetPolicy", AuditKind::ChangeMade),
-        ("CreditService.GrantCredit", AuditKind::ChangeMade),
-        ("CreditService.WithdrawCredit", AuditKind::ChangeMade),
-        ("LimitService.SetLimits", AuditKind::ChangeMade),
-        ("ProviderService.UpdateProvider", AuditKind::ChangeMade),
-        ("ProviderService.UpdateProvider", AuditKind::ChangeMade),
-        ("ProviderService.SetModelDefaults", AuditKind::ChangeMade),
+        ("OrganizationService.AddMember", AuditKind::ChangeApplied),
+        ("OrganizationService.UpdateMember", AuditKind::ChangeApplied),
+        ("OrganizationService.RemoveMember", AuditKind::ChangeApplied),
+        ("OrganizationService.UpdateOrganization", AuditKind::ChangeApplied),
+        ("PolicyService.SetPolicy", AuditKind::ChangeApplied),
+        ("CreditService.GrantCredit", AuditKind::ChangeApplied),
+        ("CreditService.WithdrawCredit", AuditKind::ChangeApplied),
+        ("LimitService.SetLimits", AuditKind::ChangeApplied),
+        ("ProviderService.UpdateProvider", AuditKind::ChangeApplied),
+        ("ProviderService.UpdateProvider", AuditKind::ChangeApplied),
+        ("ProviderService.SetModelDefaults", AuditKind::ChangeApplied),
         ("ProviderService.DiscoverModels", AuditKind::ChangeFailed),
-        ("ProviderService.DeleteProvider", AuditKind::ChangeMade),
-        ("OrganizationService.CreateOrganization", AuditKind::ChangeMade),
+        ("ProviderService.DeleteProvider", AuditKind::ChangeApplied),
+        ("OrganizationService.CreateOrganization", AuditKind::ChangeApplied),
         ("OrganizationService.DeleteOrganization", AuditKind::ChangeFailed),
     ] {
-        expected.extend([(subject, AuditKind::ChangeAsked), (subject, came_out)]);
+        expected.extend([(subject, AuditKind::ChangeRequested), (subject, outcome)]);
     }
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
     assert!(log.iter().all(|entry| entry.user_id == admin.user.to_string()));
     assert!(log.iter().map(|entry| &entry.entry_id).is_sorted());
     assert_eq!((log[1].target_kind.as_str(), log[1].target_id.as_str()), ("token", token_id));
@@ -122,12 +122,12 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     assert!(![secret, new_token, key].iter().any(|secret| text.contains(secret)), "no secret");
     let provider = log.iter().find(|entry| entry.subject == "ProviderService.UpdateProvider").unwrap();
     let arguments: Value = serde_json::from_str(&provider.arguments_json).unwrap();
-    let told = json!({"name": "mine-model", "enabled": true, "input_price": null, "cached_input_price": null, "output_price": null});
-    assert_eq!((&arguments["api_key"], &arguments["models"][0]), (&json!("set"), &told));
+    let redacted = json!({"name": "mine-model", "enabled": true, "input_price": null, "cached_input_price": null, "output_price": null});
+    assert_eq!((&arguments["api_key"], &arguments["models"][0]), (&json!("set"), &redacted));
 
     // The log of the concerned organization records the change as well, and nothing else.
     let log = list(&them, "").await;
-    let told: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
+    let recorded: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
     let of_theirs = ["CreditService.GrantCredit", "CreditService.WithdrawCredit", "LimitService.SetLimits"];
     let whole = |subject| [(subject, AuditKind::ChangeAsked), (subject, AuditKind::ChangeMade)];
     assert_eq!(told, of_theirs.map(whole).concat());
@@ -151,12 +151,12 @@ async fn every_operation_that_is_declared_as_recorded_leaves_entries() {
         for request in samples(operation.name, &ids, &ids).valid {
             let before = list(&admin, "").await.len();
             let outcome = match call(&admin, operation, &request).await {
-                Ok(_) => AuditKind::ChangeMade,
+                Ok(_) => AuditKind::ChangeApplied,
                 Err(_) => AuditKind::ChangeFailed,
             };
             let log = list(&admin, "").await;
             let new: Vec<_> = log[before..].iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
-            assert_eq!(new, [(subject.as_str(), AuditKind::ChangeAsked), (&subject, outcome)]);
+            assert_eq!(new, [(subject.as_str(), AuditKind::ChangeRequested), (&subject, outcome)]);
             assert!(!format!("{log:?}").contains("SECRET"), "{subject} records a secret");
         }
     }
@@ -225,7 +225,7 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     tokens.set_away(true);
     admin.refusal("CreateOrganization", create.clone()).await;
     let log = list(&admin, "").await;
-    assert_eq!(log.iter().map(AuditEntry::kind).collect::<Vec<_>>(), [AuditKind::ChangeAsked]);
+    assert_eq!(log.iter().map(AuditEntry::kind).collect::<Vec<_>>(), [AuditKind::ChangeRequested]);
     let arguments: Value = serde_json::from_str(&log[0].arguments_json).unwrap();
     let id: OrgId = arguments["organization_id"].as_str().unwrap().parse().unwrap();
     assert!(server.found(&id).await.is_some(), "it stands, and the log names it");
@@ -287,7 +287,7 @@ async fn the_log_of_calls_is_filtered_listed_and_exported() {
     let entries = list(&admin, "").await;
     let newest = ListAuditEntriesRequest { end_time: entries[3].create_time, page_size: 2, ..Default::default() };
     let page = admin.audits().list_audit_entries(newest).await.unwrap().into_inner();
-    assert_eq!(page.entries, [entries[2].clone(), entries[1].clone()], "newest first, before the moment");
+    assert_eq!(page.entries, [entries[2].clone(), entries[1].clone()], "newest first, before the end time");
 
     let exported = download(&admin, "").await;
     assert_eq!(exported.len(), 4);

@@ -63,7 +63,7 @@ async fn a_chat_streams_its_events_and_is_stored() {
 
     let again = client.chat(request).await;
     assert_eq!(again.last(), events.last(), "the same request is answered by its recorded end");
-    assert_eq!(server.model.asked(), 2);
+    assert_eq!(server.model.calls(), 2);
     let turn_id = events[0].turn_id.clone();
     let watch = WatchTurnRequest { turn_id: turn_id.clone(), from_event: 3 };
     let mut stream = client.conversations().watch_turn(watch).await.unwrap().into_inner();

@@ -30,11 +30,11 @@ async fn credit_is_granted_and_withdrawn_once_per_request() {
     let admin = server.platform_admin(&org).await;
     let grant =
         v1::GrantCreditRequest { credits: 100, note: "a start".into(), request_id: "g1".into(), ..Default::default() };
-    let given = admin.credits().grant_credit(grant.clone()).await.unwrap().into_inner().grant.unwrap();
-    assert_eq!((given.credits, given.available, given.note.as_str()), (100, 100, "a start"));
-    assert_eq!(given.kind(), v1::GrantKind::Admin);
+    let granted = admin.credits().grant_credit(grant.clone()).await.unwrap().into_inner().grant.unwrap();
+    assert_eq!((granted.credits, granted.available, granted.note.as_str()), (100, 100, "a start"));
+    assert_eq!(granted.kind(), v1::GrantKind::Admin);
     let again = admin.credits().grant_credit(grant.clone()).await.unwrap().into_inner().grant.unwrap();
-    assert_eq!(again, given);
+    assert_eq!(again, granted);
     let other = v1::GrantCreditRequest { credits: 101, ..grant.clone() };
     assert_eq!(refused(admin.credits().grant_credit(other).await, "other content").reason, Reason::RequestIdConflict);
     let past = prost_types::Timestamp { seconds: 1, nanos: 0 };
@@ -60,8 +60,8 @@ async fn credit_is_granted_and_withdrawn_once_per_request() {
     assert_eq!(balance(&them).await.unwrap().available, 100);
     assert_eq!(balance(&admin).await.unwrap().available, 70);
     let unknown_org = OrgId::generate(&System).to_string();
-    let to_nobody = v1::GrantCreditRequest { organization_id: unknown_org, request_id: "g5".into(), ..grant };
-    assert_eq!(refused(admin.credits().grant_credit(to_nobody).await, "nobody").code, Code::NotFound);
+    let to_missing = v1::GrantCreditRequest { organization_id: unknown_org, request_id: "g5".into(), ..grant };
+    assert_eq!(refused(admin.credits().grant_credit(to_missing).await, "a missing organization").code, Code::NotFound);
     server.stop().await;
 }
 
@@ -139,8 +139,8 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
         assert!(failed.retriable, "{error:?}");
         assert_eq!((error.reason.as_str(), error.details["balance"].as_str()), ("SPU_EXHAUSTED", "0"));
         assert!(error.details.contains_key("need"), "{error:?}");
-        assert_eq!((server.model.asked(), extractions().await.len()), (1, 0), "no model is asked without credit");
-        // Without a top-up it comes to the same.
+        assert_eq!((server.model.calls(), extractions().await.len()), (1, 0), "no model is called without credit");
+        // Without a top-up, a resumption fails in the same way.
         events = resumed(&admin, &turn).await;
     }
 
@@ -151,12 +151,12 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
     let Some(Kind::Completed(completed)) = events.last().unwrap().kind.clone() else { panic!("{events:?}") };
     assert_eq!(completed.text, "It is 12.50.");
     assert!(completed.rounds[0].results.iter().all(|result| result.status() == v1::CallStatus::Ok), "{completed:?}");
-    assert_eq!((server.model.asked(), extractions().await.len()), (3, 1), "invariant 3");
+    assert_eq!((server.model.calls(), extractions().await.len()), (3, 1), "invariant 3");
     let tags = admin.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap().into_inner().tags;
-    assert_eq!(tags.len(), 1, "what other calls did stays");
+    assert_eq!(tags.len(), 1, "the effects of other calls are kept");
     // The audit log records the one effect of the call.
-    let asked = v1::ListAuditEntriesRequest { filter: "subject:run_extraction".into(), ..Default::default() };
-    let entries = admin.audits().list_audit_entries(asked).await.unwrap().into_inner().entries;
+    let list = v1::ListAuditEntriesRequest { filter: "subject:run_extraction".into(), ..Default::default() };
+    let entries = admin.audits().list_audit_entries(list).await.unwrap().into_inner().entries;
     let outcomes: Vec<_> = entries.iter().map(|entry| (entry.kind(), entry.outcome.as_str())).collect();
     let (allowed, effect) = (v1::AuditKind::CallAllowed, v1::AuditKind::CallEffect);
     assert_eq!(outcomes.len(), 2, "{entries:?}");
@@ -184,7 +184,7 @@ async fn left_behind(server: &Server, client: &Client, name: &str) {
         deadline: now,
         settled: None,
     };
-    escrow.draw(&client.org, &draw).await.unwrap().expect("there is as much");
+    escrow.draw(&client.org, &draw).await.unwrap().expect("the credit suffices");
     stores.credit.reserve(&client.org, &id, row).await.unwrap();
 }
 
@@ -251,7 +251,7 @@ async fn usage_is_summed_up_in_groups_and_streamed_by_call() {
     let early = v1::DownloadUsageRequest { end_time: entries[1].end_time, ..Default::default() };
     let early = one.usages().download_usage(early).await.unwrap().into_inner();
     let early: Vec<_> = early.map(|some| some.unwrap().entries).collect().await;
-    assert_eq!(early.concat(), entries[..1], "before a moment");
+    assert_eq!(early.concat(), entries[..1], "before the end time");
     let others = server.member().await;
     let nothing = others.usages().get_usage(by(&[])).await.unwrap().into_inner();
     assert_eq!((nothing.rows.len(), nothing.total.unwrap().calls), (0, 0), "another organization's");

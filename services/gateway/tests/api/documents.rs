@@ -88,7 +88,7 @@ async fn malformed_uploads_leave_nothing() {
             Reason::UnsupportedType,
         ),
         (
-            "a tag that is not there",
+            "a missing tag",
             vec![Part::Description(v1::DocumentDescription { tag_ids: vec![missing_tag], ..named("a.txt") }), chunk(3)],
             Reason::NotFound,
         ),

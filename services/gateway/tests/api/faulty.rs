@@ -13,8 +13,8 @@ use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, Result};
 use tokio::sync::Semaphore;
 
-fn away() -> Error {
-    Error::unavailable(Reason::StoreUnavailable, "the store is away")
+fn unavailable() -> Error {
+    Error::unavailable(Reason::StoreUnavailable, "the store is unavailable")
 }
 
 /// Tokens that can be read, but neither changed nor listed while they are away.
@@ -81,7 +81,7 @@ impl AuditLayer for FaultyLog {
             refused == org && entries.iter().any(|entry| kinds.contains(&entry.kind))
         };
         if self.refused.lock().unwrap().as_ref().is_some_and(refuses) {
-            return Err(away());
+            return Err(unavailable());
         }
         below.append(org, entries).await
     }

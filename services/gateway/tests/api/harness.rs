@@ -56,7 +56,7 @@ pub(crate) enum Answer {
 #[derive(Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Answer>>,
-    asked: Mutex<usize>,
+    calls: Mutex<usize>,
     set: OnceLock<Providers>,
 }
 
@@ -72,15 +72,15 @@ impl Scripted {
     }
 
     /// Returns the number of model calls.
-    pub(crate) fn asked(&self) -> usize {
-        *self.asked.lock().unwrap()
+    pub(crate) fn calls(&self) -> usize {
+        *self.calls.lock().unwrap()
     }
 
     fn reply(&self, request: ModelRequest) -> Result<Option<ModelReply>, ModelError> {
         request.progress.set_sent(true);
-        *self.asked.lock().unwrap() += 1;
+        *self.calls.lock().unwrap() += 1;
         let answer = self.answers.lock().unwrap().pop_front();
-        let (text, calls) = match answer.ok_or_else(|| ModelError::Failed("no answer is laid down".into()))? {
+        let (text, calls) = match answer.ok_or_else(|| ModelError::Failed("no answer is scripted".into()))? {
             Answer::Hang => return Ok(None),
             Answer::Text(text) => (text, Vec::new()),
             Answer::Calls(calls) => (String::new(), calls),
@@ -208,8 +208,8 @@ impl Server {
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
-        let known = QuotaCache::new(stores.of(), quotas);
-        let slots = Slots::of_model_calls(known.clone(), shared.slots.clone());
+        let limits = QuotaCache::new(stores.of(), quotas);
+        let slots = Slots::of_model_calls(limits.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
         let ingest = IngestHandle::new(shared.jobs.clone());
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
@@ -232,7 +232,7 @@ impl Server {
                 .unwrap();
         assert!(model.set.set(providers.clone()).is_ok());
         let parts = NodeParts {
-            turn_slots: Slots::of_turns(known.clone(), shared.slots.clone()),
+            turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),

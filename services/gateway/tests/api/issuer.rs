@@ -149,7 +149,7 @@ impl KeyServer {
     }
 
     /// Returns the number of requests.
-    pub(crate) fn asked(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.state.lock().unwrap().1
     }
 }
@@ -187,7 +187,7 @@ async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<(A
     };
     let (head, body) = match answer {
         Answer::Keys(keys) => ("200 OK".to_owned(), keys),
-        Answer::Redirect(place) => (format!("302 Found\r\nlocation: {place}"), String::new()),
+        Answer::Redirect(url) => (format!("302 Found\r\nlocation: {url}"), String::new()),
         Answer::Fault => ("503 Service Unavailable".to_owned(), String::new()),
         Answer::Silence => std::future::pending().await,
     };

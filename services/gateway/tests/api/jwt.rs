@@ -11,13 +11,13 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::harness::{Answer as Said, Client, Server, refused};
+use crate::harness::{Answer as ModelAnswer, Client, Server, refused};
 use crate::issuer::{Answer, KeyServer, Signer, base64, now};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const ISSUER: &str = "https://login.example";
 
-/// An issuer with keys at a URL, which are read again as soon as a token names an unknown key.
+/// An issuer with keys at a URL. A token with an unknown key triggers a refresh after 10 ms.
 fn issuer(keys: &KeyServer) -> IssuerOptions {
     IssuerOptions {
         issuer: ISSUER.to_owned(),
@@ -78,10 +78,11 @@ async fn a_jwt_grants_the_access_of_its_claims_with_every_key_type() {
     assert_eq!(refused(viewer.tags().create_tag(tag).await, "a viewer writes").reason, Reason::RoleNotAllowed);
     let admin = server.holder(&signers[1].sign(&claims(&org, "admin")));
     let list = v1::ListOrganizationsRequest::default();
-    let error = refused(admin.organizations().list_organizations(list).await, "an admin is not the platform's");
+    let error =
+        refused(admin.organizations().list_organizations(list).await, "an admin is not a platform administrator");
     assert_eq!(error.reason, Reason::RoleNotAllowed);
-    // One key, several tokens: it was asked for when the gateway began, and then for nothing.
-    assert_eq!(keys.asked(), 1);
+    // The gateway read the key set once, at its start.
+    assert_eq!(keys.requests(), 1);
     server.stop().await;
 }
 
@@ -112,7 +113,7 @@ async fn every_invalid_jwt_gets_the_same_answer() {
         ("four parts", format!("{token}.{}", parts[2])),
         ("no signature", format!("{}.{}.", parts[0], parts[1])),
         ("a signature of other claims", format!("{}.{}.{}", parts[0], part(&with(&good, "role", "admin")), parts[2])),
-        ("a key of another", stranger.sign(&good)),
+        ("a key of another issuer", stranger.sign(&good)),
         ("alg none", none("none")),
         ("alg None", none("None")),
         ("the public key as a secret", secret(&signer.public_text())),
@@ -120,16 +121,16 @@ async fn every_invalid_jwt_gets_the_same_answer() {
         ("an unknown key", signer.sign_as(&unknown, &good)),
         ("critical headers", signer.sign_as(&critical, &good)),
         ("another type", signer.sign_as(&typed, &good)),
-        ("an algorithm that is off", signer.sign(&with(&good, "iss", "limited"))),
+        ("an algorithm that is not permitted", signer.sign(&with(&good, "iss", "limited"))),
         ("another issuer", signer.sign(&with(&good, "iss", "https://else.example"))),
         ("another audience", signer.sign(&with(&good, "aud", "else"))),
         ("expired", signer.sign(&with(&with(&good, "exp", now() - 60), "iat", now() - 600))),
         ("not yet", signer.sign(&with(&good, "nbf", now() + 600))),
         ("too old", signer.sign(&with(&good, "iat", now() - 3 * 86_400))),
-        ("no role", signer.sign(&with(&good, "role", "boss"))),
+        ("no role", signer.sign(&with(&good, "role", "unknown"))),
         ("no user", signer.sign(&with(&good, "sub", ""))),
         ("no organization", signer.sign(&with(&good, "org", "acme"))),
-        ("an organization that is not there", signer.sign(&with(&good, "org", OrgId::generate(&System).as_str()))),
+        ("a missing organization", signer.sign(&with(&good, "org", OrgId::generate(&System).as_str()))),
         ("too long", signer.sign(&with(&good, "more", "x".repeat(8 * 1024)))),
     ];
     let expected = read(&server.stranger(None)).await.unwrap_err();
@@ -147,7 +148,7 @@ async fn every_invalid_jwt_gets_the_same_answer() {
 async fn a_jwt_of_one_organization_never_reaches_another() {
     let (ours, theirs) = (Signer::ec("one"), Signer::ec("one"));
     let (our_keys, their_keys) = (KeyServer::start(&[&ours]).await, KeyServer::start(&[&theirs]).await);
-    // The server names its organizations itself: the ids are known beforehand.
+    // The settings of the gateway contain the ids of the organizations.
     let (acme, globex) = (OrgId::generate(&System), OrgId::generate(&System));
     let bound = |org: &OrgId, issuer: IssuerOptions| IssuerOptions { organization: Some(org.clone()), ..issuer };
     let listed = IssuerOptions {
@@ -166,7 +167,7 @@ async fn a_jwt_of_one_organization_never_reaches_another() {
     let globexs = server.user(&globex, Role::Admin).await;
     let tag = globexs.tag("secret").await;
 
-    // Whatever it claims, an issuer reaches its own organization.
+    // The claims of a token cannot select an organization other than that of its issuer.
     let one = server.holder(&ours.sign(&with(&claims(&globex, "admin"), "sub", globexs.user.as_str())));
     assert!(read(&one).await.unwrap().is_empty());
     let get = v1::GetTagRequest { tag_id: tag.tag_id.clone() };
@@ -175,7 +176,7 @@ async fn a_jwt_of_one_organization_never_reaches_another() {
         read(&server.holder(&theirs.sign(&with(&claims(&acme, "viewer"), "iss", "theirs")))).await.unwrap(),
         [tag]
     );
-    // The key of the one says nothing for the other, though both have one name.
+    // A key verifies tokens of its own issuer only, although both keys have the same id.
     for (signer, issuer) in [(&theirs, ISSUER), (&ours, "theirs")] {
         let error =
             refused(read(&server.holder(&signer.sign(&with(&claims(&acme, "admin"), "iss", issuer)))).await, issuer);
@@ -191,7 +192,7 @@ async fn a_jwt_of_one_organization_never_reaches_another() {
 }
 
 #[tokio::test]
-async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
+async fn the_role_of_a_member_and_scopes_limit_a_jwt() {
     let signer = Signer::ed("one");
     let keys = KeyServer::start(&[&signer]).await;
     let scoped = IssuerOptions { issuer: "scoped".into(), scopes_claim: "scope".into(), ..issuer(&keys) };
@@ -225,7 +226,7 @@ async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
     read(&ada).await.unwrap();
     let remove = v1::RemoveMemberRequest { user_id: user.to_string(), ..Default::default() };
     admin.organizations().remove_member(remove).await.unwrap();
-    wait_for("the removed member is out", LIMIT, || async { read(&ada).await.is_err().then_some(()) }).await;
+    wait_for("the removed member is refused", LIMIT, || async { read(&ada).await.is_err().then_some(()) }).await;
     admin.organizations().add_member(row).await.unwrap();
     wait_for("the member is back", LIMIT, || async { read(&ada).await.ok() }).await;
 
@@ -247,11 +248,11 @@ async fn a_caller_with_a_jwt_creates_tokens_for_members_only() {
     let admin = server.user(&org, Role::Admin).await;
     let ada = server.holder(&signer.sign(&claims(&org, "admin")));
     let user = UserId::derive(&["jwt", ISSUER, "ada"]).to_string();
-    let wish = v1::CreateTokenRequest {
+    let request = v1::CreateTokenRequest {
         token: Some(v1::Token { name: "x".into(), role: v1::Role::Admin.into(), ..Default::default() }),
         ..Default::default()
     };
-    let error = refused(ada.tokens().create_token(wish.clone()).await, "nothing would end it");
+    let error = refused(ada.tokens().create_token(request.clone()).await, "the user is not a member");
     assert_eq!(error.reason, Reason::NotFound);
 
     let role = v1::Role::Admin.into();
@@ -265,7 +266,7 @@ async fn a_caller_with_a_jwt_creates_tokens_for_members_only() {
         ..Default::default()
     };
     admin.organizations().add_member(second).await.unwrap();
-    let made = ada.tokens().create_token(wish).await.unwrap().into_inner();
+    let made = ada.tokens().create_token(request).await.unwrap().into_inner();
     let token = server.holder(&made.secret);
     read(&token).await.unwrap();
     admin.organizations().remove_member(v1::RemoveMemberRequest { user_id: user, ..Default::default() }).await.unwrap();
@@ -286,11 +287,11 @@ async fn keys_rotate_and_removed_keys_sign_nothing() {
     read(&server.holder(&with_old)).await.unwrap();
     assert_eq!(refused(read(&server.holder(&with_new)).await, "not published").reason, Reason::InvalidToken);
     keys.rotate(&[&old, &new]);
-    wait_for("the new key counts", LIMIT, || async { read(&server.holder(&with_new)).await.ok() }).await;
+    wait_for("the new key is accepted", LIMIT, || async { read(&server.holder(&with_new)).await.ok() }).await;
     read(&server.holder(&with_old)).await.unwrap();
     keys.rotate(&[&new]);
     let unknown = Signer::ec("unknown").sign(&claims(&org, "viewer"));
-    wait_for("the old key is gone", LIMIT, || async {
+    wait_for("the old key is refused", LIMIT, || async {
         // A token that names an unknown key triggers a read of the keys.
         assert!(read(&server.holder(&unknown)).await.is_err());
         read(&server.holder(&with_old)).await.is_err().then_some(())
@@ -311,7 +312,7 @@ async fn unknown_keys_cause_at_most_one_refresh_per_interval() {
     let unknown = server.holder(&other.sign(&claims(&org, "viewer")));
     let answers = futures::future::join_all((0..50).map(|_| read(&unknown))).await;
     assert!(answers.into_iter().all(|answer| refused(answer, "unknown").reason == Reason::InvalidToken));
-    assert_eq!(keys.asked(), 1, "it was asked a moment ago");
+    assert_eq!(keys.requests(), 1, "the interval has not passed");
     server.stop().await;
 }
 
@@ -333,9 +334,10 @@ async fn keys_are_used_for_a_limited_time_after_their_server_failed() {
     read(&short).await.unwrap();
     let elsewhere = KeyServer::start(&[&signer]).await;
     let huge = format!("{{\"keys\":[],\"more\":\"{}\"}}", "x".repeat(300 * 1024));
-    for away in [Answer::Fault, Answer::Redirect(elsewhere.url.clone()), Answer::Keys(huge), Answer::Keys("{}".into())]
+    for failure in
+        [Answer::Fault, Answer::Redirect(elsewhere.url.clone()), Answer::Keys(huge), Answer::Keys("{}".into())]
     {
-        keys.answer(away);
+        keys.answer(failure);
         let error = wait_for("keys that are too old are not used", LIMIT, || async {
             let error = folio_proto::status::to_error(&read(&short).await.err()?);
             (error.reason == Reason::IssuerUnavailable).then_some(error)
@@ -346,7 +348,7 @@ async fn keys_are_used_for_a_limited_time_after_their_server_failed() {
         keys.rotate(&[&signer]);
         wait_for("the keys are back", LIMIT, || async { read(&short).await.ok() }).await;
     }
-    assert_eq!(elsewhere.asked(), 0, "a redirect is not followed");
+    assert_eq!(elsewhere.requests(), 0, "a redirect is not followed");
     server.stop().await;
 }
 
@@ -363,7 +365,7 @@ async fn a_silent_key_server_delays_no_other_issuer() {
     assert_eq!((error.reason, error.retry_after.is_some()), (Reason::IssuerUnavailable, true));
     read(&server.user(&org, Role::Viewer).await).await.unwrap();
     keys.rotate(&[&signer]);
-    wait_for("the keys are there", LIMIT, || async { read(&client).await.ok() }).await;
+    wait_for("the keys are read", LIMIT, || async { read(&client).await.ok() }).await;
     server.stop().await;
 }
 
@@ -380,7 +382,7 @@ async fn keys_of_a_file_are_read_again() {
     read(&server.holder(&old.sign(&claims(&org, "viewer")))).await.unwrap();
     std::fs::write(&file, crate::issuer::key_set(&[&new])).unwrap();
     let client = server.holder(&new.sign(&claims(&org, "viewer")));
-    wait_for("the new key counts", LIMIT, || async { read(&client).await.ok() }).await;
+    wait_for("the new key is accepted", LIMIT, || async { read(&client).await.ok() }).await;
     server.stop().await;
 }
 
@@ -394,7 +396,7 @@ async fn a_stream_ends_with_its_jwt() {
     let brief = with(&claims(&org, "member"), "exp", now() + 4);
     let client = server.holder(&signer.sign(&brief));
     let document = client.ready_document("a.txt", "text").await;
-    server.model.next(Said::Hang);
+    server.model.next(ModelAnswer::Hang);
     let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
     let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
     assert!(events.message().await.unwrap().is_some(), "the turn has begun");

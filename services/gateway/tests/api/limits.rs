@@ -129,7 +129,7 @@ async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
 
     let cancel = v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() };
     them.conversations().cancel_turn(cancel).await.unwrap();
-    wait_for("there is room again", LIMIT, || async {
+    wait_for("the resumption below the limit", LIMIT, || async {
         server.model.answer("hello");
         them.conversations().chat(chat("three")).await.ok()
     })
@@ -158,15 +158,16 @@ async fn resumed_turns_are_bounded_like_new_turns() {
     };
     let before = view().await;
     assert_eq!(before.status(), v1::TurnStatus::Failed);
-    let asked = server.model.asked();
+    let calls = server.model.calls();
     server.model.next(Answer::Hang);
-    let running = wait_for("the failed turn does not count any more", LIMIT, || async {
+    let running = wait_for("the failed turn no longer counts", LIMIT, || async {
         them.conversations().chat(chat("running")).await.ok()
     })
     .await;
     let running = running.into_inner().message().await.unwrap().unwrap().event.unwrap().turn_id;
-    // Else the answer that hangs would be another turn's.
-    wait_for("its model is asked", LIMIT, || async { (server.model.asked() > asked).then_some(()) }).await;
+    // Otherwise another turn could receive the answer that hangs.
+    wait_for("the model call of the running turn", LIMIT, || async { (server.model.calls() > calls).then_some(()) })
+        .await;
 
     let resume = || v1::ResumeTurnRequest { turn_id: failed.clone(), ..Default::default() };
     let status = them.conversations().resume_turn(resume()).await.map(drop).unwrap_err();
@@ -174,15 +175,16 @@ async fn resumed_turns_are_bounded_like_new_turns() {
     let status = them.conversations().chat(chat("failed")).await.map(drop).unwrap_err();
     check(&status, "concurrent_turns", "1");
     assert_eq!(view().await, before, "nothing is changed");
-    // One that runs is joined, which begins nothing.
+    // A running turn is joined, which starts nothing.
     let join = v1::ResumeTurnRequest { turn_id: running.clone(), ..Default::default() };
     them.conversations().resume_turn(join).await.unwrap();
 
     let cancel = v1::CancelTurnRequest { turn_id: running, ..Default::default() };
     them.conversations().cancel_turn(cancel).await.unwrap();
     server.model.answer("hello");
-    let resumed =
-        wait_for("there is room again", LIMIT, || async { them.conversations().resume_turn(resume()).await.ok() });
+    let resumed = wait_for("the resumption below the limit", LIMIT, || async {
+        them.conversations().resume_turn(resume()).await.ok()
+    });
     let mut events = resumed.await.into_inner();
     while events.message().await.unwrap().is_some() {}
     assert_eq!(view().await.status(), v1::TurnStatus::Completed);
@@ -203,7 +205,7 @@ async fn concurrent_model_calls_are_bounded() {
         v1::ChatRequest { document_ids: vec![document.document_id.clone()], text: "x".into(), ..Default::default() };
     let mut events = them.conversations().chat(chat).await.unwrap().into_inner();
     let event = events.message().await.unwrap().unwrap();
-    wait_for("the model is asked", LIMIT, || async { (server.model.asked() == 1).then_some(()) }).await;
+    wait_for("the model call", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
     let run = v1::RunExtractionRequest {
         document_id: document.document_id,
         prompt_revid: prompt.prompt_id,
@@ -251,7 +253,7 @@ async fn documents_and_their_bytes_are_limited_per_organization() {
         (!other).then(|| check(&refused, "storage_bytes", "100"))
     };
     wait_for("the limit of bytes", LIMIT, full).await;
-    // Also where it was not said how many come.
+    // The limit also applies if the description declares no size.
     let description = v1::DocumentDescription { name: "large.txt".into(), ..Default::default() };
     let parts = vec![
         v1::upload_document_request::Part::Description(description),

@@ -1,4 +1,4 @@
-//! Requests that no client should send: each is answered with an error that says what is wrong, and none is a fault.
+//! Malformed requests: each is answered with an error that names the problem, and none with an internal error.
 
 use folio_operations::{Effect, operations};
 use folio_proto::{status, v1};
@@ -10,13 +10,13 @@ use crate::harness::{Client, Server, refused};
 use crate::samples::{missing, samples};
 
 #[tokio::test]
-async fn bytes_that_are_no_message_are_the_callers_error() {
+async fn bytes_that_are_not_a_message_are_refused_as_invalid_argument() {
     let server = Server::start().await;
     let client = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let no_utf8: &[u8] = b"\x0a\x02\xff\xfe";
     let cut: &[u8] = b"\x0a\x7f\x01";
     let garbage: &[u8] = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
-    // A message inside a message, deeper than anybody may go: 200 groups that are opened and never closed.
+    // 200 nested groups that are opened and never closed: deeper than the decoder permits.
     let deep = [0x0b_u8; 200];
     for operation in operations() {
         let name = operation.name;
@@ -34,10 +34,10 @@ async fn bytes_that_are_no_message_are_the_callers_error() {
 /// Checks that a request is refused with `INVALID_ARGUMENT` and names the field, unless that is empty.
 async fn assert_refused(client: &Client, name: &str, request: &Value, reason: Reason, field: &str) {
     let error = call(client, operation(name), request).await.unwrap_err();
-    let shown: String = request.to_string().chars().take(200).collect();
-    assert_eq!((error.code, error.reason), (Code::InvalidArgument, reason), "{name} {shown}: {error}");
+    let text: String = request.to_string().chars().take(200).collect();
+    assert_eq!((error.code, error.reason), (Code::InvalidArgument, reason), "{name} {text}: {error}");
     let named = error.violations.iter().any(|violation| violation.field.starts_with(field));
-    assert!(named, "{name} {shown}: {field} is not in {:?}", error.violations);
+    assert!(named, "{name} {text}: {field} is not in {:?}", error.violations);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn malformed_requests_are_refused_by_their_field() {
     server.stop().await;
 }
 
-/// Returns the JSON pointers to the fields of a request that give something its name.
+/// Collects the JSON pointers to the fields of a request that set the name of a resource.
 fn names(request: &Value, pointer: &str, found: &mut Vec<String>) {
     let Value::Object(fields) = request else { return };
     for (field, value) in fields {
@@ -69,11 +69,11 @@ fn names(request: &Value, pointer: &str, found: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_name_with_blanks_around_it_is_refused_by_every_change_that_gives_a_name() {
+async fn every_change_that_sets_a_name_refuses_surrounding_whitespace() {
     let server = Server::start().await;
     let client = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let ids = missing();
-    // Operations whose field `name` refers to something that exists.
+    // Operations whose field `name` refers to an existing resource.
     let refers =
         |name: &str| matches!(name, "DeleteOrganization" | "DeleteProvider" | "DiscoverModels" | "TestProvider");
     let mut named = Vec::new();
@@ -93,7 +93,7 @@ async fn a_name_with_blanks_around_it_is_refused_by_every_change_that_gives_a_na
         }
     }
     for name in ["CreateTag", "UpdatePrompt", "RenameThread", "AddMember"] {
-        assert!(named.contains(&name), "{name} is not tried");
+        assert!(named.contains(&name), "{name} was not tested");
     }
     for key in [" a", "a ", " ", "\u{a0}a"] {
         let description = json!([{"description": {"name": "a", "metadata": {key: ""}}}]);
@@ -105,7 +105,7 @@ async fn a_name_with_blanks_around_it_is_refused_by_every_change_that_gives_a_na
 }
 
 #[tokio::test]
-async fn a_key_of_metadata_may_be_as_long_when_it_is_changed_as_when_it_was_uploaded() {
+async fn a_metadata_key_has_the_same_maximum_length_in_an_update_as_in_an_upload() {
     let server = Server::start().await;
     let client = server.member().await;
     let uploaded = client.upload("a.txt", "text", "").await.unwrap();

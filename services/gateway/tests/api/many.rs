@@ -61,7 +61,7 @@ async fn lists_of_ten_thousand_documents_are_filtered_ordered_and_paged() {
     let client = server.member().await;
     let tag: TagId = client.tag("tenth").await.tag_id.parse().unwrap();
     fill(&server, &client, &tag).await;
-    let ask = |filter: &str, order_by: &str, page_size: i32, skip: i32| v1::ListDocumentsRequest {
+    let request = |filter: &str, order_by: &str, page_size: i32, skip: i32| v1::ListDocumentsRequest {
         filter: filter.into(),
         order_by: order_by.into(),
         page_size,
@@ -82,7 +82,7 @@ async fn lists_of_ten_thousand_documents_are_filtered_ordered_and_paged() {
         ("name:nothing", "", 0, 0, ""),
         (tenth.as_str(), "", 1_000, 1_000, ""),
     ] {
-        let answer = page(&client, &ask(filter, order_by, 20, skip)).await;
+        let answer = page(&client, &request(filter, order_by, 20, skip)).await;
         let what = format!("{filter:?} {order_by:?} {skip}: {:?}", names(&answer));
         assert_eq!(answer.total_size, total, "{what}");
         assert_eq!(names(&answer).first().copied().unwrap_or_default(), first, "{what}");
@@ -90,11 +90,11 @@ async fn lists_of_ten_thousand_documents_are_filtered_ordered_and_paged() {
         assert_eq!(answer.documents.len(), left.min(20), "{what}");
         assert_eq!(answer.next_page_token.is_empty(), left <= 20, "{what}");
     }
-    // Pages join, each item once.
+    // All pages together contain each item once.
     for (filter, order_by, size) in
         [(tenth.as_str(), "name", 300), (tenth.as_str(), "", 300), ("", "create_time", 1_000)]
     {
-        let (mut request, mut seen) = (ask(filter, order_by, size, 0), Vec::new());
+        let (mut request, mut seen) = (request(filter, order_by, size, 0), Vec::new());
         loop {
             let answer = page(&client, &request).await;
             seen.extend(names(&answer).into_iter().map(str::to_owned));

@@ -153,7 +153,7 @@ async fn a_member_cannot_be_added_again_with_another_name_or_role() {
 }
 
 #[tokio::test]
-async fn the_last_admin_stays_one() {
+async fn the_last_admin_can_be_neither_demoted_nor_removed() {
     let server = Server::start().await;
     let platform = server.platform_admin(&OrgId::generate(&System)).await;
     let made =

@@ -23,7 +23,7 @@ async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
     pause_with(server, client, tag, ChatRequest { document_ids: vec![document], ..Default::default() }).await
 }
 
-/// Does the same in an existing thread.
+/// Chats in an existing thread until the turn pauses; returns the turn.
 async fn pause_in(server: &Server, client: &Client, tag: &'static str, thread: &str) -> String {
     pause_with(server, client, tag, ChatRequest { thread_id: thread.into(), ..Default::default() }).await
 }
@@ -64,14 +64,14 @@ async fn listed(client: &Client, page_size: i32) -> Vec<String> {
 }
 
 async fn lists(client: &Client, turns: &[&String]) {
-    wait_for("what waits", SOON, || async {
+    wait_for("the listed turns", SOON, || async {
         let found = listed(client, 1).await;
         (found.iter().collect::<Vec<_>>() == turns).then_some(())
     })
     .await;
 }
 
-async fn asks_admins(admin: &Client) {
+async fn require_another_approver(admin: &Client) {
     let ask = Ask { roles: vec![v1::Role::Member.into()], not_by_requester: true };
     let named = PolicyCondition {
         path: "name".into(),
@@ -95,7 +95,7 @@ async fn invariant_6_pending_turns_are_listed_for_their_approvers_oldest_first()
     let admin = server.user(&requester.org, Role::Admin).await;
     let viewer = server.user(&requester.org, Role::Viewer).await;
     let stranger = server.user(&server.member().await.org, Role::Admin).await;
-    asks_admins(&admin).await;
+    require_another_approver(&admin).await;
     let own = pause(&server, &requester, "own").await;
     let shared = pause(&server, &requester, "shared").await;
     let other = pause(&server, &colleague, "other").await;
@@ -140,13 +140,13 @@ async fn the_requester_is_the_user_that_started_the_turn_not_the_owner_of_the_th
     let server = Server::start().await;
     let owner = server.member().await;
     let admin = server.user(&owner.org, Role::Admin).await;
-    asks_admins(&admin).await;
+    require_another_approver(&admin).await;
     let thread = thread_of(&pause(&server, &owner, "own").await).to_owned();
     decide(&server, &owner, &format!("{thread}.1")).await;
     let turn = pause_in(&server, &admin, "shared", &thread).await;
 
     lists(&owner, &[&turn]).await;
-    assert_eq!(listed(&admin, 10).await, Vec::<String>::new(), "the admin asked, and decides nothing here");
+    assert_eq!(listed(&admin, 10).await, Vec::<String>::new(), "the requester does not decide its own call");
     let of = async |user: &UserId| {
         let request = ListPendingApprovalsRequest { filter: format!("user:{user}"), ..Default::default() };
         owner.conversations().list_pending_approvals(request).await.unwrap().into_inner().pending_approvals
@@ -161,7 +161,7 @@ async fn the_requester_is_the_user_that_started_the_turn_not_the_owner_of_the_th
         ..Default::default()
     };
     let approve = ApproveRequest { turn_id: turn, decisions: vec![approved], ..Default::default() };
-    let own = refused(admin.conversations().approve(approve.clone()).await, "who asked");
+    let own = refused(admin.conversations().approve(approve.clone()).await, "the requester");
     assert_eq!(own.reason, Reason::PolicyDenied);
     server.model.answer("Done.");
     owner.conversations().approve(approve).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_stream_reports_pending_turns_and_their_end() {
     assert_eq!(change, Change::CaughtUp(CaughtUp {}), "invariant 6");
     let silence = tokio::time::timeout(Duration::from_millis(50), other_stream.message()).await;
     assert!(silence.is_err(), "{silence:?}");
-    // It ends with the drain, which does not wait for it.
+    // The drain ends the stream and does not wait for it.
     server.stop().await;
     let error = refused(other_stream.message().await, "a stream of a gateway that drains");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));

@@ -25,12 +25,12 @@ pub(crate) async fn set(admin: &Client, rules: Vec<PolicyRule>) -> SetPolicyResp
     admin.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap().into_inner()
 }
 
-/// Chats, with everything approved in advance, and reads the stream to its end.
+/// Chats with `auto_approve`, and reads the stream to its end.
 pub(crate) async fn chat(client: &Client, document: &str) -> Vec<Event> {
     chat_as(client, document, ChatRequest { auto_approve: true, ..Default::default() }).await
 }
 
-/// The same, with what the request approves.
+/// Chats with the approvals of a request, and reads the stream to its end.
 pub(crate) async fn chat_as(client: &Client, document: &str, approved: ChatRequest) -> Vec<Event> {
     let request = ChatRequest { text: "do it".into(), document_ids: vec![document.into()], ..approved };
     client.chat(request).await
@@ -81,18 +81,18 @@ async fn invariant_2_a_rule_overrides_the_approvals_of_a_request() {
     server.model.answer("Done.");
     let events = chat(&member, &document).await;
     assert!(matches!(events.last().unwrap().kind, Some(Kind::Completed(_))), "{events:?}");
-    assert_eq!(tags(&member).await, ["fine"], "what no rule names runs as the request says");
+    assert_eq!(tags(&member).await, ["fine"], "a call that no rule matches runs as the request permits");
 
     server.model.next(Answer::Calls(vec![create("ask")]));
     let turn = waiting(&chat(&member, &document).await);
-    let left = turn.expire_time.unwrap().seconds - jiff_now();
-    assert!((3_000..=3_600).contains(&left), "the organization says how long it waits: {left}");
+    let left = turn.expire_time.unwrap().seconds - now_seconds();
+    assert!((3_000..=3_600).contains(&left), "the policy sets the time to live: {left}");
     assert_eq!(tags(&member).await, ["fine"], "invariant 2");
     // The policy is evaluated with the edited arguments as well.
     let edited = ApprovedEdited { arguments_json: json!({"name": "never"}).to_string() };
     let error = refused(
         member.conversations().approve(decided(&turn, decision::Decision::ApprovedEdited(edited))).await,
-        "edited to what is denied",
+        "edited to denied arguments",
     );
     assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
     server.model.answer("Made.");
@@ -103,7 +103,7 @@ async fn invariant_2_a_rule_overrides_the_approvals_of_a_request() {
     server.model.next(Answer::Calls(vec![create("allowed")]));
     server.model.answer("Done.");
     chat_as(&member, &document, ChatRequest::default()).await;
-    assert_eq!(tags(&member).await, ["allowed", "ask", "fine"], "nothing waited");
+    assert_eq!(tags(&member).await, ["allowed", "ask", "fine"], "no call waited");
     server.stop().await;
 }
 
@@ -127,7 +127,7 @@ async fn invariant_2_a_call_is_decided_only_by_the_approvers_of_its_rule() {
     let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
     let seen = requester.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
     assert_eq!(seen.pending[0].approval_requirement.as_ref(), Some(&requirement));
-    let own = refused(requester.conversations().approve(approved(&turn)).await, "the own call");
+    let own = refused(requester.conversations().approve(approved(&turn)).await, "the requester's own call");
     assert_eq!((own.code, own.reason), (Code::PermissionDenied, Reason::PolicyDenied));
     let viewed = refused(viewer.conversations().approve(approved(&turn)).await, "a viewer");
     assert_eq!(viewed.code, Code::PermissionDenied);
@@ -135,13 +135,16 @@ async fn invariant_2_a_call_is_decided_only_by_the_approvers_of_its_rule() {
     assert_eq!(foreign.code, Code::NotFound);
     assert!(tags(&requester).await.is_empty(), "invariant 2");
 
-    // Who may approve sees the turn and its thread while it waits.
+    // An approver can read the turn and its thread while the turn is pending.
     let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
     let seen = colleague.conversations().get_turn(get.clone()).await.unwrap().into_inner().turn.unwrap();
     assert_eq!(seen.status(), TurnStatus::AwaitingApproval);
     let thread = GetThreadRequest { thread_id: seen.turn_id.split('.').next().unwrap().into(), ..Default::default() };
     colleague.threads().get_thread(thread.clone()).await.unwrap();
-    assert_eq!(refused(viewer.threads().get_thread(thread.clone()).await, "a viewer's look").code, Code::NotFound);
+    assert_eq!(
+        refused(viewer.threads().get_thread(thread.clone()).await, "a viewer reads the thread").code,
+        Code::NotFound
+    );
     server.model.answer("Made.");
     colleague.conversations().approve(approved(&turn)).await.unwrap();
     assert_eq!(tags(&requester).await, ["made"]);
@@ -151,12 +154,12 @@ async fn invariant_2_a_call_is_decided_only_by_the_approvers_of_its_rule() {
     colleague.conversations().approve(approved(&turn)).await.unwrap();
     let cancel = CancelTurnRequest { turn_id: turn.turn_id.clone(), ..Default::default() };
     assert_eq!(refused(colleague.conversations().cancel_turn(cancel).await, "cancel").code, Code::NotFound);
-    assert_eq!(refused(colleague.threads().get_thread(thread).await, "nothing waits any more").code, Code::NotFound);
+    assert_eq!(refused(colleague.threads().get_thread(thread).await, "no call is pending").code, Code::NotFound);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_rule_that_never_matches_is_refused_and_versions_guard_the_policy() {
+async fn a_rule_that_never_matches_is_refused_and_an_etag_prevents_lost_updates() {
     let server = Server::start().await;
     let member = server.member().await;
     let admin = server.user(&member.org, Role::Admin).await;
@@ -171,7 +174,7 @@ async fn a_rule_that_never_matches_is_refused_and_versions_guard_the_policy() {
         ("rules[0].roles", policy(vec![PolicyRule { roles: vec![v1::Role::Viewer.into()], ..deny() }], 0)),
         ("rules[0].ask.roles", policy(vec![rule("viewers", ask(&[v1::Role::Viewer], false))], 0)),
     ];
-    let unfit = [
+    let wrong_conditions = [
         ("path", when("a..b", named("x"), deny())),
         ("matches", when("a", policy_condition::Test::Matches("(".into()), deny())),
         ("equals_json", when("a", policy_condition::Test::EqualsJson("null".into()), deny())),
@@ -179,8 +182,9 @@ async fn a_rule_that_never_matches_is_refused_and_versions_guard_the_policy() {
         ("in_json", when("a", policy_condition::Test::InJson(r#"["x", null]"#.into()), deny())),
     ];
     let wrong = wrong.map(|(field, policy)| (format!("policy.{field}"), policy)).into_iter();
-    let unfit = unfit.map(|(field, rule)| (format!("policy.rules[0].arguments[0].{field}"), policy(vec![rule], 0)));
-    for (field, policy) in wrong.chain(unfit) {
+    let wrong_conditions =
+        wrong_conditions.map(|(field, rule)| (format!("policy.rules[0].arguments[0].{field}"), policy(vec![rule], 0)));
+    for (field, policy) in wrong.chain(wrong_conditions) {
         let request = SetPolicyRequest { policy: policy.clone(), ..Default::default() };
         let error = refused(admin.policies().set_policy(request).await, "a wrong policy");
         assert_eq!(error.code, Code::InvalidArgument, "{policy:?}");
@@ -196,7 +200,7 @@ async fn a_rule_that_never_matches_is_refused_and_versions_guard_the_policy() {
     server.stop().await;
 }
 
-fn jiff_now() -> i64 {
+fn now_seconds() -> i64 {
     use folio_types::Environment as _;
     System.now().as_second()
 }

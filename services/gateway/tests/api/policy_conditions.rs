@@ -28,7 +28,7 @@ async fn denied(server: &Server, client: &Client, document: &str, calls: Vec<(&'
         .collect();
     results.sort_by_key(|result| result.call_id.rsplit('.').next().unwrap().parse::<usize>().unwrap());
     let denied = |result: &ToolResult| result.content.contains("policy denies this call");
-    results.iter().enumerate().filter(|(_, result)| denied(result)).map(|(place, _)| place).collect()
+    results.iter().enumerate().filter(|(_, result)| denied(result)).map(|(position, _)| position).collect()
 }
 
 fn format(name: &str) -> Value {
@@ -46,10 +46,10 @@ async fn invariant_2_a_condition_holds_however_an_argument_is_spelled() {
     let admin = server.user(&member.org, Role::Admin).await;
     let own = member.ready_document("own.txt", "text").await.document_id;
     let other = member.ready_document("other.txt", "text").await.document_id;
-    let left_out = policy_condition::Test::Absent(Absent {});
+    let absent = policy_condition::Test::Absent(Absent {});
     let inner = "response_format.json_schema.name";
     let rules = vec![
-        when("document_id", left_out, PolicyRule { tools: vec!["delete_document".into()], ..deny("own document") }),
+        when("document_id", absent, PolicyRule { tools: vec!["delete_document".into()], ..deny("own document") }),
         when(inner, named("secret"), deny("secret schemas")),
         when("document_id", named(&other), rule("other document", ask(&[], false))),
     ];

@@ -1,4 +1,4 @@
-//! ProviderService: who may set what, and that no key is ever answered.
+//! ProviderService: the required roles, and that no response contains a key.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ async fn invariant_6_providers_are_private_to_their_organization_and_keys_are_ne
     assert_eq!(missing.code, Code::NotFound);
     let other_list = them.providers().list_providers(list(v1::ProviderOwner::Organization)).await.unwrap().into_inner();
     assert_eq!(other_list.providers[0].models[0].name, "b");
-    let asked = v1::DiscoverModelsRequest { name: "mine".into(), ..Default::default() };
-    assert_eq!(refused(us.providers().discover_models(asked).await, "none is left").code, Code::NotFound);
+    let discover = v1::DiscoverModelsRequest { name: "mine".into(), ..Default::default() };
+    assert_eq!(refused(us.providers().discover_models(discover).await, "the provider is deleted").code, Code::NotFound);
     server.stop().await;
 }
 
@@ -98,7 +98,7 @@ async fn an_unresponsive_endpoint_blocks_no_change() {
     let org = OrgId::generate(&System);
     let (platform, them) =
         (server.platform_admin(&org).await, server.user(&OrgId::generate(&System), Role::Admin).await);
-    // It takes connections, and says nothing.
+    // The endpoint accepts connections and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", silent.local_addr().unwrap());
     let owner = v1::ProviderOwner::Platform.into();
@@ -115,8 +115,9 @@ async fn an_unresponsive_endpoint_blocks_no_change() {
     }
     for _ in 0..18 {
         let answer = tokio::time::timeout(Duration::from_secs(10), calls.join_next()).await;
-        let answer = answer.expect("two wait for the endpoint, the others are told at once").unwrap().unwrap();
-        assert_eq!(refused(answer, "over the share").reason, Reason::Overloaded);
+        let answer =
+            answer.expect("two calls wait for the endpoint, the others are refused immediately").unwrap().unwrap();
+        assert_eq!(refused(answer, "above the limit of an organization").reason, Reason::Overloaded);
     }
     for client in [&platform, &them] {
         let create = v1::CreateTokenRequest {
@@ -130,7 +131,7 @@ async fn an_unresponsive_endpoint_blocks_no_change() {
             .await
             .unwrap();
     }
-    assert_eq!(calls.len(), 2, "those two have their places still");
+    assert_eq!(calls.len(), 2, "the two calls still wait");
     drop(silent);
     server.stop().await;
 }
@@ -146,12 +147,12 @@ async fn the_call_of_a_provider_test_is_metered() {
     let recorded = server.stores.usage.list(&admin.org, folio_types::Timestamp::MIN, 10).await.unwrap();
     let calls: Vec<_> = recorded.iter().map(|record| (record.operation.as_str(), record.model.as_str())).collect();
     assert_eq!(calls, [("test", MODEL)]);
-    // Nothing is laid down: the endpoint fails, and the answer says so.
+    // The model has no scripted answer: the call fails, and the response contains the problem.
     let request = v1::TestProviderRequest { name: "test".into(), ..Default::default() };
     let answer = admin.providers().test_provider(request).await.unwrap().into_inner();
     assert!(!answer.answered && !answer.problem.is_empty(), "{answer:?}");
-    let request = v1::TestProviderRequest { name: "nobody".into(), ..Default::default() };
-    let error = refused(admin.providers().test_provider(request).await, "no provider");
+    let request = v1::TestProviderRequest { name: "missing".into(), ..Default::default() };
+    let error = refused(admin.providers().test_provider(request).await, "a missing provider");
     assert_eq!(error.reason, Reason::ModelNotAvailable);
     server.stop().await;
 }

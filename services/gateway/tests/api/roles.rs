@@ -119,11 +119,11 @@ async fn a_platform_administrator_sees_other_organizations_only_with_the_admin_r
     }
     let admin = server.platform_admin(&org).await;
     for (role, is_made) in [(v1::Role::Viewer, false), (v1::Role::Member, false), (v1::Role::Admin, true)] {
-        let wish = v1::CreateTokenRequest {
+        let new_token = v1::CreateTokenRequest {
             token: Some(v1::Token { name: "more".into(), role: role.into(), platform: true, ..Default::default() }),
             ..Default::default()
         };
-        let made = admin.tokens().create_token(wish).await;
+        let made = admin.tokens().create_token(new_token).await;
         assert_eq!(made.is_ok(), is_made, "{role:?}");
         if !is_made {
             assert_eq!(refused(made, "a lower role").violations[0].field, "token.platform");

@@ -89,7 +89,7 @@ fn webhook_endpoint(url: &str) -> Value {
     json!({"url": url, "event_types": ["document.ready"], "secret": "SECRET", "enabled": true})
 }
 
-/// Returns ids of the right form that name nothing.
+/// Returns well-formed ids of missing resources.
 pub(crate) fn missing() -> Ids {
     let prefixes = [
         ("organization", OrgId::PREFIX),
@@ -104,10 +104,10 @@ pub(crate) fn missing() -> Ids {
         ("webhook_endpoint", WebhookEndpointId::PREFIX),
     ];
     let ids = prefixes.into_iter().map(|(kind, prefix)| (kind, format!("{prefix}_{}", "0".repeat(32))));
-    ids.chain([("provider", "of-nobody".to_owned()), ("model", "nobody".to_owned())]).collect()
+    ids.chain([("provider", "of-no-such-model".to_owned()), ("model", "no-such-model".to_owned())]).collect()
 }
 
-/// An id of no kind.
+/// A text that is not an id of any kind.
 const BAD_ID: &str = "../../etc/passwd";
 
 fn long(chars: usize) -> String {

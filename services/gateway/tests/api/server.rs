@@ -56,7 +56,7 @@ async fn invariant_10_calls_beyond_the_bound_are_refused_at_once() {
     .await;
     assert_eq!(error.reason, Reason::Overloaded);
     assert!(error.retry_after.is_some());
-    client.tag("short calls have places of their own").await;
+    client.tag("short calls have a separate limit").await;
     drop(sender);
     assert_eq!(refused(upload.await.unwrap(), "an empty file").reason, Reason::InvalidField);
     client.upload("a.txt", "hello", "").await.unwrap();
@@ -85,7 +85,7 @@ async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     server.serving.take().unwrap().await.unwrap().unwrap();
 }
 
-/// A client on a connection of its own.
+/// Opens a new connection to the server.
 async fn connected(server: &Server) -> tonic::transport::Channel {
     tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap()
 }
@@ -98,7 +98,7 @@ async fn check(channel: tonic::transport::Channel) -> Result<ServingStatus, toni
 #[tokio::test]
 async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_permit_is_free() {
     let server = Server::with(Options { connections: 2, ..Options::default() }).await;
-    // The harness's own is one of them, from its first call on.
+    // The harness uses one connection, from its first call on.
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     let second = connected(&server).await;
     assert_eq!(check(second.clone()).await.unwrap(), ServingStatus::Serving);
@@ -108,12 +108,12 @@ async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_
     assert!(error.retry_after.is_some() && error.message.contains("connections"), "{error}");
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     drop(second);
-    folio_testkit::wait_for("the third moves up", Duration::from_secs(10), || async {
+    folio_testkit::wait_for("the third connection gets the free permit", Duration::from_secs(10), || async {
         check(third.clone()).await.ok()
     })
     .await;
     let fourth = connected(&server).await;
-    assert_eq!(refused(check(fourth).await, "the third holds the place").code, Code::ResourceExhausted);
+    assert_eq!(refused(check(fourth).await, "the third connection has the permit").code, Code::ResourceExhausted);
     server.stop().await;
 }
 
@@ -128,8 +128,8 @@ async fn a_silent_connection_is_closed() {
         let mut bytes = Vec::new();
         silent.read_to_end(&mut bytes).await
     };
-    let _ = tokio::time::timeout(Duration::from_secs(10), closed).await.expect("it is closed");
-    // One that answers pings stays.
+    let _ = tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the connection is closed");
+    // A connection that answers pings stays open.
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     server.stop().await;
 }
@@ -140,7 +140,7 @@ async fn an_unread_response_releases_its_permit() {
     let server = Server::with(options).await;
     let client = server.member().await;
     let document = client.upload("a.txt", &"text ".repeat(200_000), "").await.unwrap();
-    // A window that the answer does not fit into.
+    // The flow-control window is smaller than the response.
     let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let small = endpoint.initial_stream_window_size(65_535).initial_connection_window_size(1 << 20);
     let mut client = client;
@@ -150,19 +150,19 @@ async fn an_unread_response_releases_its_permit() {
         client.documents().download_document(request).await.map(tonic::Response::into_inner)
     };
     let mut unread = download().await.unwrap();
-    assert_eq!(refused(download().await, "the only place is held").code, Code::ResourceExhausted);
+    assert_eq!(refused(download().await, "the only permit is in use").code, Code::ResourceExhausted);
     let read = async || download().await.ok();
-    let mut other = folio_testkit::wait_for("the place is free", Duration::from_secs(10), read).await;
+    let mut other = folio_testkit::wait_for("the permit is free", Duration::from_secs(10), read).await;
     let mut bytes = 0;
     while let Some(part) = other.message().await.unwrap() {
         bytes += if let Some(v1::download_document_response::Part::Chunk(chunk)) = part.part { chunk.len() } else { 0 };
     }
-    assert_eq!(bytes, 1_000_000, "whoever reads gets all of it");
+    assert_eq!(bytes, 1_000_000, "a client that reads receives all bytes");
     // A late reader receives the buffered bytes and then the reason of the end.
     let error = loop {
         match unread.message().await {
             Ok(Some(_)) => {}
-            Ok(None) => panic!("a cut answer ended as if it were whole"),
+            Ok(None) => panic!("a truncated response ended without an error"),
             Err(status) => break refused::<()>(Err(status), "unread"),
         }
     };

@@ -43,21 +43,21 @@ const NAMED_MODELS: &[&str] = &["TestProvider", "SetModelDefaults", "DiscoverMod
 async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_one() {
     let server = Server::start().await;
     let (us, them) = (OrgId::generate(&System), OrgId::generate(&System));
-    // Even an admin is an admin of the own organization only.
+    // An admin has that role in its own organization only.
     let (us, them) = (server.user(&us, Role::Admin).await, server.user(&them, Role::Admin).await);
     let foreign = create_resources(&server, &them, "theirs").await;
     let own = create_resources(&server, &us, "ours").await;
     let missing = missing();
     let before = resources(&them, &foreign).await;
-    let model_calls = server.model.asked();
+    let model_calls = server.model.calls();
     let mut operations: Vec<_> = operations().collect();
     // The audit log comes first: later it contains the foreign ids that the caller sent itself.
     operations.sort_by_key(|operation| operation.service.name != "AuditService");
     for operation in operations {
         let name = operation.name;
         let pairs = samples(name, &own, &foreign).valid.into_iter().zip(samples(name, &own, &missing).valid);
-        for (of_theirs, of_nobody) in pairs {
-            let names_nothing = of_theirs == of_nobody;
+        for (of_theirs, of_missing) in pairs {
+            let names_nothing = of_theirs == of_missing;
             let response = call(&us, operation, &of_theirs).await;
             if let Err(error) = &response {
                 let expected = match error.code {
@@ -68,17 +68,17 @@ async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_o
                 };
                 assert!(expected, "{name}: {error:?}");
             }
-            let response = shown(response);
+            let response = to_text(response);
             if names_nothing {
                 let leaked = foreign.values().find(|id| response.contains(*id));
                 assert_eq!(leaked, None, "{name}: {response}");
             } else {
-                let of_nobody = shown(call(&us, operation, &of_nobody).await);
-                assert_eq!(hide(&foreign, &response), hide(&missing, &of_nobody), "{name}");
+                let of_missing = to_text(call(&us, operation, &of_missing).await);
+                assert_eq!(hide(&foreign, &response), hide(&missing, &of_missing), "{name}");
             }
         }
     }
-    assert_eq!(server.model.asked(), model_calls, "no model is called for another organization");
+    assert_eq!(server.model.calls(), model_calls, "no model is called for another organization");
     assert_eq!(resources(&them, &foreign).await, before, "their resources are as they were");
     let rejected = ApproveRequest {
         turn_id: format!("{}.1", foreign["thread"]),
@@ -92,12 +92,12 @@ async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_o
     server.stop().await;
 }
 
-/// A response as text: the JSON, or the error with its details.
-fn shown(response: Result<Value, Error>) -> String {
+/// Returns a response as text: the JSON, or the error with its details.
+fn to_text(response: Result<Value, Error>) -> String {
     response.map_or_else(|error| format!("{error:?}"), |response| response.to_string())
 }
 
-/// Returns what every operation that reads resources shows of an organization's own resources. No response contains a
+/// Returns the responses of all operations that read an organization's own resources. Checks that none contains a
 /// secret.
 async fn resources(client: &Client, own: &Ids) -> Vec<(&'static str, String)> {
     let changes_by_itself = |operation: &Declaration| {
@@ -108,7 +108,7 @@ async fn resources(client: &Client, own: &Ids) -> Vec<(&'static str, String)> {
     for operation in operations().filter(|operation| operation.effect == Effect::Read && !changes_by_itself(operation))
     {
         for request in samples(operation.name, own, own).valid {
-            let response = shown(call(client, operation, &request).await);
+            let response = to_text(call(client, operation, &request).await);
             assert!(!response.contains("SECRET"), "{} returns a secret: {response}", operation.name);
             assert!(operation.platform || !response.contains("NotFound"), "{}: {response}", operation.name);
             found.push((operation.name, response));

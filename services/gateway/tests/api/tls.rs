@@ -58,25 +58,27 @@ async fn a_certificate_is_replaced_when_its_files_change() {
     let options = options(folder.path());
     first.write(&options.tls);
     let server = Server::with(options.clone()).await;
-    let open = first.connect(&server).await.expect("the first certificate is shown");
+    let open = first.connect(&server).await.expect("the first certificate is served");
     answers(&open).await;
-    second.connect(&server).await.expect_err("the second one is not there yet");
+    second.connect(&server).await.expect_err("the second certificate is not served yet");
 
-    // A key that does not belong to the certificate, and no certificate at all: the one before stays.
+    // A key that does not belong to the certificate, and then a file without a key: the previous certificate stays in
+    // use.
     for bad in [&second.key, "nothing"] {
         std::fs::write(options.tls.key.as_ref().unwrap(), bad).unwrap();
         let again = first.connect(&server).await.expect("the first certificate stays");
         answers(&again).await;
     }
     second.write(&options.tls);
-    let new = wait_for("the second certificate is shown", LIMIT, || async { second.connect(&server).await.ok() }).await;
+    let new =
+        wait_for("the second certificate is served", LIMIT, || async { second.connect(&server).await.ok() }).await;
     answers(&new).await;
-    first.connect(&server).await.expect_err("the first one is not shown any more");
+    first.connect(&server).await.expect_err("the first certificate is no longer served");
     answers(&open).await;
 }
 
 #[tokio::test]
-async fn a_connection_without_tls_is_refused_where_there_is_a_certificate() {
+async fn plain_text_is_refused_if_a_certificate_is_configured() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path());
     let pair = Pair::new();

@@ -65,7 +65,7 @@ async fn every_invalid_token_gets_the_same_answer() {
     server.stop().await;
 }
 
-fn wanted(name: &str, role: v1::Role) -> v1::Token {
+fn new_token(name: &str, role: v1::Role) -> v1::Token {
     v1::Token { name: name.into(), role: role.into(), ..Default::default() }
 }
 
@@ -78,12 +78,12 @@ async fn a_token_is_created_listed_used_and_revoked() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     let scopes = vec![v1::Scope::Documents.into(), v1::Scope::Definitions.into(), v1::Scope::Documents.into()];
-    let wish = v1::Token { scopes, ..wanted("robot", v1::Role::Viewer) };
-    let request = v1::CreateTokenRequest { ttl_seconds: 3_600, request_id: "one".into(), ..create(wish) };
+    let robot_token = v1::Token { scopes, ..new_token("robot", v1::Role::Viewer) };
+    let request = v1::CreateTokenRequest { ttl_seconds: 3_600, request_id: "one".into(), ..create(robot_token) };
     let made = admin.tokens().create_token(request.clone()).await.unwrap().into_inner();
     let token = made.token.unwrap();
-    let shown: Token = made.secret.parse().unwrap();
-    assert_eq!((shown.org(), shown.id().as_str()), (&admin.org, token.token_id.as_str()));
+    let parsed: Token = made.secret.parse().unwrap();
+    assert_eq!((parsed.org(), parsed.id().as_str()), (&admin.org, token.token_id.as_str()));
     assert_eq!(token.scopes, [i32::from(v1::Scope::Documents), v1::Scope::Definitions.into()]);
     let life = token.expire_time.unwrap().seconds - token.create_time.unwrap().seconds;
     assert_eq!((life, token.last_use_time), (3_600, None));
@@ -123,18 +123,18 @@ async fn no_token_creates_a_token_with_more_permissions() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let limited = server.limited(&org, Role::Admin, &[Scope::Administration, Scope::Usage], false).await;
-    let all = refused(limited.tokens().create_token(create(wanted("all", v1::Role::Admin))).await, "without limits");
-    let other = create(v1::Token { scopes: vec![v1::Scope::Documents.into()], ..wanted("x", v1::Role::Viewer) });
+    let all = refused(limited.tokens().create_token(create(new_token("all", v1::Role::Admin))).await, "without limits");
+    let other = create(v1::Token { scopes: vec![v1::Scope::Documents.into()], ..new_token("x", v1::Role::Viewer) });
     let other = refused(limited.tokens().create_token(other).await, "another scope");
     assert_eq!((all.reason, other.reason), (Reason::ScopeNotAllowed, Reason::ScopeNotAllowed));
-    let own = create(v1::Token { scopes: vec![v1::Scope::Usage.into()], ..wanted("x", v1::Role::Viewer) });
+    let own = create(v1::Token { scopes: vec![v1::Scope::Usage.into()], ..new_token("x", v1::Role::Viewer) });
     limited.tokens().create_token(own).await.unwrap();
     let bad = [
-        create(wanted("", v1::Role::Viewer)),
-        create(wanted("x", v1::Role::Unspecified)),
-        v1::CreateTokenRequest { ttl_seconds: u64::MAX, ..create(wanted("x", v1::Role::Viewer)) },
-        create(v1::Token { scopes: vec![0], ..wanted("x", v1::Role::Viewer) }),
-        create(v1::Token { scopes: vec![99], ..wanted("x", v1::Role::Viewer) }),
+        create(new_token("", v1::Role::Viewer)),
+        create(new_token("x", v1::Role::Unspecified)),
+        v1::CreateTokenRequest { ttl_seconds: u64::MAX, ..create(new_token("x", v1::Role::Viewer)) },
+        create(v1::Token { scopes: vec![0], ..new_token("x", v1::Role::Viewer) }),
+        create(v1::Token { scopes: vec![99], ..new_token("x", v1::Role::Viewer) }),
     ];
     let admin = server.user(&org, Role::Admin).await;
     for request in bad {
@@ -148,7 +148,7 @@ async fn no_token_creates_a_token_with_more_permissions() {
 async fn an_expiring_token_creates_no_token_that_expires_later() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..create(wanted("x", v1::Role::Admin)) };
+    let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..create(new_token("x", v1::Role::Admin)) };
     let brief = admin.tokens().create_token(lasting(3_600)).await.unwrap().into_inner();
     let brief = server.holder(&brief.secret);
     for ttl in [0, 3_700] {
@@ -172,7 +172,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_token_does() {
+async fn a_stream_ends_when_its_token_expires() {
     let server = Server::start().await;
     let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
     let token = Token::generate(&org, &System);
@@ -208,7 +208,7 @@ async fn a_token_ends_with_its_organization() {
     let server = Server::start().await;
     let member = server.member().await;
     let mut events = endless(&server, &member).await;
-    // As if the token was created at the same moment: only the organization is deleted.
+    // Only the organization is deleted, as if the token had been created concurrently.
     let (key, at) = ("delete".parse().unwrap(), System.now());
     let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), OrganizationChange::Delete);
     server.stores.of::<Organization>().decide(&member.org, delete).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_token_ends_with_its_organization() {
     .await;
     let tokens = server.stores.of::<TokenRecord>();
     let left = tokens.list(&member.org, &TokenFilter::default(), &PageRequest::default()).await.unwrap();
-    assert_eq!(left.total, 1, "it was not the token's end");
+    assert_eq!(left.total, 1, "the token itself still exists");
     server.stop().await;
 }
 
@@ -265,9 +265,10 @@ async fn failed_attempts_are_bounded_and_valid_tokens_still_work() {
     let refusal = refused(read(&server.stranger(Some(&bearer()))).await, "one too many");
     assert_eq!((refusal.reason, refusal.retry_after.is_some()), (Reason::TooManyAttempts, true));
     let new = server.member().await;
-    assert_eq!(refused(read(&new).await, "a token that nobody saw").reason, Reason::TooManyAttempts);
+    assert_eq!(refused(read(&new).await, "a token that was not used before").reason, Reason::TooManyAttempts);
     let other_secret = format!("Bearer {}", with_another_secret(&token));
-    let refusal = refused(read(&server.stranger(Some(&other_secret))).await, "the id of a good one");
+    let refusal =
+        refused(read(&server.stranger(Some(&other_secret))).await, "the id of a valid token with another secret");
     assert_eq!(refusal.reason, Reason::TooManyAttempts);
     read(&good).await.unwrap();
     server.stop().await;

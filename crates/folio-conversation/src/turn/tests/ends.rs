@@ -4,7 +4,7 @@ use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, End};
 use folio_types::Reason;
 
-use super::rig::{Mishap, Rig, approve, asks, says};
+use super::rig::{Mishap, Rig, approve, asks, text_reply};
 use crate::turn::{Answer, Effect};
 
 #[test]
@@ -86,7 +86,7 @@ fn a_failed_turn_is_resumed_at_its_next_model_call() {
     assert_eq!(*from, 1 << 32 | 1);
     let call = rig.calling().unwrap();
     assert_eq!((call.round, call.attempt, rig.work.len()), (2, 2, 1), "no call that has a result runs");
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
     assert_eq!(rig.record().ended.as_ref().unwrap().usage.model_calls, 2);
     let done = rig.resume();
@@ -105,7 +105,7 @@ fn a_failed_turn_is_not_resumed_after_a_day_after_the_next_chat_or_if_it_is_fina
     rig.start("hello");
     rig.model_fails(true);
     rig.start("next");
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     let ticket = rig.ticket();
     rig.send(crate::turn::Command::Resume { ticket, turn: 1 });
     assert_eq!(rig.refusal(ticket), Some(Reason::TurnNotResumable));
@@ -123,7 +123,7 @@ fn an_append_whose_answer_is_lost_is_looked_up_and_never_doubled() {
         rig.mishaps.push_back(mishap);
         rig.start("hello");
         rig.mishaps.extend([mishap, mishap]);
-        rig.reply(says("hi"));
+        rig.reply(text_reply("hi"));
         assert_eq!(rig.journal(), ["accepted", "ended"]);
         assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
     }
@@ -134,10 +134,13 @@ fn a_refused_owner_stops_and_asks_to_be_reloaded() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.mishaps.push_back(Mishap::Overtaken);
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     assert!(rig.lost && rig.machine.is_lost());
     assert_eq!(rig.journal(), ["accepted"], "invariant 1");
-    assert!(!rig.events.iter().any(|event| event.kind.is_closing()), "nothing is tool_result that does not stand");
+    assert!(
+        !rig.events.iter().any(|event| event.kind.is_closing()),
+        "no closing event is reported before its append is committed"
+    );
     let before = rig.log.len();
     rig.start("more");
     assert_eq!(rig.log.len(), before);

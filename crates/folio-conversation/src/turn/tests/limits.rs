@@ -4,7 +4,7 @@ use folio_history::json_bytes;
 use folio_types::{Reason, limits};
 use proptest::prelude::*;
 
-use super::rig::{Rig, approve, asks, says};
+use super::rig::{Rig, approve, asks, text_reply};
 use crate::turn::{Command, DEFERRED_MAX, Effect, bounds};
 
 #[test]
@@ -21,7 +21,7 @@ fn a_full_thread_refuses_new_turns_but_ends_its_open_turn() {
     let mut rig = Rig::new();
     rig.start("one");
     rig.store.header.bytes = limits::THREAD_BYTES;
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     assert!(rig.record().ended.is_some());
     let ticket = rig.start("two");
     assert_eq!(rig.refusal(ticket), Some(Reason::ThreadFull));
@@ -33,7 +33,7 @@ fn a_full_thread_refuses_new_turns_but_ends_its_open_turn() {
 }
 
 #[test]
-fn decisions_that_fill_no_entry_are_refused_whole() {
+fn too_large_decisions_are_refused_completely() {
     let mut rig = Rig::new();
     rig.start("hello");
     rig.reply(asks(&["w1", "w2", "w3"]));
@@ -48,7 +48,7 @@ fn decisions_that_fill_no_entry_are_refused_whole() {
     rig.decide(1, &[edited(2)]);
     rig.decide(1, &[approve(3)]);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(rig.record().ended.is_some());
 }
 
@@ -59,7 +59,7 @@ fn requests_that_wait_are_bounded() {
     let now = rig.now;
     // The store does not answer: everything waits.
     let call = rig.calling().unwrap();
-    let reply = Box::new(says("hi"));
+    let reply = Box::new(text_reply("hi"));
     let effects = rig.machine.handle(now, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Append(_))));
     let mut refused = 0;

@@ -5,7 +5,7 @@ use folio_history::journal::{CallStatus, Decision, End};
 use folio_types::Reason;
 use serde_json::json;
 
-use super::rig::{Rig, approve, asks, reject, says};
+use super::rig::{Rig, approve, asks, reject, text_reply};
 use crate::turn::{Answer, Command, Effect};
 use folio_history::command::{IfBusy, IfPending};
 
@@ -31,12 +31,16 @@ fn one_approved_write_costs_four_appends_and_its_own_write() {
     let mut rig = paused(&["w1"]);
     let ticket = rig.decide(1, &[approve(1)]);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "paused", "decisions", "intent", "outcome", "ended"]);
     assert_eq!((rig.appends, rig.aggregates.effects.len()), (4, 1));
     assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
     let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
-    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "invariant 9: numbers go on through approvals");
+    assert_eq!(
+        numbers,
+        (1..=numbers.len() as u64).collect::<Vec<_>>(),
+        "invariant 9: event numbers continue after approvals"
+    );
 }
 
 #[test]
@@ -56,7 +60,7 @@ fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invaria
     let joined = rig.decide(1, &[approve(1), reject(2)]);
     rig.run();
     assert!(rig.answer(joined).is_none(), "it waits for the answer");
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     rig.wait(100_000);
     let late = rig.decide(1, &[approve(1), reject(2)]);
     assert_eq!(rig.decided(first), rig.decided(joined));
@@ -85,7 +89,7 @@ fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
     assert_eq!(rig.refusal(unnamed), Some(Reason::InvalidField));
     let second = rig.decide(2, &[]);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.decided(second).kind, EventKind::Completed { .. }));
     let repeated = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.decided(first), rig.decided(repeated), "the answer stays the pause that followed");
@@ -119,7 +123,7 @@ fn decisions_in_parts_wait_for_the_last_one() {
     rig.crash();
     let last = rig.decide_as(1, &[], |decide| decide.reject_undecided = true);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.decided(last).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
     assert_eq!(rig.record().call(1, 2).unwrap().status(), Some(CallStatus::Rejected));
@@ -151,7 +155,7 @@ fn edited_arguments_run_and_are_shown() {
     let Some(Effect::PlanTool(run)) = rig.work.front() else { panic!() };
     assert_eq!(run.arguments, edited);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     let messages: Vec<_> = rig.machine.history().messages().map(|shown| shown.message).collect();
     let folio_types::message::Message::Assistant { calls, .. } = &messages[1] else { panic!() };
     assert_eq!(calls[0].arguments, edited);
@@ -179,7 +183,7 @@ fn an_expired_turn_runs_nothing_and_answers_after_its_end_is_committed() {
     assert_eq!(
         rig.machine.view(rig.now, 1).unwrap().status,
         folio_history::event::TurnStatus::Expired,
-        "it shows as expired before anybody wrote that down"
+        "the pause is reported as expired before the expiry is written"
     );
     let ticket = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.refusal(ticket), Some(Reason::TurnExpired));
@@ -235,7 +239,7 @@ fn a_refused_chat_does_not_affect_the_open_turn() {
         start.truncate_to = Some(999);
     });
     assert_eq!(rig.refusal(refused), Some(Reason::InvalidField));
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.decided(running).kind, EventKind::Completed { .. }));
 }
 
@@ -247,7 +251,7 @@ fn a_failure_after_decisions_is_their_answer_and_a_repeated_approve_resumes_the_
     rig.model_fails(true);
     assert!(matches!(rig.decided(first).kind, EventKind::Failed { retriable: true, .. }));
     let again = rig.decide(1, &[approve(1)]);
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.decided(again).kind, EventKind::Completed { .. }));
     let later = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.decided(again), rig.decided(later), "the failed end is replaced");

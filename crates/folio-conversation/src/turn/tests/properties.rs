@@ -8,14 +8,14 @@ use folio_types::{Reason, limits};
 use proptest::prelude::*;
 
 use super::model_check::{Action, Ask, Scope, World};
-use super::rig::{Rig, approve, asks, reject, says};
+use super::rig::{Rig, approve, asks, reject, text_reply};
 use crate::turn::{Command, DEFERRED_MAX, Reply, ToolOutcome};
 use folio_history::command::{IfBusy, IfPending};
 
-/// A model that is requested again says something else, and asks for writes in several rounds.
+/// A model whose repeated requests get different answers, with writes in several rounds.
 fn restless(turn: u32, round: u32, attempt: u32) -> Reply {
     match (turn + round + attempt) % 4 {
-        0 => says("done"),
+        0 => text_reply("done"),
         1 => asks(&["r1", "w1"]),
         2 => asks(&["w1", "w2", "nonsense"]),
         _ => asks(&["r1"]),
@@ -65,7 +65,7 @@ fn settle(world: &mut World) {
     panic!("it does not come to rest");
 }
 
-/// Cases of each property; `PROPTEST_CASES` says otherwise.
+/// Cases of each property, unless `PROPTEST_CASES` is set.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(96)
 }
@@ -115,7 +115,7 @@ proptest! {
             rig.answer(*ticket);
         }
         rig.check_stored();
-        // Whatever came before, a cancel ends what is open (invariant 8).
+        // A cancel ends the open turn in every state (invariant 8).
         rig.run();
         let ticket = rig.cancel();
         rig.run();
@@ -124,7 +124,7 @@ proptest! {
         prop_assert!(ended && rig.answer(ticket).is_some(), "invariant 8");
     }
 
-    /// The same decisions get the same answer, whenever and wherever they are requested again; others are refused
+    /// The same decisions get the same answer at every time and on every node; others are refused
     /// (invariant 7).
     #[test]
     fn invariant_7_holds_for_any_decisions(approved in proptest::collection::vec(any::<bool>(), 1..6), crash in any::<bool>()) {
@@ -134,7 +134,7 @@ proptest! {
         let decisions: Vec<_> = approved.iter().zip(1..).map(|(yes, at)| if *yes { approve(at) } else { reject(at) }).collect();
         let first = rig.decide(1, &decisions);
         rig.run();
-        rig.reply(says("done"));
+        rig.reply(text_reply("done"));
         if crash {
             rig.crash();
         }
@@ -164,7 +164,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             start.truncate_to = (size.is_multiple_of(7)).then_some(size / 7);
         })),
         2..=5 if rig.calling().is_some() => rig.reply(asks(&calls)),
-        6 if rig.calling().is_some() => rig.reply(says("done")),
+        6 if rig.calling().is_some() => rig.reply(text_reply("done")),
         7 if rig.calling().is_some() => rig.model_fails(size.is_multiple_of(2)),
         8 | 9 => drop(rig.step()),
         10 => rig.run(),

@@ -4,7 +4,7 @@ use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, End};
 use folio_types::{Error, Reason};
 
-use super::rig::{Rig, approve, asks, call_position, reject, says};
+use super::rig::{Rig, approve, asks, call_position, reject, text_reply};
 use crate::turn::{Command, Effect, ToolOutcome};
 
 /// Steps to the next write that runs, and has it refused.
@@ -37,7 +37,7 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
         refuse(&mut rig, 2);
         assert!(is_refused(&rig));
         assert_eq!(statuses(&rig), [Some(CallStatus::Ok), Some(CallStatus::NotRun), Some(CallStatus::NotRun)]);
-        assert_eq!(rig.aggregates.calls(), ["1.1.1"], "what was done stays");
+        assert_eq!(rig.aggregates.calls(), ["1.1.1"], "completed effects are kept");
         assert!(matches!(rig.last_event(), EventKind::Failed { retriable: true, .. }), "invariant 8");
         if crash {
             rig.crash();
@@ -52,7 +52,7 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
         }
         rig.resume();
         rig.run();
-        rig.reply(says("done"));
+        rig.reply(text_reply("done"));
         assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
         assert_eq!(statuses(&rig), [Some(CallStatus::Ok); 3]);
         assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2", "1.1.3"], "invariant 3");
@@ -72,7 +72,7 @@ fn invariant_7_repeated_decisions_resume_a_round_whose_call_was_refused() {
     assert!(rig.aggregates.effects.is_empty());
     let again = rig.decide(1, &decisions);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.decided(again).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.4"], "invariants 2 and 3");
 }
@@ -105,7 +105,7 @@ fn a_later_chat_leaves_a_refused_call_unexecuted() {
     rig.reply(asks(&["w1"]));
     refuse(&mut rig, 1);
     rig.start("something else");
-    rig.reply(says("well"));
+    rig.reply(text_reply("well"));
     rig.send(Command::TakeOver);
     assert!(rig.aggregates.effects.is_empty());
     assert_eq!(rig.machine.history().turn(1).unwrap().call(1, 1).unwrap().status(), Some(CallStatus::NotRun));

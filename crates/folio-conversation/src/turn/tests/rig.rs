@@ -14,7 +14,7 @@ use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp,
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::store::{Aggregates, OpSays, ThreadRow, start_of_time, tool_result};
+use super::store::{Aggregates, OpOutcome, ThreadRow, start_of_time, tool_result};
 use crate::turn::{
     Answer, CallPlan, CheckedCall, Command, Decide, Effect, Machine, ModelCall, Reply, RequestedDecision, Start,
     Ticket, ToolOutcome, ToolResult, ToolRun,
@@ -91,7 +91,7 @@ impl Rig {
         }
     }
 
-    /// Invariant 4, of what is stored and of what the machine would send.
+    /// Checks invariant 4 for the stored history and for the messages that the machine would send.
     fn check_history(&self) {
         let stored = History::fold(self.store.entries.iter().cloned());
         for history in [&stored, self.machine.history()] {
@@ -216,14 +216,14 @@ impl Rig {
 
     /// The model answers.
     pub(super) fn reply(&mut self, reply: Reply) {
-        let call = self.calling().expect("a model call is under way");
+        let call = self.calling().expect("a model call is in flight");
         self.work.retain(|work| !matches!(work, Effect::CallModel(_)));
         self.send(Command::ModelReplied { round: call.round, attempt: call.attempt, reply: Box::new(reply) });
     }
 
     /// The model call fails.
     pub(super) fn model_fails(&mut self, retriable: bool) {
-        let call = self.calling().expect("a model call is under way");
+        let call = self.calling().expect("a model call is in flight");
         self.work.retain(|work| !matches!(work, Effect::CallModel(_)));
         let error = Error::unavailable(Reason::ModelFailed, "it failed");
         let (round, attempt) = (call.round, call.attempt);
@@ -254,8 +254,8 @@ impl Rig {
                 Command::ToolFinished { round, index, outcome }
             }
             Effect::Close(run, intent) => {
-                let row = self.aggregates.close(&run.call, &intent, OpSays::Aborted);
-                Command::Closed { round, index, result: (row != OpSays::Aborted).then(|| tool_result(row)) }
+                let row = self.aggregates.close(&run.call, &intent, OpOutcome::Aborted);
+                Command::Closed { round, index, result: (row != OpOutcome::Aborted).then(|| tool_result(row)) }
             }
             other => panic!("{other:?} is no work"),
         };
@@ -379,7 +379,7 @@ pub(super) fn result(content: &str) -> ToolResult {
 }
 
 /// An answer without calls.
-pub(super) fn says(text: &str) -> Reply {
+pub(super) fn text_reply(text: &str) -> Reply {
     Reply {
         model: "m".into(),
         text: text.into(),
@@ -400,7 +400,7 @@ pub(super) fn asks(calls: &[&str]) -> Reply {
         access: if name.starts_with('w') { Access::ReadWrite } else { Access::ReadOnly },
         problem: (!name.starts_with(['r', 'w'])).then(|| format!("there is no tool {name}")),
     };
-    Reply { calls: calls.iter().map(call).collect(), finish: FinishReason::ToolCalls, ..says("let me") }
+    Reply { calls: calls.iter().map(call).collect(), finish: FinishReason::ToolCalls, ..text_reply("let me") }
 }
 
 pub(super) fn call_position(work: &Effect) -> (u32, u32) {

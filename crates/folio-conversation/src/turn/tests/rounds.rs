@@ -5,7 +5,7 @@ use folio_history::journal::{CallStatus, End};
 use folio_types::message::{FinishReason, Message};
 use folio_types::{Reason, limits};
 
-use super::rig::{Rig, asks, result, says};
+use super::rig::{Rig, asks, result, text_reply};
 use crate::turn::{Answer, Command, Effect, ToolOutcome};
 use folio_history::command::IfBusy;
 
@@ -14,7 +14,7 @@ fn a_chat_without_tools_appends_twice() {
     let mut rig = Rig::new();
     let ticket = rig.start("hello");
     assert!(matches!(rig.answer(ticket), Some(Ok(Answer::Streaming { turn: 1, from: 1, joined: false }))));
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     assert_eq!(rig.journal(), ["accepted", "ended"]);
     assert_eq!(rig.appends, 2);
     let EventKind::Completed { text, rounds, finish, usage, .. } = rig.last_event() else { panic!() };
@@ -33,7 +33,7 @@ fn read_only_rounds_are_buffered_until_the_end() {
     rig.reply(asks(&["r1", "r2", "nonsense"]));
     assert_eq!(rig.work.iter().filter(|work| matches!(work, Effect::RunRead(_))).count(), 2, "reads run together");
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     assert_eq!(rig.appends, 2);
     let messages: Vec<_> = rig.machine.history().messages().map(|shown| shown.message).collect();
@@ -51,7 +51,7 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
     rig.start_as("hello", |start| start.options.auto_approved_tools = vec!["w1".into(), "w2".into()]);
     rig.reply(asks(&["r1", "w1", "w2", "r2"]));
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "intent", "outcome", "intent", "outcome", "outcome", "ended"]);
     assert_eq!(rig.aggregates.calls(), ["1.1.2", "1.1.3"]);
     assert_eq!(rig.appends, 4);
@@ -66,7 +66,7 @@ fn a_failed_plan_is_reported_and_leaves_no_intent() {
     rig.reply(asks(&["w1"]));
     rig.work.clear();
     rig.send(Command::Planned { round: 1, index: 1, plan: Err("no such schema".into()) });
-    rig.reply(says("sorry"));
+    rig.reply(text_reply("sorry"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     let call = rig.record().call(1, 1).unwrap().result.clone().unwrap();
     assert_eq!((call.status, call.content.as_str()), (CallStatus::Failed, "no such schema"));
@@ -129,14 +129,14 @@ fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
             }
         }
     }
-    rig.reply(says(&"\"".repeat(limits::MODEL_TEXT_BYTES)));
+    rig.reply(text_reply(&"\"".repeat(limits::MODEL_TEXT_BYTES)));
     assert!(rig.record().ended.is_some());
     for call in rig.record().rounds.iter().flat_map(|round| &round.calls) {
         let content = &call.result.as_ref().unwrap().content;
         assert!(content.len() <= limits::TOOL_RESULT_BYTES && content.ends_with("too long]"));
     }
     let stored = folio_history::History::fold(rig.store.entries.clone());
-    assert_eq!(stored.last().unwrap().rounds, rig.record().rounds, "what is stored is what was known");
+    assert_eq!(stored.last().unwrap().rounds, rig.record().rounds, "the stored rounds equal those in memory");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_request_id_joins_its_turn_and_is_refused_for_another_content() {
     assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
     let other = rig.start_as("two", same);
     assert_eq!(rig.refusal(other), Some(Reason::RequestIdConflict));
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     let repeated = rig.start_as("one", same);
     assert!(matches!(rig.answer(repeated), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
     assert_eq!(rig.turn(), 1);
@@ -189,7 +189,7 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
     let mut rig = Rig::new();
     for text in ["one", "two"] {
         rig.start(text);
-        rig.reply(says(&format!("answer {text}")));
+        rig.reply(text_reply(&format!("answer {text}")));
     }
     let beyond = rig.start_as("x", |start| start.truncate_to = Some(5));
     assert_eq!(rig.refusal(beyond), Some(Reason::InvalidField));
@@ -210,7 +210,7 @@ fn a_rename_of_a_running_thread_keeps_the_buffered_entries() {
     rig.send(Command::Rename { ticket, title: "other".into(), request: None });
     let Some(Ok(Answer::Renamed(header))) = rig.answer(ticket) else { panic!() };
     assert_eq!(header.title, "other");
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     let stored = folio_history::History::fold(rig.store.entries.clone());
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds);

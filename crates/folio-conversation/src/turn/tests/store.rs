@@ -63,7 +63,7 @@ impl ThreadRow {
             return Appended::Refused { header: Box::new(header.clone()), request: taken };
         }
         header.version += 1;
-        if let Some((epoch, owner)) = &append.take {
+        if let Some((epoch, owner)) = &append.new_owner {
             header.epoch = *epoch;
             header.owner = Some(owner.clone());
         }
@@ -96,7 +96,7 @@ impl ThreadRow {
 
 /// State of an op row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum OpSays {
+pub(super) enum OpOutcome {
     Done,
     Conflict,
     Aborted,
@@ -118,7 +118,7 @@ pub(super) struct Happened {
 pub(super) struct Aggregates {
     /// Version by target, 0: absent.
     pub versions: BTreeMap<String, u64>,
-    pub rows: BTreeMap<(String, String), OpSays>,
+    pub rows: BTreeMap<(String, String), OpOutcome>,
     /// Every effect that happened, in order.
     pub effects: Vec<Happened>,
 }
@@ -128,17 +128,17 @@ impl Aggregates {
         (intent.target.to_string(), format!("{}.{}.{}", call.turn.number, call.round, call.index))
     }
 
-    pub(super) fn row(&self, call: &CallId, intent: &Intent) -> Option<OpSays> {
+    pub(super) fn row(&self, call: &CallId, intent: &Intent) -> Option<OpOutcome> {
         self.rows.get(&Self::key(call, intent)).copied()
     }
 
     /// Makes the deciding write. Returns the op row, or none if the target has changed.
-    pub(super) fn write(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpSays> {
+    pub(super) fn write(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpOutcome> {
         self.row(call, intent).or_else(|| self.write_unconditionally(call, tool, intent))
     }
 
-    /// The same without looking at the op row.
-    pub(super) fn write_unconditionally(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpSays> {
+    /// Makes the deciding write without reading the op row.
+    pub(super) fn write_unconditionally(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpOutcome> {
         let key = Self::key(call, intent);
         let version = self.versions.entry(key.0.clone()).or_default();
         if *version != expected(intent) {
@@ -146,18 +146,18 @@ impl Aggregates {
         }
         self.effects.push(Happened { call: key.1.clone(), tool: tool.into(), over: *version });
         *version += 1;
-        self.rows.insert(key, OpSays::Done);
-        Some(OpSays::Done)
+        self.rows.insert(key, OpOutcome::Done);
+        Some(OpOutcome::Done)
     }
 
     /// Closes the op unless its row exists.
-    pub(super) fn close(&mut self, call: &CallId, intent: &Intent, says: OpSays) -> OpSays {
-        *self.rows.entry(Self::key(call, intent)).or_insert(says)
+    pub(super) fn close(&mut self, call: &CallId, intent: &Intent, outcome: OpOutcome) -> OpOutcome {
+        *self.rows.entry(Self::key(call, intent)).or_insert(outcome)
     }
 
-    /// Everything that recovery does, at once.
-    pub(super) fn recover(&mut self, call: &CallId, tool: &str, intent: &Intent) -> OpSays {
-        self.write(call, tool, intent).unwrap_or_else(|| self.close(call, intent, OpSays::Conflict))
+    /// Executes all steps of a recovery: the write, or closing the op as a conflict.
+    pub(super) fn recover(&mut self, call: &CallId, tool: &str, intent: &Intent) -> OpOutcome {
+        self.write(call, tool, intent).unwrap_or_else(|| self.close(call, intent, OpOutcome::Conflict))
     }
 
     /// Returns the calls that took effect, in order.
@@ -175,11 +175,11 @@ pub(super) fn expected(intent: &Intent) -> u64 {
 }
 
 /// Returns the tool result of an op row.
-pub(super) fn tool_result(says: OpSays) -> ToolResult {
-    let (status, content) = match says {
-        OpSays::Done => (CallStatus::Ok, "done"),
-        OpSays::Conflict => (CallStatus::Conflict, "conflict"),
-        OpSays::Aborted => (CallStatus::Cancelled, "aborted"),
+pub(super) fn tool_result(outcome: OpOutcome) -> ToolResult {
+    let (status, content) = match outcome {
+        OpOutcome::Done => (CallStatus::Ok, "done"),
+        OpOutcome::Conflict => (CallStatus::Conflict, "conflict"),
+        OpOutcome::Aborted => (CallStatus::Cancelled, "aborted"),
     };
     ToolResult { status, content: content.into(), change: Default::default(), usage: Default::default() }
 }

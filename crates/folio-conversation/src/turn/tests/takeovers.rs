@@ -4,7 +4,7 @@ use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, End};
 use folio_types::Reason;
 
-use super::rig::{Rig, approve, asks, says};
+use super::rig::{Rig, approve, asks, text_reply};
 use crate::turn::{Answer, Command, Effect};
 
 fn failed(rig: &Rig) -> bool {
@@ -25,7 +25,7 @@ fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
     assert_eq!(numbers[numbers.len() - 2..], [1 << 32 | 1, 1 << 32 | 2], "invariant 9");
     assert!(matches!(rig.events[rig.events.len() - 2].kind, EventKind::Snapshot(_)));
     rig.resume();
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
 }
 
@@ -49,13 +49,13 @@ fn the_same_request_resumes_the_orphaned_turn() {
     let joined = rig.start_as("hello", same);
     assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
     assert_eq!(rig.calling().unwrap().round, 1, "a read-only round that was buffered is requested for again");
-    rig.reply(says("hi"));
+    rig.reply(text_reply("hi"));
     rig.crash();
     rig.start_as("other", |start| start.request = "other".parse().unwrap());
     rig.model_fails(true);
     let resumed = rig.start_as("other", |start| start.request = "other".parse().unwrap());
     assert!(matches!(rig.answer(resumed), Some(Ok(Answer::Streaming { turn: 2, .. }))));
-    assert!(rig.calling().is_some(), "a failed one is gone on with");
+    assert!(rig.calling().is_some(), "a failed turn is resumed");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn decided_calls_are_recovered_before_the_turn_fails() {
         }
         let ticket = rig.decide(1, &[approve(1), approve(3)]);
         rig.run();
-        rig.reply(says("done"));
+        rig.reply(text_reply("done"));
         assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }), "{steps} steps");
         assert_eq!(rig.aggregates.effects.len(), 2);
     }
@@ -98,7 +98,7 @@ fn a_repeated_approve_at_another_node_resumes_the_turn() {
     rig.crash();
     let ticket = rig.decide(1, &[approve(1)]);
     rig.run();
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.effects.len(), 1);
 }
@@ -116,7 +116,7 @@ fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
     rig.run();
     assert_eq!(rig.journal()[3..], ["resumed", "decisions", "intent"]);
     assert_eq!(rig.store.header.epoch, 2);
-    rig.reply(says("done"));
+    rig.reply(text_reply("done"));
     let paused = rig.record().rounds[0].paused.as_ref().unwrap().event;
     let later = rig.events.iter().find(|event| event.number > paused).unwrap();
     assert_eq!(later.number, 1 << 32 | 1);

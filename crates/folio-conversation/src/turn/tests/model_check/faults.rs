@@ -45,7 +45,7 @@ impl Faults {
     /// Alters the entries of an append before it is sent.
     fn alter(self, append: &mut Append) {
         let has = |wanted: fn(&Entry) -> bool| append.entries.iter().any(wanted);
-        let is_first_owner = append.fence.epoch == 1 && append.take.is_none();
+        let is_first_owner = append.fence.epoch == 1 && append.new_owner.is_none();
         let has_intent = is_first_owner && has(|entry| matches!(entry, Entry::Intent(_)));
         let has_pause = has(|entry| matches!(entry, Entry::Paused(_)));
         append.entries.retain(|entry| match entry {
@@ -81,7 +81,7 @@ impl Faults {
 }
 
 impl World {
-    /// Passes an effect of a node's machine to the model, altered; none where its answer is already known.
+    /// Passes an effect of a node's machine to the model, altered. None: its answer is already known.
     pub(in super::super) fn altered(&mut self, node: usize, mut effect: Effect) -> Result<Effect, Box<Command>> {
         let faults = self.scope.faults;
         match &mut effect {

@@ -52,16 +52,16 @@ impl World {
                 return Some("2: an effect without approval");
             }
             if effect.tool != call.call.name {
-                return Some("3: history shows another call than the one that happened");
+                return Some("3: the history contains another call than the executed one");
             }
             if status.is_some_and(|status| status != CallStatus::Ok) {
-                return Some("3: an effect that history says did not happen");
+                return Some("3: an effect that the history reports as not happened");
             }
             if call.intent.as_ref().is_some_and(|intent| expected(intent) != effect.over) {
                 return Some("3: an edit was overwritten");
             }
         } else if status == Some(CallStatus::Ok) && call.call.access == folio_history::journal::Access::ReadWrite {
-            return Some("3: history says done, and nothing happened");
+            return Some("3: the history reports a call as done that had no effect");
         }
         // A call that runs again when the turn is resumed is not dropped.
         let ended = record.ended.as_ref().filter(|ended| !ended.runs_again).map(|ended| &ended.how);

@@ -8,7 +8,7 @@ use folio_types::policy::Policy;
 use folio_types::{Digest, Role, UserId};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use super::super::rig::{asks, says};
+use super::super::rig::{asks, text_reply};
 use super::faults::Faults;
 use super::world::{Action, AskState, Budget, Late, World};
 use crate::turn::{Command, Decide, Reply, RequestedDecision, Start, Ticket};
@@ -58,7 +58,7 @@ pub(in super::super) enum Ask {
 /// A scope of the search.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Scope {
-    /// The requests; each with the one that must be answered before it is sent.
+    /// The requests; each with the request that must be answered before it is sent.
     pub asks: Vec<(Ask, Option<usize>)>,
     /// The model's answers by turn, round and attempt.
     pub script: fn(u32, u32, u32) -> Reply,
@@ -264,22 +264,22 @@ const APPROVE_BOTH: Ask = Ask::Decide(1, &[1, 2], &[]);
 
 /// One write, then the answer.
 fn one_write(_: u32, round: u32, _: u32) -> Reply {
-    if round == 1 { asks(&["w1"]) } else { says("done") }
+    if round == 1 { asks(&["w1"]) } else { text_reply("done") }
 }
 
 /// Two writes on one target, then the answer.
 fn two_writes(_: u32, round: u32, _: u32) -> Reply {
-    if round == 1 { asks(&["w1", "w2"]) } else { says("done") }
+    if round == 1 { asks(&["w1", "w2"]) } else { text_reply("done") }
 }
 
 /// Two writes by two tools on targets of their own, then the answer.
 fn two_tools(_: u32, round: u32, _: u32) -> Reply {
-    if round == 1 { asks(&["w1", "wy"]) } else { says("done") }
+    if round == 1 { asks(&["w1", "wy"]) } else { text_reply("done") }
 }
 
 /// A write in each of two rounds.
 fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
-    if round <= 2 { asks(&["w1"]) } else { says("done") }
+    if round <= 2 { asks(&["w1"]) } else { text_reply("done") }
 }
 
 /// A write, another one where it is requested again.
@@ -287,7 +287,7 @@ fn of_two_minds(_: u32, round: u32, attempt: u32) -> Reply {
     match (round, attempt) {
         (1, 1) => asks(&["w1"]),
         (1, _) => asks(&["w2"]),
-        _ => says("done"),
+        _ => text_reply("done"),
     }
 }
 
@@ -376,20 +376,20 @@ fn without_the_fence_a_committed_entry_is_lost() {
 #[test]
 fn without_the_op_row_as_condition_a_late_write_happens_after_closing() {
     let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|store| store.op_row_condition = false);
-    finds("op row", scope, &["3: an effect that history says did not happen"]);
+    finds("op row", scope, &["3: an effect that the history reports as not happened"]);
 }
 
 #[test]
 fn without_closing_a_late_write_happens_after_the_end() {
     let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).faulty(|faults| faults.close_dropped = true);
-    finds("closing", scope, &["3: an effect that history says did not happen"]);
+    finds("closing", scope, &["3: an effect that the history reports as not happened"]);
 }
 
 #[test]
 fn a_conflict_that_is_only_read_is_wrong_where_the_write_was_late() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
     let scope = scope.without(|store| store.conflict_closed = false);
-    finds("closing by conflict", scope, &["3: an effect that history says did not happen"]);
+    finds("closing by conflict", scope, &["3: an effect that the history reports as not happened"]);
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn expiry_evaluated_before_recorded_decisions_is_wrong() {
 fn decided_calls_without_recovery_never_run_or_run_unseen() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
     let scope = scope.faulty(|faults| faults.recovery_dropped = true);
-    finds("carried", scope, &["an approved write never runs", "3: an effect that history says did not happen"]);
+    finds("carried", scope, &["an approved write never runs", "3: an effect that the history reports as not happened"]);
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn an_intent_without_its_assistant_message_shows_another_call() {
     let asks = vec![(Ask::Chat("first", true), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(of_two_minds, asks).with(budget(1, 0, 0));
     let scope = scope.faulty(|faults| faults.round_dropped = true);
-    finds("round with intent", scope, &["3: history shows another call than the one that happened"]);
+    finds("round with intent", scope, &["3: the history contains another call than the executed one"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Error, Reason, SchemaId};
 
 use super::super::rig::{call_position, node as incarnation, result};
-use super::super::store::{OpSays, expected, tool_result};
+use super::super::store::{OpOutcome, expected, tool_result};
 use super::world::{Action, AskState, Late, Node, Received, Stage, Todo, World};
 use crate::turn::{Answer, CallPlan, Command, Effect, Machine, Ticket, ToolOutcome, ToolRun, is_open_row_over};
 
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// A node has nothing in memory any more: its clients ask again.
+    /// Clears the memory of a node: its clients repeat their requests.
     fn forget(&mut self, node: usize) {
         self.nodes[node].live = None;
         for ask in &mut self.asks {
@@ -380,8 +380,8 @@ impl World {
                 self.give(node, Command::Planned { round, index, plan: Ok(plan) });
             }
             (Effect::Close(run, intent), _) => {
-                let row = Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpSays::Aborted);
-                let result = (row != OpSays::Aborted).then(|| tool_result(row));
+                let row = Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpOutcome::Aborted);
+                let result = (row != OpOutcome::Aborted).then(|| tool_result(row));
                 self.give(node, Command::Closed { round, index, result });
             }
             (Effect::RunTool(run, intent), Stage::First) => {
@@ -393,21 +393,21 @@ impl World {
                 self.read_row(node, run, intent, effect);
             }
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
-                let says = self.write(&run.call, &run.name, &intent, version);
-                let outcome = says.map_or(ToolOutcome::Unclear, |says| ToolOutcome::Done(tool_result(says)));
+                let op = self.write(&run.call, &run.name, &intent, version);
+                let outcome = op.map_or(ToolOutcome::Unclear, |op| ToolOutcome::Done(tool_result(op)));
                 self.give(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::Recover(run, intent), Stage::Second(version)) => {
                 let moved = self.version(&intent.target) != expected(&intent);
-                let says = if moved && !self.scope.store.conflict_closed {
-                    OpSays::Conflict
+                let op = if moved && !self.scope.store.conflict_closed {
+                    OpOutcome::Conflict
                 } else {
-                    let says = self.write(&run.call, &run.name, &intent, version);
-                    says.unwrap_or_else(|| {
-                        Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpSays::Conflict)
+                    let op = self.write(&run.call, &run.name, &intent, version);
+                    op.unwrap_or_else(|| {
+                        Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpOutcome::Conflict)
                     })
                 };
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(says)) });
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(op)) });
             }
             _ => {}
         }
@@ -417,8 +417,8 @@ impl World {
     fn read_row(&mut self, node: usize, run: ToolRun, intent: Intent, effect: fn(ToolRun, Intent) -> Effect) {
         let (round, index) = (run.call.round, run.call.index);
         match self.aggregates.row(&run.call, &intent) {
-            Some(says) => {
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(says)) })
+            Some(op) => {
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(op)) })
             }
             None => {
                 let stage = Stage::Second(self.version(&intent.target));
@@ -428,7 +428,7 @@ impl World {
     }
 
     /// The deciding write, with the version that the intent names.
-    fn write(&mut self, call: &CallId, name: &str, intent: &Intent, read: u64) -> Option<OpSays> {
+    fn write(&mut self, call: &CallId, name: &str, intent: &Intent, read: u64) -> Option<OpOutcome> {
         let mut intent = intent.clone();
         if !self.scope.store.expected_kept {
             intent.expected = if read == 0 { Expected::Absent } else { Expected::Version(read) };

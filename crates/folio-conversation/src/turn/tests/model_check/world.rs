@@ -20,7 +20,7 @@ use crate::turn::{Effect, Machine};
 pub(in super::super) enum Action {
     /// A request reaches a node.
     Send { ask: usize, node: usize },
-    /// A node does the next thing it has to do.
+    /// A node executes its next effect.
     Step { node: usize },
     /// A node's batch or write is applied, and its answer is lost.
     AnswerLost { node: usize },
@@ -105,9 +105,10 @@ pub(in super::super) struct Todo {
 /// Progress of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Stage {
-    /// Not begun.
+    /// Not started.
     First,
-    /// The row that comes before is there; the op row was read and was not there, with the target's version then.
+    /// The preceding row is stored. The op row was read and did not exist; the value is the target's version at that
+    /// read.
     Second(u64),
 }
 
@@ -199,7 +200,7 @@ impl Thread {
             let mut hasher = DefaultHasher::new();
             self.fingerprint.hash(&mut hasher);
             append.batch.hash(&mut hasher);
-            hash_debug(&(&append.entries, &append.change, &append.take), &mut hasher);
+            hash_debug(&(&append.entries, &append.change, &append.new_owner), &mut hasher);
             self.fingerprint = hasher.finish();
         }
         answer
