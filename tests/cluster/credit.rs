@@ -36,15 +36,15 @@ fn invariant_5_grants_purchases_and_withdrawals_happen_once_per_request() {
                 ..Default::default()
             },
         );
-        let mut given = Vec::new();
+        let mut answers = Vec::new();
         for gateway in &stage.cluster.gateways {
             let url = format!("http://{}", gateway.door.address());
             let mut credits = CreditServiceClient::new(Client::connect(&url, Some(&platform.token)).await.channel);
-            given.push(credits.grant_credit(grant.clone()).await.expect("credit is given").into_inner());
+            answers.push(credits.grant_credit(grant.clone()).await.expect("credit is granted").into_inner());
             credits.withdraw_credit(take.clone()).await.expect("credit is taken back");
         }
-        assert_eq!(given[0].grant.as_ref().map(|grant| grant.credits), Some(100));
-        assert_eq!(given[0], given[1]);
+        assert_eq!(answers[0].grant.as_ref().map(|grant| grant.credits), Some(100));
+        assert_eq!(answers[0], answers[1]);
 
         let bought = json!({"type": "credit.purchased", "data": {
             "purchase_id": "p", "organization_id": org, "credits": 5_000, "note": "November",

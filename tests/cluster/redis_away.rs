@@ -124,8 +124,8 @@ fn while_redis_is_unavailable_turns_of_live_owners_complete_and_takeovers_wait()
             assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
             turns += 1;
         }
-        let away = Instant::now();
-        while away.elapsed() < AWAY || turns < TURNS_AWAY {
+        let stopped_at = Instant::now();
+        while stopped_at.elapsed() < AWAY || turns < TURNS_AWAY {
             for thread in &owned.0 {
                 assert_eq!(client.say(thread, "hello").await.completed().await.text, "Hello.");
                 turns += 1;
@@ -139,7 +139,7 @@ fn while_redis_is_unavailable_turns_of_live_owners_complete_and_takeovers_wait()
             }
             assert_eq!(client.turn(&orphan.turn_id).await.status(), v1::TurnStatus::AwaitingApproval, "reads work");
         }
-        println!("{turns} turns completed without Redis in {:?}", away.elapsed());
+        println!("{turns} turns completed without Redis in {:?}", stopped_at.elapsed());
         stage.redis.run().expect("Redis starts again");
         let answer = stage.approve_until_taken(1, &Stage::all_of(&orphan)).await;
         assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");

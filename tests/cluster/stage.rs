@@ -284,7 +284,7 @@ impl Stage {
     pub(crate) async fn header(&self, turn: &str) -> ThreadHeader {
         let thread = turn.split('.').next().unwrap().parse().unwrap();
         let header = self.stores().threads.header(&self.cluster.tenants[0].org, &thread).await;
-        header.expect("the store answers").expect("the thread is there")
+        header.expect("the store answers").expect("the thread exists")
     }
 
     /// Waits until no node runs the turn, by the store only. Returns the duration.

@@ -60,7 +60,7 @@ fn a_node_may_die_before_and_after_each_step_of_a_turn() {
         let never = people.join_all().await.concat();
         assert!(never.is_empty(), "{never:?}");
         let missed = [missed_one, missed_two].concat();
-        assert!(missed.is_empty(), "nobody came to {missed:?}");
+        assert!(missed.is_empty(), "no node reached {missed:?}");
         stage.assert_clean().await;
     });
 }
@@ -78,7 +78,7 @@ async fn die_at(node: &mut folio_tests::harness::cluster::Member, steps: Vec<Str
                 missed.push(step);
                 break;
             }
-            // Clients work meanwhile.
+            // Clients continue their work.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

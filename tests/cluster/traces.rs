@@ -157,11 +157,11 @@ fn chain(spans: &[Seen]) -> Option<()> {
 }
 
 /// Returns the metrics of a process with their types, and the names of all labels.
-async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) {
+async fn metrics_of(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) {
     let printed = member.process().printed().to_owned();
     let port = printed.lines().find_map(|line| line.strip_prefix("health on ")).expect("a health port");
-    let page = within("figures", async { reqwest::get(format!("http://{port}/metrics")).await?.text().await }).await;
-    let page = page.expect("figures are told");
+    let page = within("metrics", async { reqwest::get(format!("http://{port}/metrics")).await?.text().await }).await;
+    let page = page.expect("the metrics are served");
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let labels =
         page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('{')?.1.split_once('}'));
@@ -175,9 +175,9 @@ async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) 
 /// The metrics equal those in docs/observability.md, each of its type, and no label identifies a tenant, thread or
 /// user.
 async fn documented(stage: &Stage) {
-    let (mut figures, mut labels) = shown(&stage.cluster.gateways[0]).await;
-    let of_node = shown(&stage.cluster.nodes[0]).await;
-    figures.extend(of_node.0);
+    let (mut metrics, mut labels) = metrics_of(&stage.cluster.gateways[0]).await;
+    let of_node = metrics_of(&stage.cluster.nodes[0]).await;
+    metrics.extend(of_node.0);
     labels.extend(of_node.1);
     let text = include_str!("../../docs/observability.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `folio_")?.split_once("` | "));
@@ -185,7 +185,7 @@ async fn documented(stage: &Stage) {
         let kind = rest.split(" |").next().unwrap_or_default();
         (format!("folio_{name}"), kind.to_owned())
     });
-    assert_eq!(rows.collect::<BTreeMap<_, _>>(), figures, "left: docs/observability.md, right: /metrics");
+    assert_eq!(rows.collect::<BTreeMap<_, _>>(), metrics, "left: docs/observability.md, right: /metrics");
     let known = [
         "error",
         "kind",

@@ -36,7 +36,7 @@ struct ThreadRows {
     live: bool,
     fence: (u64, u64),
     header: Vec<u8>,
-    making: Option<String>,
+    creation: Option<String>,
     parts: Parts,
 }
 
@@ -76,15 +76,15 @@ impl Tables {
             Option<String>,
             Option<Vec<u8>>,
         );
-        let text = "SELECT org, id, part, key, live, epoch, version, header, making, value FROM threads";
+        let text = "SELECT org, id, part, key, live, epoch, version, header, creation, value FROM threads";
         let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<Row>()?;
         let mut found: BTreeMap<(String, String), ThreadRows> = BTreeMap::new();
-        while let Some((org, id, part, key, live, epoch, version, header, making, value)) = rows.try_next().await? {
+        while let Some((org, id, part, key, live, epoch, version, header, creation, value)) = rows.try_next().await? {
             let thread = found.entry((org, id)).or_insert_with(|| ThreadRows {
                 live: live == Some(true),
                 fence: (epoch.unwrap_or(0).cast_unsigned(), version.unwrap_or(0).cast_unsigned()),
                 header: header.unwrap_or_default(),
-                making,
+                creation,
                 parts: BTreeMap::new(),
             });
             if let (Some(part), Some(key)) = (part, key) {
@@ -204,9 +204,9 @@ fn audited(bytes: &[u8]) -> Result<AuditSeen> {
 
 fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
     let ThreadRecord::Live(header) = read(&rows.header).with_context(|| format!("header of {id}"))? else {
-        return Err(anyhow!("the column of {id} says that it is live, its record that it is deleted"));
+        return Err(anyhow!("the column of {id} marks the thread as live, but its record is a tombstone"));
     };
-    let imported = rows.making.as_ref().map(|making| format!("imported {making}"));
+    let imported = rows.creation.as_ref().map(|creation| format!("imported {creation}"));
     let parts = imported.iter().map(String::as_str).chain(["entry"]);
     let mut entries = Vec::new();
     for (key, value) in parts.filter_map(|part| rows.parts.get(part)).flatten() {

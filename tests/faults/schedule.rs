@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_faults_and_each_kind_comes() {
+    fn a_seed_determines_the_faults_and_every_kind_occurs() {
         let faults = |seed| {
             let mut schedule = Schedule::new(StdRng::seed_from_u64(seed));
             (0..29).map(|_| schedule.next()).map(|fault| (fault.kind, fault.after, fault.lasts)).collect::<Vec<_>>()

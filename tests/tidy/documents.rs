@@ -7,7 +7,7 @@ const ARCHITECTURE_LINES_MAX: usize = 200;
 
 #[test]
 fn the_map_of_the_architecture_is_short() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map is there");
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is readable");
     let lines = text.lines().count();
     assert!(lines <= ARCHITECTURE_LINES_MAX, "ARCHITECTURE.md has {lines} lines: move reasons to docs/decisions");
 }
@@ -39,15 +39,15 @@ fn each_decision_has_context_decision_and_consequences() {
 }
 
 #[test]
-fn links_between_documents_lead_to_files() {
+fn links_between_documents_refer_to_existing_files() {
     let mut wrong = Vec::new();
     for file in files().into_iter().filter(|file| file.extension().is_some_and(|end| end == "md")) {
         let text = std::fs::read_to_string(root().join(&file)).expect("a document is readable");
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let target = link.split('#').next().unwrap_or_default();
-            let outside = target.contains("://") || target.contains(' ') || target.is_empty();
+            let is_external = target.contains("://") || target.contains(' ') || target.is_empty();
             let folder = root().join(&file).parent().map(std::path::Path::to_owned).unwrap_or_default();
-            if !outside && !folder.join(target).exists() {
+            if !is_external && !folder.join(target).exists() {
                 wrong.push(format!("{}: {link}", file.display()));
             }
         }

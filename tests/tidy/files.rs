@@ -1,4 +1,4 @@
-//! Small files with names that say what is in them.
+//! Small files with descriptive names.
 
 use crate::{files, is_test, report, sources};
 
@@ -15,7 +15,7 @@ fn source_files_are_small() {
 }
 
 #[test]
-fn no_file_has_a_name_that_says_nothing() {
+fn no_file_has_a_vague_name() {
     let vague = files().into_iter().filter(|file| {
         file.components().any(|part| {
             let name = part.as_os_str().to_string_lossy().to_lowercase();
@@ -23,7 +23,7 @@ fn no_file_has_a_name_that_says_nothing() {
             ["common", "util", "utils", "helper", "helpers", "misc", "stuff"].contains(&stem.as_str())
         })
     });
-    report("a name says nothing", &vague.map(|file| file.display().to_string()).collect::<Vec<_>>());
+    report("a vague name", &vague.map(|file| file.display().to_string()).collect::<Vec<_>>());
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn files() -> Vec<PathBuf> {
 
 #[test]
 fn dashboards_and_alerts_name_existing_metrics() {
-    let document = std::fs::read_to_string(root().join("docs/observability.md")).expect("the document is there");
+    let document = std::fs::read_to_string(root().join("docs/observability.md")).expect("the document is readable");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `folio_")?.split('`').next());
     let known: BTreeSet<String> = rows.map(|name| format!("folio_{name}")).collect();
     let (mut wrong, mut shown) = (Vec::new(), BTreeSet::new());

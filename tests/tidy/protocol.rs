@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{report, root, sources};
 
 fn document() -> String {
-    std::fs::read_to_string(root().join("docs/protocol.md")).expect("docs/protocol.md is there")
+    std::fs::read_to_string(root().join("docs/protocol.md")).expect("docs/protocol.md is readable")
 }
 
 /// The names in the last column of a row: `` `name` ``, several with commas or dots between.
@@ -31,7 +31,7 @@ fn every_test_that_the_protocol_names_exists() {
     let text = document();
     let rows = text.lines().filter(|line| is_table_row(line));
     let missing = rows.flat_map(named).filter(|name| !tests.contains(name)).map(str::to_owned);
-    report("docs/protocol.md names a test that is not there", &missing.collect::<Vec<_>>());
+    report("docs/protocol.md names a missing test", &missing.collect::<Vec<_>>());
 }
 
 #[test]
@@ -39,5 +39,5 @@ fn every_row_of_the_protocols_tables_names_a_test() {
     let text = document();
     let without = text.lines().filter(|line| is_table_row(line) && named(line).is_empty()).map(str::to_owned);
     report("a row of docs/protocol.md names no test", &without.collect::<Vec<_>>());
-    assert!(text.lines().filter(|line| is_table_row(line)).count() > 30, "the tables are there");
+    assert!(text.lines().filter(|line| is_table_row(line)).count() > 30, "the tables are found");
 }

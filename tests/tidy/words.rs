@@ -27,7 +27,7 @@ fn nothing_is_left_unfinished() {
 
 #[test]
 fn tests_wait_on_conditions_and_never_sleep() {
-    // Where time itself is the matter (a fault's moment, a slow peer), the line before says so.
+    // If the test depends on real time (the time of a fault, a slow peer), the line before states it.
     let mut found = Vec::new();
     for (file, text) in sources().into_iter().filter(|(file, _)| is_test(file)) {
         if ["tests/tidy", "tests/bench", "crates/folio-testkit"].iter().any(|place| file.starts_with(place)) {
@@ -50,7 +50,7 @@ fn no_test_is_ignored() {
 }
 
 #[test]
-fn a_silenced_lint_says_why() {
+fn a_silenced_lint_has_a_reason() {
     let mut found = Vec::new();
     for (file, text) in sources().into_iter().filter(|(file, _)| !file.starts_with("tests/tidy")) {
         for (at, _) in text.match_indices("[allow(") {

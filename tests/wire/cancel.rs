@@ -62,7 +62,7 @@ async fn a_concurrent_cancel_and_approval_have_one_consistent_outcome() {
         let (cancelled, twice, answer) =
             tokio::join!(other.cancel(&waiting.turn_id), other.cancel(&waiting.turn_id), client.approve(request));
         let (cancelled, twice) = (cancelled.unwrap(), twice.unwrap());
-        assert_eq!(cancelled.status(), twice.status(), "both are told the same end");
+        assert_eq!(cancelled.status(), twice.status(), "both answers contain the same outcome");
         let ran = client.tag_names().await.len() - before;
         let round = &client.turn(&waiting.turn_id).await.rounds[0];
         let status = round.results[0].status();
@@ -123,10 +123,11 @@ async fn invariant_5_a_queued_call_is_not_sent_after_its_turn_is_cancelled() {
         assert_eq!(client.cancel(&waits.turn()).await.unwrap().status(), v1::TurnStatus::Cancelled);
         sandbox.sim.open("g").await;
         first.completed().await;
-        // Calls of one organization are made in the order in which they came: it would have been made by now.
+        // Calls of one organization run in the order of their arrival, so the cancelled call would have run before this
+        // one.
         client.chat(&document, "hello").await.completed().await;
-        let asked = sandbox.sim.chats().await;
-        let texts: Vec<_> = asked
+        let chats = sandbox.sim.chats().await;
+        let texts: Vec<_> = chats
             .iter()
             .map(|chat| chat.body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap())
             .collect();

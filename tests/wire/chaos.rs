@@ -54,17 +54,17 @@ impl Chaos {
         let sandbox = Sandbox::start(SCRIPT).await;
         let (client, document) = sandbox.with_document().await;
         let random = StdRng::seed_from_u64(folio_testkit::seed());
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let request = v1::ChatRequest { auto_approve: true, ..ask(&document, "work undisturbed") };
         client.send(request).await.unwrap().completed().await;
-        Self { sandbox, client, document, random, usual: begun.elapsed() }
+        Self { sandbox, client, document, random, usual: started_at.elapsed() }
     }
 
     /// Kills the server after a part of the usual time, and starts it again.
     async fn strike(&mut self) {
         let part: f64 = self.random.random_range(0.0..1.1);
         let wait = self.usual.mul_f64(part);
-        // The seed chooses the moment.
+        // The seed determines the time of the kill.
         tokio::time::sleep(wait).await;
         self.sandbox.kill();
         eprintln!("killed after {wait:?} of {:?}", self.usual);
@@ -115,19 +115,19 @@ async fn after_a_kill_at_any_moment_a_turn_ends_and_its_effects_happen_once() {
         let id = format!("request-{kill}");
         let request = v1::ChatRequest { auto_approve: true, request_id: id, ..ask(&chaos.document, &text) };
         let (client, sent) = (chaos.client.clone(), request.clone());
-        let (told, heard) = tokio::sync::oneshot::channel();
+        let (turn_sender, first_turn) = tokio::sync::oneshot::channel();
         let chatting = tokio::spawn(async move {
             if let Ok(events) = client.send(sent).await {
-                let _ = told.send(events.turn());
+                let _ = turn_sender.send(events.turn());
                 let _ = events.drain().await;
             }
         });
         chaos.strike().await;
         chatting.await.unwrap();
-        // The same request joins, resumes or repeats its turn, or begins it where it was never accepted.
+        // The repeated request joins, resumes or repeats its turn, or starts it if it was never accepted.
         let again = chaos.client.send(request).await.unwrap();
         let turn = again.turn();
-        if let Ok(first) = heard.await {
+        if let Ok(first) = first_turn.await {
             assert_eq!(turn, first, "an accepted turn is never lost");
         }
         let _ = again.drain().await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::process::{Process, binary};
 
-/// Runs `folio` to its end in a folder of its own.
+/// Runs `folio` to its end in a folder.
 pub(crate) fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Output {
     let mut child = Command::new(binary("folio"))
         .args(arguments)
@@ -83,7 +83,7 @@ fn a_person_who_is_asked_can_reject() {
     assert_eq!((first["decision"].as_str(), first["reason"].as_str()), (Some("rejected"), Some("I want another name")));
     let result = report["rounds"].to_string();
     assert!(result.contains("User rejected this action.") && result.contains("I want another name"), "{result}");
-    assert!(report["extraction"].is_null(), "nothing that was not approved happened");
+    assert!(report["extraction"].is_null(), "a call without approval had no effect");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_demo_is_plain_when_piped() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["demo"], &[], "");
     assert!(output.status.success());
-    assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "no colour where nobody looks");
+    assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "no color without a terminal");
     assert!(text(&output.stdout).contains("\"invoice_number\": \"INV-2026-0417\""));
 }
 
@@ -100,7 +100,7 @@ fn the_demo_reports_unusable_input_clearly() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("empty.pdf"), b"").unwrap();
     std::fs::write(folder.path().join("broken.pdf"), b"%PDF-1.7\nthis is no PDF").unwrap();
-    for (file, word) in [("gone.pdf", "cannot be read"), ("empty.pdf", "empty"), ("broken.pdf", "no text")] {
+    for (file, word) in [("missing.pdf", "cannot be read"), ("empty.pdf", "empty"), ("broken.pdf", "no text")] {
         let output = folio(folder.path(), &["demo", file], &[], "");
         let stderr = text(&output.stderr);
         assert!(!output.status.success() && stderr.contains(word), "{file}: {stderr}");
@@ -115,10 +115,10 @@ fn config_shows_effective_settings_and_masks_secrets() {
     std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
     let variables = [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "77"), ("FOLIO_SERVER__LISTN", "x")];
     let output = folio(folder.path(), &["config", "--listen", "127.0.0.1:2"], &variables, "");
-    let (shown, stderr) = (text(&output.stdout), text(&output.stderr));
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stderr}");
-    assert!(shown.contains("listen = \"127.0.0.1:2\"") && shown.contains("approval_ttl_seconds = 77"), "{shown}");
-    assert!(shown.contains("http://127.0.0.1:9/v1") && !shown.contains("sk-very-secret"), "{shown}");
+    assert!(stdout.contains("listen = \"127.0.0.1:2\"") && stdout.contains("approval_ttl_seconds = 77"), "{stdout}");
+    assert!(stdout.contains("http://127.0.0.1:9/v1") && !stdout.contains("sk-very-secret"), "{stdout}");
     assert!(stderr.contains("FOLIO_SERVER__LISTN sets nothing; did you mean FOLIO_SERVER__LISTEN?"), "{stderr}");
 
     std::fs::write(folder.path().join("folio.toml"), "[serer]\nlisten = \"x\"\n").unwrap();
@@ -127,7 +127,7 @@ fn config_shows_effective_settings_and_masks_secrets() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
+fn a_closed_pipe_is_not_an_error_but_a_full_disk_is() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&["config"][..], &["demo", "--json"]] {
         let start = |out: Stdio| {

@@ -124,7 +124,7 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     let mut cluster = Cluster::start().await;
     let (done, subjects) = cluster.command(&["migrate"]);
     assert!(done && subjects.contains("created, version "), "{subjects}");
-    cluster.token = subjects.lines().find(|line| line.starts_with("folio_")).expect("the token is told").to_owned();
+    cluster.token = subjects.lines().find(|line| line.starts_with("folio_")).expect("the token is printed").to_owned();
     let (done, again) = cluster.command(&["migrate"]);
     assert!(done && again.contains("up to date") && !again.contains("admin token"), "{again}");
 
@@ -134,7 +134,7 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     cluster.until("up", 2).await;
     let (one, other) = (cluster.client(&gateways[0]).await, cluster.client(&gateways[1]).await);
 
-    // The gateway takes it in, a node reads it.
+    // The gateway receives the document, and a node reads it.
     let document = one.upload("invoice.txt", b"Invoice Number: A-17\nTotal: 957.00 EUR\n").await;
     let waiting = one.chat(&document, "tag").await.pause().await;
     assert_eq!(other.turn(&waiting.turn_id).await.status(), folio_proto::v1::TurnStatus::AwaitingApproval);
@@ -186,7 +186,9 @@ async fn every_role_serves_probes_and_metrics_and_a_lone_gateway_reports_that_no
     cluster.token = gateway.printed().lines().find(|line| line.starts_with("folio_")).expect("a token").to_owned();
     let client = cluster.client(&gateway).await;
     let document = client.try_upload("a.txt", b"Total: 5").await.expect("an upload needs no node");
-    let Err(refused) = client.send(ask(&document.document_id, "tag")).await else { panic!("no node is there") };
+    let Err(refused) = client.send(ask(&document.document_id, "tag")).await else {
+        panic!("the chat ran without a node")
+    };
     assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
 
     let node = cluster.node();
@@ -195,11 +197,11 @@ async fn every_role_serves_probes_and_metrics_and_a_lone_gateway_reports_that_no
     for (process, figure) in [(&gateway, "folio_nodes_up 1"), (&node, "folio_conversations 0")] {
         let health = format!("http://{}", logged(process, "health on "));
         let what = format!("{figure} of {health}");
-        let tells = async || {
+        let found = async || {
             let page = reqwest::get(format!("{health}/metrics")).await.ok()?.text().await.ok()?;
             page.lines().any(|line| line == figure).then_some(())
         };
-        folio_testkit::wait_for(&what, LIMIT, tells).await;
+        folio_testkit::wait_for(&what, LIMIT, found).await;
         let (done, subjects) = answers(&cluster, &health);
         assert!(done, "{subjects}");
     }

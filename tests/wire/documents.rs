@@ -28,7 +28,7 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0
 async fn state(client: &Client, id: &str) -> v1::Document {
     let request = v1::GetDocumentRequest { document_id: id.to_owned() };
     let found = within("a document", client.documents.clone().get_document(request)).await;
-    found.expect("the document is there").into_inner().document.expect("a document")
+    found.expect("the document exists").into_inner().document.expect("a document")
 }
 
 async fn until(client: &Client, id: &str, wanted: DocumentState, limit: Duration) -> v1::Document {
@@ -41,7 +41,7 @@ async fn until(client: &Client, id: &str, wanted: DocumentState, limit: Duration
 async fn text(client: &Client, id: &str, from_page: u32) -> v1::GetDocumentTextResponse {
     let request = v1::GetDocumentTextRequest { document_id: id.to_owned(), from_page, page_count: 0 };
     let found = within("text", client.documents.clone().get_document_text(request)).await;
-    found.expect("the text is there").into_inner()
+    found.expect("the text exists").into_inner()
 }
 
 fn program(path: &Path, text: &str) {
@@ -126,8 +126,8 @@ async fn a_text_of_nearly_the_maximum_size_is_accepted_read_and_shown_in_bounded
 }
 
 async fn health(channel: &Channel) -> ServingStatus {
-    let asked = within("health", HealthClient::new(channel.clone()).check(HealthCheckRequest::default())).await;
-    asked.expect("health is told").into_inner().status()
+    let answer = within("health", HealthClient::new(channel.clone()).check(HealthCheckRequest::default())).await;
+    answer.expect("health is reported").into_inner().status()
 }
 
 /// Limits the size of the files of a process.
@@ -151,15 +151,15 @@ async fn health_reports_a_full_disk_and_its_recovery() {
         within("a tag", client.tags.clone().create_tag(request)).await.map(drop)
     };
     let becomes = async |wanted: ServingStatus| {
-        let shown = || async { (health(&channel).await == wanted).then_some(()) };
-        folio_testkit::wait_for(&format!("{wanted:?}"), crate::LIMIT, shown).await;
+        let is_reported = || async { (health(&channel).await == wanted).then_some(()) };
+        folio_testkit::wait_for(&format!("{wanted:?}"), crate::LIMIT, is_reported).await;
     };
     tag(&client, "before").await.expect("the disk works");
     assert_eq!(health(&channel).await, ServingStatus::Serving);
     for name in ["first", "second"] {
         limit_files(sandbox.process_id(), "1");
-        // Whether it was made is not known: a name of its own.
-        let refused = tag(&client, &format!("unknown {name}")).await.expect_err("the disk takes nothing");
+        // The outcome is unknown, so each attempt uses another name.
+        let refused = tag(&client, &format!("unknown {name}")).await.expect_err("the disk is full");
         assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
         becomes(ServingStatus::NotServing).await;
         assert!(client.tag_names().await.contains(&"before".to_owned()), "what is stored can be read");

@@ -84,7 +84,7 @@ async fn no_data_of_a_deleted_organization_remains() {
     folio_testkit::wait_for("its tokens are refused", Duration::from_secs(20), unauthenticated).await;
     let blobs = sandbox.data().join("blobs");
     let is_erased = async || files_with_the_word(&blobs).is_empty().then_some(());
-    folio_testkit::wait_for("its bytes are gone", Duration::from_secs(20), is_erased).await;
+    folio_testkit::wait_for("the bytes are deleted", Duration::from_secs(20), is_erased).await;
     platform.delete_organization(delete("whatever it was called")).await.unwrap();
     let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.organizations.len(), 1, "{all:?}");
@@ -111,7 +111,7 @@ async fn no_data_of_a_deleted_organization_remains() {
         [tombstone.as_str(), &ops, "deleted/organization/", "/token_use/", "/block/", "/audit/", "/idempotency/"];
     assert!(left.iter().all(|row| known.iter().any(|part| row.contains(part))), "{left:?}");
     let has_tombstone = left.iter().any(|row| row.starts_with(&tombstone) && row.contains("tombstone"));
-    assert!(has_tombstone, "its tombstone is gone: {left:?}");
-    assert!(with("hippopotamus").len() == 1, "what others have is there");
+    assert!(has_tombstone, "the tombstone is missing: {left:?}");
+    assert!(with("hippopotamus").len() == 1, "rows of other organizations are kept");
     store.close().await;
 }

@@ -22,7 +22,7 @@ async fn the_health_port_serves_probes_and_metrics() {
         assert_eq!(text(&output.stdout), "SERVING\n");
     }
     let figures = within("figures", async { reqwest::get(format!("{health}/metrics")).await?.text().await }).await;
-    let figures = figures.expect("figures are told");
+    let figures = figures.expect("the metrics are served");
     for figure in ["folio_draining 0", "folio_conversations 0", "# TYPE folio_conversations_failed_total counter"] {
         assert!(figures.lines().any(|line| line == figure), "{figure} is missing in:\n{figures}");
     }
@@ -46,7 +46,7 @@ async fn commands_reach_a_server_with_tls_by_its_authority() {
         let output = folio(folder.path(), &[line, &["--tls-ca", "certs/ca.pem"]].concat(), &[], "/quit\n");
         assert!(output.status.success(), "{line:?}: {}", text(&output.stderr));
         let refused = folio(folder.path(), line, &[], "/quit\n");
-        assert!(!refused.status.success(), "{line:?} believes an authority that nobody named");
+        assert!(!refused.status.success(), "{line:?} trusts an authority that is not configured");
     }
     let plain = folio(folder.path(), &["health", &server.url(), "--tls-ca", "certs/ca.pem"], &[], "");
     assert!(text(&plain.stderr).contains("--tls-ca has no meaning"), "{}", text(&plain.stderr));
@@ -68,12 +68,12 @@ fn plain_text_in_the_open_is_refused() {
 fn an_invalid_blob_address_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = [("FOLIO_STORAGE__S3__ENDPOINT", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "")];
-    for (place, why) in
+    for (address, problem) in
         [("ftp://somewhere", "s3://BUCKET"), ("s3://", "no bucket"), ("s3://bucket", "AWS_ACCESS_KEY_ID")]
     {
-        let output = folio(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--blobs", place], &endpoint, "");
-        assert!(!output.status.success(), "{place}");
-        assert!(text(&output.stderr).contains(why), "{place}: {}", text(&output.stderr));
+        let output = folio(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--blobs", address], &endpoint, "");
+        assert!(!output.status.success(), "{address}");
+        assert!(text(&output.stderr).contains(problem), "{address}: {}", text(&output.stderr));
     }
 }
 

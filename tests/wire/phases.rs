@@ -64,7 +64,7 @@ async fn drive(client: &Client, document: &str) -> Result<v1::Turn, tonic::Statu
 async fn check(sandbox: &Sandbox, client: &Client, document: &str, point: &str) {
     let found = drive(client, document).await.unwrap_or_else(|status| panic!("{point}: {status:?}"));
     assert_eq!((found.status(), found.text.as_str()), (v1::TurnStatus::Completed, "Worked."), "{point}");
-    assert_eq!(client.tag_names().await, ["made"], "{point}: the effect is there once");
+    assert_eq!(client.tag_names().await, ["made"], "{point}: the effect exists once");
     let results: Vec<_> = found.rounds.iter().flat_map(|round| &round.results).map(v1::CallResult::status).collect();
     assert_eq!(results, [v1::CallStatus::Ok, v1::CallStatus::Ok], "{point}");
     // llm-sim refuses a history in which a call has no result.

@@ -121,12 +121,16 @@ async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
     assert_eq!(shop.signed(SECRET, &changed("organization_id", json!(unknown_org))).await, StatusCode::NOT_FOUND);
     let large = changed("note", json!("x".repeat(70_000)));
     assert_eq!(shop.signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(balance().await.granted, 5_000, "nothing else was given");
+    assert_eq!(balance().await.granted, 5_000, "no other credit was granted");
 
     let log = v1::ListAuditEntriesRequest { order_by: "create_time".into(), ..Default::default() };
     let log = AuditServiceClient::new(client.channel.clone()).list_audit_entries(log).await.unwrap().into_inner();
     let received = |entry: &v1::AuditEntry| (entry.subject.clone(), entry.target_kind.clone(), entry.user_id.clone());
     let received: Vec<_> = log.entries.iter().map(received).collect();
     let by = |subject: &str, target: &str| (subject.to_owned(), target.to_owned(), String::new());
-    assert_eq!(received, [by("first start", "token"), by("purchase", "grant")], "what nobody of them did, once");
+    assert_eq!(
+        received,
+        [by("first start", "token"), by("purchase", "grant")],
+        "entries without a user of the organization, each once"
+    );
 }

@@ -1,4 +1,4 @@
-//! A complete Folio for one test: a model endpoint that plays a script, and a server on a folder of its own.
+//! A complete Folio for one test: a model endpoint that plays a script, and a server with its own folder.
 
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,7 @@ impl Sandbox {
     /// The admin's token.
     pub(crate) fn token(&self) -> String {
         let path = self.data().join("admin.token");
-        std::fs::read_to_string(&path).expect("the token's file is there").trim().to_owned()
+        std::fs::read_to_string(&path).expect("the token file exists").trim().to_owned()
     }
 
     /// The URL of the server.

@@ -62,7 +62,7 @@ fn the_default_model_of_the_settings_applies_to_every_source_of_endpoints() {
     let printed = server.printed();
     assert!(
         printed.contains("(from OPENAI_API_KEY), default model my-model"),
-        "documents go where it is said: {printed}"
+        "documents are stored at the configured location: {printed}"
     );
     assert!(!printed.contains("sk-x"), "{printed}");
     assert!(server.terminate());
@@ -75,7 +75,7 @@ fn flags_without_effect_on_a_command_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(refused(folder.path(), &["demo", "--data", "here"], &[]).contains("--data has no meaning"));
     assert!(refused(folder.path(), &["demo", "--listen", "127.0.0.1:1"], &[]).contains("--listen has no meaning"));
-    let printed = refused(folder.path(), &["config", "--config", "gone.toml"], &[]);
+    let printed = refused(folder.path(), &["config", "--config", "missing.toml"], &[]);
     assert_eq!(printed.matches("No such file").count(), 1, "{printed}");
 }
 

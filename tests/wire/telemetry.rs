@@ -65,8 +65,8 @@ async fn content_is_exported_only_if_it_is_enabled() {
         assert!(error.contains(OF_PERSON), "the caller receives the provider's message: {error}");
         turn_span_exported(&collector).await;
         let log = sandbox.errors();
-        for said in ["model call is retried", "model call failed"] {
-            assert!(log.contains(said), "{said} is not in the log:\n{log}");
+        for message in ["model call is retried", "model call failed"] {
+            assert!(log.contains(message), "{message} is not in the log:\n{log}");
         }
         let statuses = [["status=500", "status=400"], ["\"status\":500", "\"status\":400"]];
         assert!(statuses.iter().any(|both| both.iter().all(|status| log.contains(status))), "{log}");
@@ -76,7 +76,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
             assert!(!log.contains(word), "{word} is in the log");
         }
         if captured {
-            said_in_parts(&collector);
+            check_message_parts(&collector);
         }
         let lines: Vec<_> = log.lines().filter(|line| line.contains("answered")).collect();
         assert!(!lines.is_empty(), "{log}");
@@ -90,7 +90,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
 }
 
 /// Checks that the content of model calls is exported in the form of the semantic conventions.
-fn said_in_parts(collector: &Collector) {
+fn check_message_parts(collector: &Collector) {
     let spans = collector.spans();
     let events: Vec<_> =
         spans.iter().filter(|span| span.name == "chat scripted").flat_map(|span| &span.events).collect();
@@ -98,12 +98,12 @@ fn said_in_parts(collector: &Collector) {
         let texts = events.iter().filter_map(|event| event.get(name));
         texts.map(|text| serde_json::from_str(text).expect("messages are JSON")).collect()
     };
-    let asked = read("gen_ai.input.messages");
+    let inputs = read("gen_ai.input.messages");
     let user = |message: &Value| message["role"] == "user" && message["parts"][0]["type"] == "text";
-    assert!(asked.iter().any(|messages| messages.as_array().is_some_and(|all| all.iter().any(user))), "{asked:?}");
-    let answers = read("gen_ai.output.messages");
-    assert!(answers.iter().any(|said| said[0]["parts"][0]["name"] == "get_ocr_text"), "{answers:?}");
-    assert!(answers.iter().any(|said| said[0]["finish_reason"] == "stop"), "{answers:?}");
+    assert!(inputs.iter().any(|messages| messages.as_array().is_some_and(|all| all.iter().any(user))), "{inputs:?}");
+    let outputs = read("gen_ai.output.messages");
+    assert!(outputs.iter().any(|messages| messages[0]["parts"][0]["name"] == "get_ocr_text"), "{outputs:?}");
+    assert!(outputs.iter().any(|messages| messages[0]["finish_reason"] == "stop"), "{outputs:?}");
 }
 
 /// Checks that a log line within a span has the ids of span and trace.
@@ -147,7 +147,7 @@ async fn reading_a_document_links_to_its_upload() {
         Some((named("/UploadDocument")?, named("ingest document")?))
     };
     let (upload, reading) = folio_testkit::wait_for("both spans", LIMIT, both).await;
-    assert_ne!(upload.trace, reading.trace, "nobody waits for a reading");
+    assert_ne!(upload.trace, reading.trace, "reading a document is a separate trace");
     assert_eq!(reading.links, [upload.trace]);
 }
 
@@ -171,6 +171,6 @@ rules:
         Some((turn("awaiting_approval")?, turn("completed")?))
     };
     let (paused, completed) = folio_testkit::wait_for("both parts of the turn", LIMIT, both).await;
-    assert_ne!(paused.trace, completed.trace, "each is of the trace of who asked");
+    assert_ne!(paused.trace, completed.trace, "each part belongs to the trace of its request");
     assert_eq!(completed.links, [paused.trace]);
 }

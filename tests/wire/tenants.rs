@@ -121,8 +121,8 @@ async fn invariant_6_resources_of_another_organization_are_not_found() {
             assert_eq!((error.code, error.reason.as_str()), (Code::NotFound, "NOT_FOUND"), "{call}: {error:?}");
         }
     }
-    let asked = sandbox.sim.chats().await.len();
-    assert_eq!(asked, 2 * 3, "one extraction and two turns each, and nothing for what is another's");
+    let calls = sandbox.sim.chats().await.len();
+    assert_eq!(calls, 2 * 3, "one extraction and two turns each; refused requests call no model");
     for (client, own) in [(&us, &ours), (&them, &theirs)] {
         has_its_own_only(client, own).await;
     }

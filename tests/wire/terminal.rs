@@ -42,7 +42,7 @@ const CTRL_D: &str = "\u{4}";
 const YOU: &str = "you> ";
 const DECISION: &str = "decision> ";
 
-/// A program on a terminal of its own. The drop kills it.
+/// A program on its own pseudo-terminal. Dropping it kills the program.
 struct Terminal {
     child: Child,
     keyboard: File,
@@ -59,7 +59,7 @@ impl Terminal {
     fn start(folder: &Path, arguments: &[&str], variables: &[(&str, OsString)]) -> Self {
         let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
-        // What other tests start at the same time must not hold it.
+        // Processes that other tests start at the same time must not inherit the terminal.
         for end in [&pty.master, &pty.slave] {
             fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag is set");
         }
@@ -143,7 +143,7 @@ impl Terminal {
     async fn wait(&self, what: &str, condition: impl Fn() -> bool) {
         let waiting = folio_testkit::wait_for(what, LIMIT * 2, || std::future::ready(condition().then_some(())));
         let waited = tokio::time::timeout(LIMIT, waiting).await;
-        assert!(waited.is_ok(), "waited in vain for {what:?} in:\n{}", self.shown());
+        assert!(waited.is_ok(), "timed out waiting for {what:?} in:\n{}", self.shown());
     }
 
     /// Waits until the program has ended and restored the terminal.
@@ -152,7 +152,7 @@ impl Terminal {
             std::future::ready(self.child.try_wait().expect("the program is ours"))
         });
         let waited = tokio::time::timeout(LIMIT, waiting).await;
-        let status = waited.unwrap_or_else(|_| panic!("it does not end:\n{}", self.shown()));
+        let status = waited.unwrap_or_else(|_| panic!("the program does not end:\n{}", self.shown()));
         assert_eq!(tcgetattr(&self.line).expect("the terminal has settings"), self.before, "the terminal is restored");
         // Its last words may still be on their way.
         for (on, off) in [("\u{1b}[?2004h", "\u{1b}[?2004l"), ("\u{1b}[?25l", "\u{1b}[?25h")] {
@@ -220,7 +220,7 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_the_turn() {
     assert!(!chat.shown().contains("where the total stands"), "{}", chat.shown());
 
     chat.answer(YOU, "slow").await;
-    // The half of the answer that came is there while the rest is not.
+    // The received half of the answer is printed before the rest arrives.
     chat.until("three", 1).await;
     sandbox.sim.until_held().await;
     assert!(!chat.shown().contains("eight"));
@@ -266,7 +266,7 @@ async fn a_signal_ends_the_chat_in_every_state_and_restores_the_terminal() {
     sandbox.sim.open("g").await;
     let client = sandbox.client().await;
     let listed = client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
-    let slow = listed.threads.iter().find(|thread| thread.title == "slow").expect("its thread is there");
+    let slow = listed.threads.iter().find(|thread| thread.title == "slow").expect("the thread exists");
     let turn = client.until(&format!("{}.1", slow.thread_id), v1::TurnStatus::Completed).await;
     assert!(turn.text.ends_with("ten"), "invariant 9: {turn:?}");
 }
@@ -299,7 +299,7 @@ async fn the_demo_asks_for_approval_in_color() {
     }
     assert!(demo.ended().await.success(), "{}", demo.shown());
     let (raw, shown) = (demo.raw(), demo.shown());
-    assert!(raw.contains("\u{1b}[32m") && raw.contains("\u{1b}[1m"), "colour where somebody looks: {raw:?}");
+    assert!(raw.contains("\u{1b}[32m") && raw.contains("\u{1b}[1m"), "color on a terminal: {raw:?}");
     for line in
         ["create_schema wants to run with", "run_extraction wants to run with", "\"invoice_number\": \"INV-2026-0417\""]
     {

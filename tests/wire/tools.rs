@@ -59,7 +59,7 @@ fn ok<'a>(results: &'a BTreeMap<String, Vec<(v1::CallStatus, Value)>>, tool: &st
 fn failed<'a>(results: &'a BTreeMap<String, Vec<(v1::CallStatus, Value)>>, tool: &str, nth: usize) -> &'a str {
     let (status, content) = &results[tool][nth];
     assert_eq!(*status, v1::CallStatus::Failed, "{tool}: {content}");
-    content["error"].as_str().expect("an error is told")
+    content["error"].as_str().expect("an error message")
 }
 
 #[tokio::test]
@@ -68,9 +68,9 @@ async fn the_tools_of_prompts_and_extractions_work() {
     let (client, document) = sandbox.with_document().await;
     let (completed, results) = results(&client, &document, "prompts").await;
     assert_eq!(completed.text, "Prompts done.");
-    let asked = sandbox.sim.chats().await.len();
+    let calls = sandbox.sim.chats().await.len();
     let counted = completed.usage.expect("what it used").model_calls;
-    assert_eq!(usize::try_from(counted), Ok(asked), "the calls of run_extraction among them");
+    assert_eq!(usize::try_from(counted), Ok(calls), "usage includes the calls of run_extraction");
     ok(&results, "help_prompts", 0);
     let models = ok(&results, "list_llm_models", 0).to_string();
     assert!(models.contains("extractor") && !models.contains("\"off\""), "{models}");
@@ -87,7 +87,7 @@ async fn the_tools_of_prompts_and_extractions_work() {
     assert!(ok(&results, "get_extraction_result", 0).to_string().contains("1250.5"));
     assert!(ok(&results, "get_ocr_text", 0).to_string().contains("A-17"));
     let used = failed(&results, "delete_schema", 0);
-    assert!(used.contains("Bills") || used.contains("prm_"), "who uses it: {used}");
+    assert!(used.contains("Bills") || used.contains("prm_"), "the error names the user of the schema: {used}");
     ok(&results, "delete_prompt", 0);
     ok(&results, "delete_schema", 1);
     let list = v1::ListExtractionsRequest { document_id: document, ..Default::default() };

@@ -19,13 +19,13 @@ pub(super) fn check(
 ) {
     let turns: BTreeMap<&TurnId, &Turn<'_>> =
         all.iter().flat_map(|(_, turns)| turns.iter().map(|turn| (&turn.id, turn))).collect();
-    let mut given: Vec<(&Decisions, &v1::ApproveResponse)> = Vec::new();
+    let mut final_answers: Vec<(&Decisions, &v1::ApproveResponse)> = Vec::new();
     for line in log {
         match &line.event {
             ClientEvent::Accepted { request, turn } => match turns.get(turn) {
-                None => findings.add(Broken::Stored, turn, "a client was told of it, and it is not there"),
+                None => findings.add(Broken::Stored, turn, "the turn was acknowledged to a client, but is missing"),
                 Some(found) if found.accepted.request != *request => {
-                    findings.add(Broken::Stored, turn, format!("a client was told that {request} became it"));
+                    findings.add(Broken::Stored, turn, format!("a client received the turn for {request}"));
                 }
                 Some(_) => {}
             },
@@ -34,13 +34,13 @@ pub(super) fn check(
                     findings.add(
                         Broken::Stored,
                         &decisions.turn,
-                        "an approval of it was answered, and it is not there",
+                        "an approval of the turn was answered, but the turn is missing",
                     );
                     continue;
                 };
                 check_recorded(turn, decisions, findings);
                 check_answer(turn, decisions.round, answer, findings);
-                let same = given.iter().find(|(earlier, _)| *earlier == decisions);
+                let same = final_answers.iter().find(|(earlier, _)| *earlier == decisions);
                 if let Some((_, earlier)) = same
                     && is_final(earlier)
                     && is_final(answer)
@@ -50,17 +50,17 @@ pub(super) fn check(
                     findings.add(Broken::Idempotent, &decisions.turn, how);
                 }
                 if is_final(answer) && same.is_none() {
-                    given.push((decisions, answer));
+                    final_answers.push((decisions, answer));
                 }
             }
             ClientEvent::Refused(decisions, Reason::TurnExpired) => {
                 let ended = turns.get(&decisions.turn).and_then(|turn| turn.end());
                 let expired = matches!(ended.map(|end| &end.how), Some(End::Expired));
-                let how = "a client was told that it expired, and it did not";
+                let how = "a client received an expiry of a turn that did not expire";
                 findings.add_unless(expired, Broken::Idempotent, &decisions.turn, how);
             }
             ClientEvent::Made { id } if !aggregates.iter().any(|aggregate| aggregate.id == *id && aggregate.lives) => {
-                findings.add(Broken::Stored, id, "it was acknowledged, and it is not there");
+                findings.add(Broken::Stored, id, "the resource was acknowledged, but is missing");
             }
             _ => {}
         }
@@ -79,7 +79,7 @@ pub(super) fn check(
                 is,
                 Broken::Stored,
                 &thread.id,
-                format!("request {} leads to another turn", row.request),
+                format!("request {} refers to another turn", row.request),
             );
         }
     }
@@ -128,7 +128,7 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
             Broken::Idempotent,
             &turn.id,
             format!(
-                "decisions on round {round} were answered {reported:?} (event {}), the journal says {other:?}",
+                "decisions on round {round} were answered {reported:?} (event {}), the journal contains {other:?}",
                 answer.event_number
             ),
         ),

@@ -21,13 +21,13 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
         }
     }
     if granted != account.granted + withdrawn {
-        wrong(format!("granted {granted} and taken back {withdrawn}, and the account says {}", account.granted));
+        wrong(format!("granted {granted} and withdrawn {withdrawn}, but the account states {}", account.granted));
     }
     let open: BTreeMap<&BlockId, u64> = account.blocks.iter().map(|block| (&block.id, block.amount())).collect();
     let available: u64 = account.grants.iter().map(|grant| grant.available).sum();
     let total = available + open.values().sum::<u64>() + account.settled;
     if account.granted != account.expired + total {
-        wrong(format!("{} granted, {} expired, {total} held or settled", account.granted, account.expired));
+        wrong(format!("{} granted, {} expired, {total} reserved or settled", account.granted, account.expired));
     }
     let mut settled = 0;
     for (block, amount) in &drawn {
@@ -37,12 +37,12 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
             wrong(format!("block {block} of {amount} is overdrawn: {taken}"));
         }
         match (closed.get(block), open.get(block)) {
-            (Some((amount, told)), None) => {
-                settled += told;
+            (Some((amount, stated)), None) => {
+                settled += stated;
                 let ended = rows.iter().all(|row| row.settled.is_some());
-                if taken != *told || !ended {
+                if taken != *stated || !ended {
                     wrong(format!(
-                        "block {block} was closed with {told} of {amount}; its calls took {taken}: {rows:?}"
+                        "block {block} was closed with {stated} of {amount}; its calls took {taken}: {rows:?}"
                     ));
                 }
             }
@@ -54,7 +54,7 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
         wrong(format!("block {block} was never drawn"));
     }
     if settled != account.settled {
-        wrong(format!("closed blocks settled {settled}, the account says {}", account.settled));
+        wrong(format!("closed blocks settled {settled}, but the account states {}", account.settled));
     }
     // This also finds blocks that no entry mentions.
     let mut charged: BTreeMap<&str, u32> = BTreeMap::new();

@@ -21,24 +21,28 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
             add("it has two intents".to_owned());
         }
         if call.at > *at {
-            add("its intent stands before the message that asked for it".to_owned());
+            add("its intent precedes the message with the call".to_owned());
         }
         let row = row_of(evidence, intent, &id);
         match (call.results.first().map(|(_, result)| result.status), row.map(|row| &row.state)) {
             (None, _) => {}
             (Some(CallStatus::Ok), Some(OpState::Done(_))) => {}
-            (Some(CallStatus::Ok), other) => add(format!("the history says that it ran, its op row is {other:?}")),
-            (Some(status), Some(OpState::Done(_))) => add(format!("it happened, and the history says {status:?}")),
+            (Some(CallStatus::Ok), other) => add(format!("the history reports success, but its op row is {other:?}")),
+            (Some(status), Some(OpState::Done(_))) => {
+                add(format!("the effect happened, but the history reports {status:?}"))
+            }
             (Some(CallStatus::Conflict), Some(OpState::Conflict)) => {}
-            (Some(CallStatus::Conflict), other) => add(format!("the history says conflict, its op row is {other:?}")),
+            (Some(CallStatus::Conflict), other) => {
+                add(format!("the history reports a conflict, but its op row is {other:?}"))
+            }
             (Some(CallStatus::Failed), None) => {}
             (Some(_), Some(OpState::Aborted | OpState::Conflict)) => {}
-            (Some(status), None) => add(format!("the history says {status:?} before it was closed")),
+            (Some(status), None) => add(format!("the history reports {status:?} before the op was closed")),
         }
         let closed = turn.closing().is_some();
         let aborted = matches!(row.map(|row| &row.state), Some(OpState::Aborted));
         if aborted && !closed && matches!(turn.end().map(|end| &end.how), Some(End::Completed { .. })) {
-            add("it was aborted in a turn that went on".to_owned());
+            add("it was aborted in a turn that continued".to_owned());
         }
         if let Some(row) = row.filter(|row| matches!(row.state, OpState::Done(_))) {
             if row.digest != Digest::of_json(arguments(call)) {
@@ -62,7 +66,7 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, find
             answered,
             Broken::EffectsOnce,
             subject,
-            "its intent stands before the outcome of the call before",
+            "its intent precedes the outcome of the previous call",
         );
     }
     if let (Some(closing), Some((last, _))) = (turn.closing(), intents.last()) {
@@ -70,7 +74,7 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, find
             *last < closing,
             Broken::EffectsOnce,
             &turn.id,
-            "a call was begun while the turn was being ended",
+            "a call was started while the turn was being ended",
         );
     }
 }
@@ -88,7 +92,7 @@ fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     };
     if u64::from(made) > most {
         add(format!(
-            "it made revision {made} where it was to change {:?}: an edit in between was written over",
+            "it made revision {made} where it was to change {:?}: an edit in between was overwritten",
             intent.expected
         ));
     }
@@ -130,11 +134,11 @@ pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Eviden
             findings.add(
                 Broken::EffectsOnce,
                 &aggregate.id,
-                format!("it was changed {version} times, and {changes} op rows say so"),
+                format!("the resource has version {version}, but {changes} op rows of changes"),
             );
         }
         if aggregate.version.is_none() && changes > 0 {
-            findings.add(Broken::EffectsOnce, &aggregate.id, "an op row says that it was made, and it was not");
+            findings.add(Broken::EffectsOnce, &aggregate.id, "an op row exists, but the resource was never created");
         }
     }
     check_names(evidence, findings);
@@ -148,7 +152,7 @@ fn check_row(
     findings: &mut Findings,
 ) {
     let Some((thread, turns)) = all.iter().find(|(thread, _)| thread.id == call.turn.thread) else {
-        return findings.add(Broken::EffectsOnce, call, "it has an op row, and its thread is not there");
+        return findings.add(Broken::EffectsOnce, call, "the call has an op row, but its thread is missing");
     };
     if thread.org.as_str() != aggregate.org {
         findings.add(Broken::Tenants, call, format!("it changed {}, which is another tenant's", aggregate.id));

@@ -11,12 +11,12 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
     let mut add = |how: &str| findings.add(Broken::VisibleEnd, &turn.id, how);
     let open = thread.header.open_turn.as_ref().filter(|open| open.number == turn.id.number);
     match (turn.end(), turn.waits(), open) {
-        (Some(_), _, Some(_)) => add("it ended, and the header says that it is open"),
+        (Some(_), _, Some(_)) => add("the turn ended, but the header marks it as open"),
         (Some(_), _, None) => {}
         (None, Some(paused), Some(open)) if open.phase == Phase::Paused && paused.expires_at > now => {}
-        (None, Some(_), Some(_)) => add("it waits, and its time is over"),
-        (None, _, Some(_)) => add("it neither ended nor waits"),
-        (None, _, None) => add("it has no end, and the header says that nothing is open"),
+        (None, Some(_), Some(_)) => add("the turn waits although its pause has expired"),
+        (None, _, Some(_)) => add("the turn neither ended nor waits"),
+        (None, _, None) => add("the turn has no end, but the header has no open turn"),
     }
     let mut ended: Option<&End> = None;
     for (_, entry) in &turn.entries {
@@ -42,7 +42,7 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
         (Some(ClosingCause::Cancelled), Some(End::Cancelled))
         | (Some(ClosingCause::Superseded), Some(End::Superseded)) => {}
         (None, _) | (_, None) => {}
-        (Some(_), Some(_)) => add("it was being ended, and ended otherwise"),
+        (Some(_), Some(_)) => add("the turn was being ended, but has another end"),
     }
     check_numbers(turn, findings);
 }

@@ -115,7 +115,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     tenants::check(evidence, &mut findings);
     evidence.accounts.iter().for_each(|account| credit::check(account, &mut findings));
     for busy in &evidence.busy {
-        findings.add(Broken::Busy, &busy.thread, format!("still busy {:?} after nobody ran it", busy.since));
+        findings.add(Broken::Busy, &busy.thread, format!("still busy {:?} after all work ended", busy.since));
     }
     findings.0
 }

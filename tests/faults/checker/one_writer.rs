@@ -9,7 +9,7 @@ pub(super) fn check(thread: &ThreadSeen, findings: &mut Findings) {
     let header = &thread.header;
     if (header.epoch, header.version) != (thread.epoch, thread.version) {
         add(format!(
-            "the header says epoch {} version {}, its columns {} and {}",
+            "the header has epoch {} and version {}, its columns have {} and {}",
             header.epoch, header.version, thread.epoch, thread.version
         ));
     }
@@ -17,14 +17,14 @@ pub(super) fn check(thread: &ThreadSeen, findings: &mut Findings) {
         add(format!("{} appends are committed, and the version is {}", thread.batches, thread.version));
     }
     if let Some((at, (number, _))) = thread.entries.iter().enumerate().find(|(at, (number, _))| *at as u64 != *number) {
-        add(format!("entry {at} is missing, {number} is there"));
+        add(format!("entry {at} is missing; found {number}"));
     }
     if thread.entries.len() as u64 != header.entries {
-        add(format!("{} entries are there, the header says {}", thread.entries.len(), header.entries));
+        add(format!("{} entries exist, but the header states {}", thread.entries.len(), header.entries));
     }
     let accepted = thread.entries.iter().filter(|(_, entry)| matches!(entry, Entry::Accepted(_))).count();
     if accepted as u64 != u64::from(header.turns) {
-        add(format!("{accepted} turns were accepted, the header says {}", header.turns));
+        add(format!("{accepted} turns were accepted, but the header states {}", header.turns));
     }
     let mut epoch = 0;
     for (number, entry) in &thread.entries {

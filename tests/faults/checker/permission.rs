@@ -18,11 +18,11 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
                 None => add("it was decided without a pause"),
             }
             if !sent(log, &call, turn, decision) {
-                add("nobody sent the decision that is recorded");
+                add("no client sent the recorded decision");
             }
         }
         if call.decisions.len() > 1 && call.decisions.windows(2).any(|two| two[0].2 != two[1].2) {
-            add("it was decided twice, and otherwise");
+            add("the call has two different decisions");
         }
         let Some(ran_at) = ran(&call) else { continue };
         if call.call.access == Access::ReadOnly && turn.pause(round).is_none() {

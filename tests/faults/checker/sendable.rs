@@ -32,7 +32,7 @@ pub(super) fn check(turn: &Turn<'_>, findings: &mut Findings) {
         for result in results(entry) {
             let subject = format!("{}.{}.{}", turn.id, result.round, result.index);
             let known = calls.contains_key(&(result.round, result.index));
-            findings.add_unless(known, Broken::Sendable, &subject, "a result of a call that nobody asked for");
+            findings.add_unless(known, Broken::Sendable, &subject, "a result without a call");
             let late = result.round < paused && matches!(entry, Entry::Outcome(_));
             findings.add_unless(!late, Broken::Sendable, &subject, "its outcome comes after a later pause");
         }

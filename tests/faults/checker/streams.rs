@@ -37,7 +37,7 @@ pub(super) fn check(all: &[(&ThreadSeen, Vec<Turn<'_>>)], log: &[Logged], findin
             recorded,
             Broken::Streams,
             turn,
-            format!("it was told {name} as event {number}, the journal was not"),
+            format!("a client received {name} as event {number}, which is not in the journal"),
         );
     }
 }

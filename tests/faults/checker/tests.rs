@@ -300,7 +300,7 @@ fn a_cancelled_call_runs_only_after_its_turn_is_resumed() {
     assert_eq!(check(&unrun), []);
     assert_eq!(check(&evidence([given_up(true), then.clone()].concat(), Some(done()))), []);
     finds(&evidence(given_up(true), Some(done())), Broken::EffectsOnce, "without an intent");
-    finds(&evidence(given_up(false), None), Broken::EffectsOnce, "before it was closed");
+    finds(&evidence(given_up(false), None), Broken::EffectsOnce, "before the op was closed");
     finds(&evidence([given_up(false), then].concat(), Some(done())), Broken::EffectsOnce, "two intents");
 }
 
@@ -333,9 +333,9 @@ fn invariant_1_a_lost_append_and_a_second_writer_are_found() {
         evidence
     };
     finds(&with(|thread| thread.batches = 6), Broken::OneWriter, "6 appends are committed, and the version is 5");
-    finds(&with(|thread| thread.header.version = 4), Broken::OneWriter, "the header says");
+    finds(&with(|thread| thread.header.version = 4), Broken::OneWriter, "the header has epoch");
     finds(&with(|thread| drop(thread.entries.remove(5))), Broken::OneWriter, "is missing");
-    finds(&with(|thread| drop(thread.entries.pop())), Broken::OneWriter, "the header says 7");
+    finds(&with(|thread| drop(thread.entries.pop())), Broken::OneWriter, "the header states 7");
     finds(&with(|thread| thread.header.turns = 2), Broken::OneWriter, "turns were accepted");
     let twice = |entries: &mut Vec<Entry>| {
         entries.insert(5, resumed(3, ResumeCause::Takeover));
@@ -364,7 +364,7 @@ fn invariant_2_an_effect_without_its_approval_is_found() {
     );
     let mut unapproved = good();
     unapproved.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_)));
-    finds(&unapproved, p, "nobody sent");
+    finds(&unapproved, p, "no client sent");
     let late = |entries: &mut Vec<Entry>| {
         if let Entry::Decisions(decisions) = &mut entries[3] {
             decisions.decided_at = at(300);
@@ -376,21 +376,31 @@ fn invariant_2_an_effect_without_its_approval_is_found() {
 #[test]
 fn invariant_3_history_op_row_and_change_must_agree() {
     let e = Broken::EffectsOnce;
-    changed(|_| {}, None, e, "the history says that it ran, its op row is None");
-    changed(|_| {}, Some(OpState::Aborted), e, "the history says that it ran");
-    changed(|entries| entries[5] = outcome(CallStatus::Conflict), Some(done()), e, "it happened, and the history says");
-    changed(|entries| entries[5] = outcome(CallStatus::Conflict), None, e, "the history says conflict");
+    changed(|_| {}, None, e, "the history reports success, but its op row is None");
+    changed(|_| {}, Some(OpState::Aborted), e, "the history reports success");
+    changed(
+        |entries| entries[5] = outcome(CallStatus::Conflict),
+        Some(done()),
+        e,
+        "the effect happened, but the history reports",
+    );
+    changed(|entries| entries[5] = outcome(CallStatus::Conflict), None, e, "the history reports a conflict");
     changed(
         |entries| entries[5] = outcome(CallStatus::Cancelled),
         Some(done()),
         e,
-        "it happened, and the history says",
+        "the effect happened, but the history reports",
     );
-    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), None, e, "before it was closed");
-    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), Some(OpState::Aborted), e, "in a turn that went on");
+    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), None, e, "before the op was closed");
+    changed(
+        |entries| entries[5] = outcome(CallStatus::Cancelled),
+        Some(OpState::Aborted),
+        e,
+        "in a turn that continued",
+    );
     changed(|entries| drop(entries.remove(4)), Some(done()), e, "without an intent");
     changed(|entries| entries.insert(5, intent()), Some(done()), e, "two intents");
-    changed(|entries| entries.swap(1, 4), Some(done()), e, "before the message that asked for it");
+    changed(|entries| entries.swap(1, 4), Some(done()), e, "precedes the message with the call");
     let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(2) });
     changed(|entries| entries.insert(4, closing), Some(done()), e, "while the turn was being ended");
     let with = |change: fn(&mut Evidence)| {
@@ -398,8 +408,8 @@ fn invariant_3_history_op_row_and_change_must_agree() {
         change(&mut evidence);
         evidence
     };
-    finds(&with(|evidence| evidence.aggregates[0].version = Some(2)), e, "changed 2 times, and 1 op rows");
-    finds(&with(|evidence| evidence.aggregates[0].version = None), e, "and it was not");
+    finds(&with(|evidence| evidence.aggregates[0].version = Some(2)), e, "has version 2, but 1 op rows");
+    finds(&with(|evidence| evidence.aggregates[0].version = None), e, "was never created");
     let another = |evidence: &mut Evidence| {
         let other = AggregateSeen { id: TagId::derive(&["2"]).to_string(), ..evidence.aggregates[0].clone() };
         evidence.aggregates.push(other);
@@ -407,7 +417,7 @@ fn invariant_3_history_op_row_and_change_must_agree() {
     finds(&with(another), e, "which its intent does not name");
     finds(&with(another), e, "it changed");
     finds(&with(another), e, "and both live");
-    finds(&with(|evidence| evidence.threads.clear()), e, "its thread is not there");
+    finds(&with(|evidence| evidence.threads.clear()), e, "its thread is missing");
 }
 
 #[test]
@@ -422,7 +432,7 @@ fn invariant_3_an_edit_in_between_must_not_be_overwritten() {
     entries[4] = intent(Expected::Version(1));
     let mut evidence = evidence(entries, Some(OpState::Done(revised)));
     evidence.aggregates[0].id = id.to_string();
-    finds(&evidence, Broken::EffectsOnce, "was written over");
+    finds(&evidence, Broken::EffectsOnce, "was overwritten");
 }
 
 #[test]
@@ -432,7 +442,7 @@ fn invariant_4_a_call_without_a_result_or_with_two_is_found() {
     changed(|entries| entries.insert(6, outcome(CallStatus::Failed)), Some(done()), s, "results that differ");
     changed(|entries| entries.insert(5, paused(2, 6)), Some(done()), s, "after a later pause");
     let stray = |entries: &mut Vec<Entry>| drop(entries.remove(1));
-    changed(stray, Some(done()), s, "nobody asked for");
+    changed(stray, Some(done()), s, "a result without a call");
 }
 
 #[test]
@@ -460,8 +470,8 @@ fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found
     let mut other = answer(9);
     other.outcome = Some(Told::Completed(v1::Completed { text: "Other.".into(), ..Default::default() }));
     finds(&with(ClientEvent::Answered(decided(), Box::new(other))), Broken::Idempotent, "two answers");
-    finds(&with(ClientEvent::Answered(decided(), Box::new(answer(8)))), Broken::Idempotent, "the journal says");
-    finds(&with(ClientEvent::Refused(decided(), Reason::TurnExpired)), Broken::Idempotent, "told that it expired");
+    finds(&with(ClientEvent::Answered(decided(), Box::new(answer(8)))), Broken::Idempotent, "the journal contains");
+    finds(&with(ClientEvent::Refused(decided(), Reason::TurnExpired)), Broken::Idempotent, "received an expiry");
     let twice = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-1")]);
     changed(twice, Some(done()), Broken::Idempotent, "request r-1 became");
 }
@@ -476,41 +486,41 @@ fn acknowledged_data_that_is_not_stored_is_found() {
     let s = Broken::Stored;
     let missing_turn = TurnId::new(ThreadId::derive(&["gone"]), 1);
     let request: RequestId = "r-2".parse().unwrap();
-    finds(&with(ClientEvent::Accepted { request: request.clone(), turn: missing_turn.clone() }), s, "it is not there");
-    finds(&with(ClientEvent::Accepted { request, turn: turn() }), s, "r-2 became it");
+    finds(&with(ClientEvent::Accepted { request: request.clone(), turn: missing_turn.clone() }), s, "is missing");
+    finds(&with(ClientEvent::Accepted { request, turn: turn() }), s, "received the turn for r-2");
     finds(
         &with(ClientEvent::Answered(ClientDecisions { turn: missing_turn, ..decided() }, Box::new(answer(9)))),
         s,
-        "it is not there",
+        "is missing",
     );
     let rejected = ClientDecisions { on: [(call(), ClientDecision::Reject)].into(), ..decided() };
     finds(&with(ClientEvent::Answered(rejected, Box::new(answer(9)))), s, "not recorded");
-    finds(&with(ClientEvent::Made { id: TagId::derive(&["made"]).to_string() }), s, "it is not there");
+    finds(&with(ClientEvent::Made { id: TagId::derive(&["made"]).to_string() }), s, "is missing");
     let mut row = good();
     row.threads[0].requests.push(RequestRow { request: "r-9".parse().unwrap(), turn: 1, digest: Digest::of(b"") });
-    finds(&row, s, "leads to another turn");
+    finds(&row, s, "refers to another turn");
 }
 
 #[test]
 fn invariant_8_a_turn_without_its_end_is_found() {
     let v = Broken::VisibleEnd;
-    changed(|entries| drop(entries.pop()), Some(done()), v, "it has no end");
+    changed(|entries| drop(entries.pop()), Some(done()), v, "the turn has no end");
     changed(|entries| entries.push(ended(completed(), vec![], 12)), Some(done()), v, "something follows its end");
     let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(2) });
-    changed(|entries| entries.insert(6, closing), Some(done()), v, "ended otherwise");
+    changed(|entries| entries.insert(6, closing), Some(done()), v, "has another end");
     let open = |phase, entries: usize| {
         let mut evidence = evidence(usual()[..entries].to_vec(), None);
         evidence.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase, expires_at: None });
         evidence
     };
     finds(&open(Phase::Running, 2), v, "neither ended nor waits");
-    finds(&open(Phase::Executing, 4), v, "it waits, and its time is over");
+    finds(&open(Phase::Executing, 4), v, "although its pause has expired");
     let mut over = open(Phase::Paused, 3);
     over.taken_at = at(301);
-    finds(&over, v, "its time is over");
+    finds(&over, v, "pause has expired");
     let mut both = good();
     both.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase: Phase::Running, expires_at: None });
-    finds(&both, v, "the header says that it is open");
+    finds(&both, v, "the header marks it as open");
 }
 
 #[test]
@@ -524,7 +534,7 @@ fn invariant_9_streams_that_cannot_be_resumed_are_found() {
     finds(&received(vec![(2, "text_delta"), (2, "text_delta")]), s, "event (2");
     finds(&received(vec![(4, "awaiting_approval"), (9, "completed")]), s, "after a closing event");
     finds(&received(vec![(1, "turn_started")]), s, "without a closing event");
-    finds(&received(vec![(8, "completed")]), s, "the journal was not");
+    finds(&received(vec![(8, "completed")]), s, "not in the journal");
     changed(|entries| entries[2] = paused(1, 0), Some(done()), s, "closing event 0");
     changed(|entries| entries[6] = ended(completed(), vec![], 4), Some(done()), s, "closing event 4 after 4");
 }
