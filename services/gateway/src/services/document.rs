@@ -6,7 +6,6 @@ use folio_operations::documents::{
     UpdateDocument,
 };
 use folio_proto::{fields, status, text_state, v1};
-use folio_resources::Document;
 use folio_storage::NewPage;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Streaming};

@@ -129,11 +129,11 @@ async fn every_administrative_change_is_in_the_audit_logs_of_the_concerned_organ
     let log = list(&them, "").await;
     let recorded: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
     let of_theirs = ["CreditService.GrantCredit", "CreditService.WithdrawCredit", "LimitService.SetLimits"];
-    let whole = |subject| [(subject, AuditKind::ChangeAsked), (subject, AuditKind::ChangeMade)];
-    assert_eq!(told, of_theirs.map(whole).concat());
+    let whole = |subject| [(subject, AuditKind::ChangeRequested), (subject, AuditKind::ChangeApplied)];
+    assert_eq!(recorded, of_theirs.map(whole).concat());
     let founded = list(&server.holder(new_token), "").await;
     let told: Vec<_> = founded.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
-    assert_eq!(told, [("OrganizationService.CreateOrganization", AuditKind::ChangeMade)]);
+    assert_eq!(told, [("OrganizationService.CreateOrganization", AuditKind::ChangeApplied)]);
     let error = server.user(&org, Role::Member).await.refusal("ListAuditEntries", json!({})).await;
     assert_eq!(error.reason, Reason::RoleNotAllowed, "a member reads no log");
     server.stop().await;
@@ -178,10 +178,10 @@ async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
 
     held.unblock();
     folio_testkit::wait_for("whom it concerns is told", Duration::from_secs(20), async || {
-        (kinds(&them).await == [AuditKind::ChangeAsked, AuditKind::ChangeMade]).then_some(())
+        (kinds(&them).await == [AuditKind::ChangeRequested, AuditKind::ChangeApplied]).then_some(())
     })
     .await;
-    assert_eq!(kinds(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
+    assert_eq!(kinds(&admin).await, [AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
     let set = server.found(&theirs).await.unwrap().quotas.requests_per_second;
     assert_eq!(set, Some(9));
     server.stop().await;
@@ -202,16 +202,16 @@ async fn a_change_is_recorded_in_the_log_of_the_concerned_organization_before_it
     let them = server.user(&theirs, Role::Admin).await;
     let limits = |most: u32| json!({"organization_id": theirs.to_string(), "own": {"requests_per_second": most}});
     let grant = json!({"organization_id": theirs.to_string(), "credits": 5});
-    log.refuse(&theirs, &[Kind::ChangeAsked]);
+    log.refuse(&theirs, &[Kind::ChangeRequested]);
     assert_eq!(admin.refusal("SetLimits", limits(7)).await.reason, Reason::StoreUnavailable);
     assert_eq!(admin.refusal("GrantCredit", grant.clone()).await.reason, Reason::StoreUnavailable);
     let there = server.found(&theirs).await.unwrap();
     assert_eq!((there.quotas.requests_per_second, kinds(&them).await), (None, Vec::new()));
 
-    log.refuse(&theirs, &[Kind::ChangeMade]);
+    log.refuse(&theirs, &[Kind::ChangeApplied]);
     admin.done("SetLimits", limits(8)).await;
     admin.done("GrantCredit", grant).await;
-    assert_eq!(kinds(&them).await, [AuditKind::ChangeAsked; 2], "the change stands, and they can see it");
+    assert_eq!(kinds(&them).await, [AuditKind::ChangeRequested; 2], "the change stands, and they can see it");
     server.stop().await;
 }
 
@@ -232,20 +232,20 @@ async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     tokens.set_away(false);
     let made = admin.done("CreateOrganization", create).await;
     assert_eq!(made["organization"]["organization_id"], id.as_str());
-    assert_eq!(kinds(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeAsked, AuditKind::ChangeMade]);
+    assert_eq!(kinds(&admin).await, [AuditKind::ChangeRequested, AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
 
     tokens.set_away(true);
     let delete = json!({"organization_id": id.to_string(), "name": "Acme"});
     admin.refusal("DeleteOrganization", delete.clone()).await;
     assert_eq!(server.found(&id).await, None, "it is deleted all the same");
-    assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeAsked]);
+    assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeRequested]);
     folio_testkit::wait_for("what it had is swept soon", Duration::from_secs(30), async || {
         server.stores.access().members(&id).await.unwrap().is_empty().then_some(())
     })
     .await;
     tokens.set_away(false);
     admin.done("DeleteOrganization", delete).await;
-    assert_eq!(kinds(&admin).await[4..], [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
+    assert_eq!(kinds(&admin).await[4..], [AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
     server.stop().await;
 }
 

@@ -21,7 +21,7 @@ async fn extracted(server: &Server, client: &Client) -> Value {
     server.model.answer(r#"{"total": 12.5}"#);
     let mut first = client.done("RunExtraction", request.clone()).await;
     assert_eq!(client.done("RunExtraction", request).await, first);
-    assert_eq!(server.model.asked(), 1, "the same request again costs no model call");
+    assert_eq!(server.model.calls(), 1, "the same request again costs no model call");
     first["extraction"].take()
 }
 
@@ -34,7 +34,7 @@ async fn a_request_repeated_while_it_runs_calls_the_model_once() {
     let runs = (0..6).map(|_| client.done("RunExtraction", request.clone()));
     let given = futures::future::join_all(runs).await;
     assert!(given.iter().all(|extraction| *extraction == given[0]), "{given:?}");
-    assert_eq!(server.model.asked(), 1);
+    assert_eq!(server.model.calls(), 1);
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ impl FaultyTokens {
 
     fn check(&self, kind: &'static Kind) -> Result<()> {
         let is_away = self.0.load(Ordering::SeqCst) && kind == Kind::get::<TokenRecord>();
-        if is_away { Err(away()) } else { Ok(()) }
+        if is_away { Err(unavailable()) } else { Ok(()) }
     }
 }
 

@@ -213,7 +213,7 @@ async fn concurrent_model_calls_are_bounded() {
     };
     let status = them.extractions().run_extraction(run.clone()).await.map(drop).unwrap_err();
     check(&status, "concurrent_model_calls", "1");
-    assert_eq!(server.model.asked(), 1, "the call was not made");
+    assert_eq!(server.model.calls(), 1, "the call was not made");
     them.done("CancelTurn", json!({"turn_id": event.event.unwrap().turn_id})).await;
     wait_for("there is room again", LIMIT, || async {
         server.model.answer(r#"{"total": 12.5}"#);

@@ -115,7 +115,7 @@ async fn a_repeated_test_calls_no_model() {
     server.model.answer("ready");
     let test = |model: &str| json!({"name": "test", "model": model});
     repeat_all(&admin, [("TestProvider", [MODEL, ""].map(test))]).await;
-    assert_eq!(server.model.asked(), 1);
+    assert_eq!(server.model.calls(), 1);
     server.stop().await;
 }
 
