@@ -413,7 +413,6 @@ impl Client {
         prompts: prompt_service_client::PromptServiceClient,
         tags: tag_service_client::TagServiceClient,
         extractions: extraction_service_client::ExtractionServiceClient,
-        models: model_service_client::ModelServiceClient,
         organizations: organization_service_client::OrganizationServiceClient,
         policies: policy_service_client::PolicyServiceClient,
         providers: provider_service_client::ProviderServiceClient,
