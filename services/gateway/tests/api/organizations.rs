@@ -144,7 +144,7 @@ async fn a_member_cannot_be_added_again_with_another_name_or_role() {
         assert_eq!(admin.refusal("AddMember", add(name, role)).await.code, Code::AlreadyExists, "{name} {role:?}");
     }
     assert_eq!(admin.done("AddMember", add("max", "ROLE_VIEWER")).await["member"], max);
-    let filter = "subject:OrganizationService.AddMember kind:change_made";
+    let filter = "subject:OrganizationService.AddMember kind:change_applied";
     let log = admin.done("ListAuditEntries", json!({ "filter": filter })).await;
     let made = log["entries"].as_array().unwrap();
     let names_viewer = |entry: &Value| entry["arguments_json"].as_str().unwrap().contains("viewer");
