@@ -43,7 +43,7 @@ fn tools() -> Value {
 
 fn ask(messages: &[Value]) -> Answer {
     let body = json!({"model": MODEL, "messages": messages, "tools": tools()});
-    OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer
+    super::answer(&ChatRequest::parse(&body, 0).unwrap())
 }
 
 fn run(system: &str, user: &str, mut results: HashMap<&str, Vec<Value>>) -> (Chat, String) {
@@ -215,7 +215,7 @@ fn extracted(schema: Value, text: &str) -> Value {
         ],
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}},
     });
-    let answer = OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer;
+    let answer = super::answer(&ChatRequest::parse(&body, 0).unwrap());
     serde_json::from_str(&answer.text).unwrap()
 }
 
