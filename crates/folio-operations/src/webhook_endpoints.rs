@@ -31,6 +31,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 const URL_CHARS: usize = 2_000;
 // proto: WebhookEndpoint.event_types "1 to {} names"
 const EVENT_TYPES_MAX: usize = 20;
+// proto: WebhookEndpoint.event_types "each at most {} characters"
 const EVENT_TYPE_CHARS: usize = 100;
 // proto: WebhookEndpoint.secret "at most {} characters"
 const SECRET_CHARS: usize = 1_000;

@@ -360,7 +360,7 @@ fn invariant_2_an_effect_without_its_approval_is_found() {
         |entries| entries.insert(4, decisions(Decision::Reject { reason: None })),
         Some(done()),
         p,
-        "decided twice",
+        "two different decisions",
     );
     let mut unapproved = good();
     unapproved.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_)));

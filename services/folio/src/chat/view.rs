@@ -284,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn a_second_attempt_voids_the_text_of_the_first() {
+    fn a_second_attempt_discards_the_text_of_the_first() {
         let mut view = View::new();
         view.event(&round(1), NOW);
         view.event(&text("Hel"), NOW);
-        assert!(texts(&view.event(&round(2), NOW))[0].contains("void"));
+        assert!(texts(&view.event(&round(2), NOW))[0].contains("is discarded"));
         view.event(&text("Good day"), NOW);
         assert!(view.event(&completed("Good day"), NOW).is_empty());
     }
