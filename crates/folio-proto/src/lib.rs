@@ -20,15 +20,7 @@ pub mod thread;
 pub use convert::{text_state, time};
 
 /// Messages, clients and servers of the package `folio.v1`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    clippy::large_futures,
-    rustdoc::all,
-    reason = "generated code"
-)]
+#[allow(unreachable_pub, clippy::all, clippy::pedantic, clippy::large_futures, rustdoc::all, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("folio.v1");
 }
@@ -37,7 +29,6 @@ pub mod v1 {
 pub mod cluster {
     /// Messages, clients and servers of the package `folio.cluster.v1`.
     #[allow(
-        missing_docs,
         unreachable_pub,
         clippy::all,
         clippy::pedantic,
