@@ -4,22 +4,20 @@
 //! ```text
 //!            failures in a row reach the threshold
 //!   closed ─────────────────────────────────────────▶ open
-//!     ▲ ▲                                              │ open_seconds pass
-//!     │ └─ the probe succeeds ── half-open ◀───────────┘
-//!     │                             │ one probe at a time; if it fails ──▶ open again
-//!     └ on trial: one more failure opens the breaker, one success ends the trial
+//!     ▲                                                │ open_seconds pass
+//!     └─── the probe succeeds ── half-open ◀───────────┘
+//!                                   │ one probe at a time; if it fails ──▶ open again
 //! ```
 //!
 //! A failure is evidence that the service is unhealthy: no connection, a 5xx status, a timeout, a broken or malformed
 //! stream. A refusal (4xx) and a rate limit show that the service is healthy. A call that its caller cancelled shows
-//! nothing.
+//! nothing. The first token of a probe closes the breaker, but then the next failure opens it again.
 
 use std::time::Duration;
 
 use folio_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Threshold and open time of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BreakerOptions {
@@ -36,7 +34,6 @@ impl Default for BreakerOptions {
     }
 }
 
-/// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
     /// Every call is admitted.
@@ -75,7 +72,6 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// Circuit breaker of one service.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     options: BreakerOptions,
@@ -89,15 +85,11 @@ impl Breaker {
         Self { options, state: BreakerState::Closed { failures: 0 }, admitted: 0 }
     }
 
-    /// Returns the current state.
     pub fn state(&self) -> BreakerState {
         self.state
     }
 
-    /// Admits or rejects a call.
-    ///
-    /// # Errors
-    /// The time after which the caller should retry.
+    /// Admits or rejects a call. The error is the time after which the caller should retry.
     pub fn admit(&mut self, now: Timestamp) -> Result<Admission, Duration> {
         let number = self.admitted.wrapping_add(1);
         match self.state {
