@@ -8,8 +8,8 @@
 //!
 //! A permit is a value. Dropping it hands it to the next waiter, so cancellation cannot leak a permit.
 //!
-//! The crate knows no tenant, no clock and no error of the product: the caller maps [`Refused`] to its own error. A
-//! bound without keys needs no more than `tokio::sync::Semaphore`.
+//! The crate must not know tenants, clocks or errors of the product: the caller maps [`Refused`] to its own error. A
+//! bound without keys needs only `tokio::sync::Semaphore`.
 
 mod permits;
 mod scheduler;

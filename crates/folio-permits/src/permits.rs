@@ -1,4 +1,4 @@
-//! Permits as values, on the [`Scheduler`].
+//! RAII permits on top of the [`Scheduler`].
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,35 +21,29 @@ impl<K: Hash + Eq + Clone> Clone for Permits<K> {
 }
 
 impl<K: Hash + Eq + Clone> Permits<K> {
-    /// A set with these bounds and no permit in use.
     pub fn new(bounds: Bounds) -> Self {
         Self { scheduler: Arc::new(Mutex::new(Scheduler::new(bounds))) }
     }
 
-    /// A set whose permits are refused at once beyond `total`, or beyond `per_key` for one key.
+    /// Creates a set without a queue, which refuses permits beyond `total`, or beyond `per_key` for one key.
     pub fn without_queue(total: Load, per_key: Load) -> Self {
         Self::new(Bounds { total, per_key, waiters: 0 })
     }
 
-    /// A set of `total` permits without a bound for each key, for which at most `waiters` callers wait.
+    /// Creates a set of `total` permits without a bound per key, for which at most `waiters` callers wait.
     pub fn with_queue(total: usize, waiters: usize) -> Self {
         Self::new(Bounds { total: Load::permits(total), per_key: Load::UNBOUNDED, waiters })
     }
 
-    /// Takes a permit that stands for `bytes` (0 where only the number of permits is bounded), without waiting.
-    ///
-    /// # Errors
-    /// The bound that was reached: `KeyBound` before `TotalBound`.
+    /// Takes a permit that stands for `bytes` (0 if only the number of permits is bounded), without waiting. The error
+    /// is `KeyBound` or `TotalBound`; `KeyBound` if both bounds are reached.
     pub fn try_acquire(&self, key: &K, bytes: u64) -> Result<Permit<K>, Refused> {
         self.lock().take(key, bytes)?;
         Ok(self.permit(key, bytes))
     }
 
     /// Takes a permit, or waits for one until `deadline`. Keys with waiters take turns; a key takes `weight` permits in
-    /// a round. A caller that is cancelled leaves the queue.
-    ///
-    /// # Errors
-    /// `QueueFull` and `DeadlinePassed`.
+    /// a round. Cancellation removes the caller from the queue. The error is `QueueFull` or `DeadlinePassed`.
     pub async fn acquire(&self, key: &K, weight: u32, deadline: Instant) -> Result<Permit<K>, Refused> {
         let (sender, receiver) = oneshot::channel();
         let requested = self.lock().request(key, weight, sender);
@@ -67,17 +61,14 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         }
     }
 
-    /// Permits in use.
     pub fn load(&self) -> Load {
         self.lock().used()
     }
 
-    /// Permits in use of one key.
     pub fn load_of(&self, key: &K) -> Load {
         self.lock().used_by(key)
     }
 
-    /// Number of callers that wait.
     pub fn waiting(&self) -> usize {
         self.lock().waiting()
     }
@@ -105,13 +96,13 @@ impl<K: Hash + Eq + Clone> Drop for Permit<K> {
     fn drop(&mut self) {
         let next = self.permits.lock().release(&self.key, self.bytes);
         if let Some((key, waiter)) = next {
-            // If the waiter was cancelled, the permit comes back in the error, and its drop serves the waiter after it.
+            // If the waiter was cancelled, `send` returns the permit in its error. Dropping it serves the next waiter.
             drop(waiter.send(self.permits.permit(&key, 0)));
         }
     }
 }
 
-/// A caller that waits. Dropping it removes it from the queue.
+/// A waiting caller. Dropping it removes the caller from the queue.
 struct Waiter<'a, K: Hash + Eq + Clone> {
     permits: &'a Permits<K>,
     key: &'a K,

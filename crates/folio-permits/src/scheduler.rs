@@ -2,8 +2,8 @@
 //!
 //! Keys with waiters form a ring. The key at the front takes as many permits as its weight, one by one as they become
 //! free, and then moves to the back. So a waiter waits for the waiters of its own key before it and for at most one
-//! round of each other key, however long the other queues are. No key saves up rounds: a key without waiters leaves the
-//! ring.
+//! round of each other key, however long the other queues are. Rounds do not accumulate: a key without waiters leaves
+//! the ring.
 //!
 //! The number of waiters is bounded. A waiter beyond the bound is refused, unless its key has fewer waiters, relative
 //! to its weight, than the key with the most: then the newest waiter of that key is evicted.
@@ -17,17 +17,15 @@ pub(crate) type Ticket = u64;
 /// Permits in use, and the bytes that they stand for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Number of permits.
     pub permits: usize,
     /// Sum of the bytes given to [`Permits::try_acquire`](crate::Permits::try_acquire).
     pub bytes: u64,
 }
 
 impl Load {
-    /// No bound on permits or bytes.
     pub const UNBOUNDED: Self = Self { permits: usize::MAX, bytes: u64::MAX };
 
-    /// A bound of this many permits, with any number of bytes.
+    /// Returns a bound on permits that does not bound bytes.
     pub const fn permits(permits: usize) -> Self {
         Self { permits, bytes: u64::MAX }
     }
@@ -45,31 +43,24 @@ impl Load {
     }
 }
 
-/// Bounds of a set of permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bound of all keys together.
     pub total: Load,
-    /// Bound of each key.
     pub per_key: Load,
     /// Maximum number of waiters, of all keys together.
     pub waiters: usize,
 }
 
-/// Why no permit was given.
+/// Reason for which a permit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The key has reached its own bound.
     KeyBound,
-    /// All keys together have reached the bound.
     TotalBound,
-    /// As many callers wait as may, or this waiter was evicted in favor of a key with fewer waiters.
+    /// The queue is full, or this waiter was evicted in favor of a key with fewer waiters.
     QueueFull,
-    /// The deadline passed while the caller waited.
     DeadlinePassed,
 }
 
-/// Permits in use and the queues of waiters.
 #[derive(Debug)]
 pub(crate) struct Scheduler<K, W> {
     bounds: Bounds,
@@ -91,14 +82,11 @@ struct Queue<W> {
     waiters: VecDeque<(Ticket, W)>,
 }
 
-/// The answer to [`Scheduler::request`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestOutcome<W> {
-    /// The permit is in use from now on.
     Granted,
     /// The caller waits under this ticket. The second value is the waiter that was evicted for it.
     Queued(Ticket, Option<W>),
-    /// As many callers wait as may.
     QueueFull,
 }
 
@@ -166,7 +154,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         RequestOutcome::Queued(self.last_ticket, evicted)
     }
 
-    /// Removes a waiter. Returns false if it was no longer queued.
+    /// Removes a waiter. Returns false if it was not queued.
     pub(crate) fn cancel(&mut self, key: &K, ticket: Ticket) -> bool {
         let Some(queue) = self.queues.get_mut(key) else { return false };
         let before = queue.waiters.len();
@@ -179,7 +167,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         true
     }
 
-    /// Gives a permit back. Returns the waiter that has it from now on, with its key.
+    /// Releases a permit. Returns the waiter that receives it, with its key.
     pub(crate) fn release(&mut self, key: &K, bytes: u64) -> Option<(K, W)> {
         self.used = self.used.minus(bytes);
         let left = self.used_by(key).minus(bytes);
@@ -220,7 +208,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
     fn evict_for(&mut self, key: &K, weight: u32) -> Option<W> {
         let count = |queue: &Queue<W>| u64::try_from(queue.waiters.len()).unwrap_or(u64::MAX);
         let own = self.queues.get(key).map_or(0, count).saturating_add(1);
-        // In the order of the ring, so that equal histories give equal answers.
+        // The order of the ring makes the choice deterministic.
         let candidates = self.ring.iter().filter_map(|other| Some((other, self.queues.get(other)?)));
         let (most, queue) = candidates.max_by(|(_, a), (_, b)| {
             count(a).saturating_mul(b.weight.into()).cmp(&count(b).saturating_mul(a.weight.into()))

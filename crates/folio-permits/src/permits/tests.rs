@@ -96,7 +96,7 @@ async fn waiting_has_a_deadline_and_a_bound() {
     assert_eq!(permits.acquire(&QUIET, 1, later()).await.unwrap_err(), Refused::QueueFull, "one each");
 }
 
-/// Callers on several threads cancel at random times; afterwards no permit is lost.
+/// Callers on several threads cancel at different times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_permit_is_lost_when_callers_cancel() {
     let permits = Permits::with_queue(3, 64);

@@ -7,12 +7,12 @@ use super::*;
 
 type Key = &'static str;
 
-/// `total` permits, any number of them for one key, and at most `waiters` waiters.
+/// Creates a scheduler without a bound per key.
 fn scheduler<W>(total: usize, waiters: usize) -> Scheduler<Key, W> {
     Scheduler::new(Bounds { total: Load::permits(total), per_key: Load::UNBOUNDED, waiters })
 }
 
-/// Requests a permit that is not free, under a name.
+/// Queues a waiter. Panics if a permit is free.
 fn queue(scheduler: &mut Scheduler<Key, String>, key: Key, weight: u32, name: &str) -> Ticket {
     match scheduler.request(&key, weight, name.to_owned()) {
         RequestOutcome::Queued(ticket, None) => ticket,
@@ -20,7 +20,7 @@ fn queue(scheduler: &mut Scheduler<Key, String>, key: Key, weight: u32, name: &s
     }
 }
 
-/// The order in which waiters are served when the only permit, which `holder` has, goes from one to the next.
+/// Releases the only permit until no waiter is left. Returns the waiters in the order in which they received it.
 fn order(scheduler: &mut Scheduler<Key, String>, mut holder: Key) -> Vec<String> {
     let mut served = Vec::new();
     while let Some((key, name)) = scheduler.release(&holder, 0) {
@@ -164,7 +164,7 @@ proptest! {
     fn any_history_keeps_the_bounds_and_the_fair_shares(
         steps in steps(), weights in vec(1..4u32, KEYS.len()), total in 1..4usize, each in 1..5usize, most in 0..12usize,
     ) {
-        // Four permits of one key are more than there are: no bound of each key.
+        // `total` is at most 3, so 4 permits per key mean no bound per key.
         let (per_key, is_shared) = if each == 4 { (Load::UNBOUNDED, true) } else { (Load::permits(each), false) };
         let mut scheduler: Scheduler<Key, usize> =
             Scheduler::new(Bounds { total: Load::permits(total), per_key, waiters: most });
