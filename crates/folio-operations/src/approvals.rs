@@ -1,7 +1,7 @@
 //! Pending approvals of the caller, across threads.
 //!
-//! Owners publish their pending turns to a shared index, which may be late or lose entries: the index is a hint of the
-//! threads to read, of their order and of the approvers. The thread header is authoritative.
+//! Owners publish their pending turns to a shared index. The index may be late or lose entries: it is a hint of the
+//! threads to read, their order and the approvers. The thread header is authoritative.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,10 +28,10 @@ use crate::operation::Operation;
 pub(crate) const DECLARATIONS: &[Declaration] =
     &[ListPendingApprovals::DECLARATION, WatchPendingApprovals::DECLARATION];
 
-/// Entries of the index in one read.
+/// Number of index entries of one read.
 const READ: usize = 128;
-/// Reads of the index for one poll of a stream: an organization may have many entries for other users. The next poll
-/// continues there.
+/// Maximum number of index reads of one poll, because an organization may have many entries for other users. The next
+/// poll continues at the last position.
 const READS_MAX: usize = 32;
 /// Maximum number of thread headers that are read concurrently.
 const HEADERS_AT_ONCE: usize = 16;
@@ -50,7 +50,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A turn that waits for a decision that the caller may make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PendingApproval {
-    /// The turn.
     pub turn: TurnId,
     /// The user that started the turn.
     pub user: UserId,
@@ -58,7 +57,7 @@ pub struct PendingApproval {
     pub calls: Vec<CallView>,
     /// Start of the pause.
     pub paused_at: Option<Timestamp>,
-    /// Time from which decisions are refused.
+    /// Expiry of the approval: from this time, decisions are refused.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -69,17 +68,18 @@ impl From<SharedTurn> for PendingApproval {
     }
 }
 
-/// Lists the turns that wait for the caller, the longest pending first. Filter: `user`, the user that started the turn.
+/// Lists the turns that wait for a decision of the caller, the longest pending first. Filter: `user`, the user that
+/// started the turn.
 ///
-/// The number of turns is counted in the index, without the headers of the threads.
+/// The total is the number of index entries; thread headers are not read for it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListPendingApprovals {
-    /// The page; the only order is `create_time`, the start of the pause.
+    /// The only order is `create_time`, the start of the pause.
     pub list: ListRequest,
 }
 
 impl Operation for ListPendingApprovals {
-    // A viewer makes no decision.
+    // A viewer cannot decide an approval.
     const DECLARATION: Declaration = SERVICE.read("ListPendingApprovals").role(Role::Member);
     type Output = ListPage<PendingApproval>;
 
@@ -129,14 +129,14 @@ impl FromStr for Position {
     }
 }
 
-/// Streams the turns that wait for the caller, and then the changes, within seconds. The stream does not end by itself.
+/// Streams the turns that wait for the caller, and then their changes, within seconds. The stream does not end by
+/// itself.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchPendingApprovals {
-    /// The filter, as in [`ListPendingApprovals`].
+    /// Same field as the filter of [`ListPendingApprovals`].
     pub filter: String,
 }
 
-/// A change of the turns that wait for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PendingChange {
     /// A turn is pending, or its pending state changed.
@@ -172,9 +172,8 @@ impl Operation for WatchPendingApprovals {
     }
 }
 
-/// Reads entries of the index after a position, each with whether it waits for the caller. The thread header of an
-/// entry for which
-/// `is_known` returns true is not read.
+/// Reads index entries after a position, each with a flag that is true if the entry waits for the caller. The thread
+/// header of an entry is not read if `is_known` returns true for the entry.
 async fn read_index(
     context: &Context,
     requester: Option<&UserId>,
@@ -202,12 +201,11 @@ async fn is_confirmed(context: &Context, turn: &SharedTurn) -> Result<bool> {
     Ok(is_same && turn.expires_at.is_some_and(|end| context.environment().now() < end))
 }
 
-/// A stream of changes. If an organization has more entries than one poll reads, the next poll continues there; the
-/// other reported turns stay as they are.
+/// The state of one stream of changes. If an organization has more entries than one poll reads, the next poll continues
+/// there; the other reported turns stay unchanged.
 struct Watch {
     context: Context,
     requester: Option<UserId>,
-    /// The turns that the stream has reported.
     reported: BTreeMap<TurnId, SharedTurn>,
     /// Position at which the next poll starts. None: the beginning.
     from: Option<TurnCursor>,
@@ -216,7 +214,6 @@ struct Watch {
 }
 
 impl Watch {
-    /// Returns the changes since the last poll.
     async fn poll(&mut self) -> Result<Vec<PendingChange>> {
         let (mut found, next) = self.read().await?;
         let ids: BTreeSet<TurnId> = found.iter().map(|turn| turn.turn.clone()).collect();
@@ -248,8 +245,8 @@ impl Watch {
         Ok(changes)
     }
 
-    /// Reads the turns that wait for the caller from [`Watch::from`] on, and the position at which the next poll
-    /// continues. None: the end of the index was reached.
+    /// Reads the turns that wait for the caller, starting after [`Watch::from`]. Also returns the position at which the
+    /// next poll continues. None: the end of the index was reached.
     async fn read(&self) -> Result<(Vec<SharedTurn>, Option<TurnCursor>)> {
         let is_full_check = self.passes.is_multiple_of(POLLS_PER_FULL_CHECK);
         let now = self.context.environment().now();
@@ -275,8 +272,8 @@ impl Watch {
         Ok((turns, after))
     }
 
-    /// Returns the current state of a reported turn that is no longer in the index, if it still waits: the index may
-    /// have lost it.
+    /// Returns the current state of a reported turn that is missing in the index, if the turn still waits: the index
+    /// may have lost it.
     async fn current(&self, reported: &SharedTurn) -> Result<Option<SharedTurn>> {
         let published = self.context.open_turns().get(&reported.org, &reported.turn).await?;
         let turn = published.unwrap_or_else(|| reported.clone());

@@ -28,13 +28,13 @@ impl<T> std::fmt::Debug for AuditRecord<T> {
 }
 
 impl<T> AuditRecord<T> {
-    /// Records these arguments, which must hold no secret. If the operation may concern another organization than the
-    /// caller's, they hold ids and numbers only: the caller's log stays when the other organization is deleted.
+    /// Records these arguments, which must contain no secret. If the operation may concern another organization than
+    /// the caller's, they contain ids and numbers only, because the caller's log remains when the other organization is
+    /// deleted.
     pub fn new(arguments: Value) -> Self {
         Self { arguments, concerns: None, target: Box::new(|_| None), founded: None }
     }
 
-    /// Records a serialized input.
     pub(crate) fn of_input(arguments: serde_json::Result<Value>) -> Result<Self> {
         let unserializable =
             |error| Error::internal(format!("the input of an operation cannot be serialized: {error}"));
@@ -74,12 +74,11 @@ pub struct AuditedChange {
     org: OrgId,
     /// `SERVICE.NAME` of the operation.
     operation: String,
-    /// The key of the entries, which follows from user and request id: a repeated request writes the same ones.
+    /// Derived from user and request id, so that a repeated request writes the same entries.
     key: String,
 }
 
 impl AuditedChange {
-    /// The change of an operation.
     pub(crate) fn new(declaration: &Declaration, context: &Context) -> Self {
         let (org, user) = (context.principal().org.clone(), context.principal().user.clone());
         let key = format!("request:{user}:{}", context.request.id());

@@ -21,7 +21,6 @@ static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Adm
 
 pub(crate) const DECLARATIONS: &[Declaration] = &[ListAuditEntries::DECLARATION, DownloadAuditEntries::DECLARATION];
 
-/// Entries of the largest page.
 // proto: ListAuditEntriesRequest.page_size "per page, at most {}."
 const PAGE_MAX: u32 = 500;
 /// Entries of one read.
@@ -30,13 +29,10 @@ const READ: usize = 500;
 /// Lists the entries of a period. Filter: `user`, `thread`, `turn`, `kind`, `subject`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListAuditEntries {
-    /// The period.
     pub period: LogPeriod,
-    /// The page.
     pub list: ListRequest,
 }
 
-/// A period of the log.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct LogPeriod {
     /// The start, inclusive. None: the first entry.
@@ -87,9 +83,8 @@ impl Operation for ListAuditEntries {
 /// Streams the entries of a period, oldest first.
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadAuditEntries {
-    /// The period.
     pub period: LogPeriod,
-    /// The filter, as in [`ListAuditEntries`].
+    /// Same fields as the filter of [`ListAuditEntries`].
     pub filter: String,
 }
 
@@ -127,7 +122,6 @@ fn entries(
     .boxed()
 }
 
-/// A parsed filter of entries.
 #[derive(Debug, Default)]
 struct EntryFilter {
     user: Option<UserId>,

@@ -8,7 +8,6 @@ use crate::declaration::Declaration;
 /// An authenticated caller: its principal, and the restrictions of the credential that it presented.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Organization, user and role.
     pub principal: Principal,
     /// Id of the presented token; for a JWT, an id that is derived from its text.
     pub token: TokenId,
@@ -23,7 +22,6 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns true if the token permits operations of this scope.
     pub fn covers(&self, scope: Scope) -> bool {
         self.scopes.is_empty() || self.scopes.contains(&scope)
     }

@@ -28,41 +28,36 @@ use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
 use crate::single_flight::SingleFlight;
 
-/// The components that operations run on.
 #[derive(Clone)]
 pub struct Components {
-    /// The stores.
     pub stores: Stores,
-    /// The conversations of all nodes.
+    /// Reaches the conversations of all nodes.
     pub conversations: SharedPeer,
     /// The open turns, as their owners published them.
     pub turns: Arc<dyn SharedTurnStore>,
-    /// The models.
     pub models: Arc<dyn Models>,
-    /// The model providers that organizations configure.
+    /// Providers that organizations configure.
     pub providers: Providers,
-    /// The meter of model calls.
+    /// Counts and charges model calls.
     pub meter: SharedMeter,
     /// Balances and grants.
     pub credit: CreditMeter,
-    /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// Stores uploaded files.
     pub uploader: Uploader,
-    /// Wakes the clean-up after a deletion.
+    /// Starts the clean-up after a deletion.
     pub clean_up: CleanupHandle,
     /// The quotas of organizations that have no quotas of their own.
     pub quotas: Quotas,
-    /// Owns the tasks that outlive a dropped call; the drain waits for them.
+    /// The tasks that outlive a dropped call; the drain waits for them.
     pub tasks: TaskTracker,
 }
 
 /// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and
-/// of one organization.
+/// per organization.
 const CHANGES: (usize, usize) = (256, 16);
-/// Maximum number of changes in progress that call a model endpoint: in total, and of one organization.
+/// Maximum number of changes in progress that call a model endpoint: in total, and per organization.
 const DISCOVERIES: (usize, usize) = (64, 2);
-/// Delay after which a caller without a permit may try again.
+/// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
 /// Runs operations. Cheap to clone.
@@ -87,7 +82,6 @@ impl std::fmt::Debug for Operations {
 }
 
 impl Operations {
-    /// Runs operations on these components.
     pub fn new(components: Components) -> Self {
         let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
         let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
@@ -97,12 +91,11 @@ impl Operations {
 
     /// Runs an operation for a caller.
     ///
-    /// A recorded operation runs in a task of its own under a permit of its organization, so that neither a caller that
-    /// leaves nor a deadline separates the change from its audit entry.
+    /// A recorded operation runs in a separate task with a permit of its organization, so that a disconnected caller or
+    /// a deadline cannot prevent the audit entry after the change.
     ///
     /// # Errors
-    /// The errors of [`Caller::authorize`]; `OVERLOADED` if the organization has no permit left; those of the
-    /// operation.
+    /// The errors of [`Caller::authorize`]; `OVERLOADED` if no permit is free; the errors of the operation.
     pub async fn run<O: Operation>(&self, caller: &Caller, call: Call<O>) -> Result<O::Output> {
         caller.authorize(&O::DECLARATION)?;
         let Call { operation, request_id } = call;
@@ -127,7 +120,7 @@ impl Operations {
     }
 }
 
-/// Runs an authorized operation with what its declaration states: the audit entries, and the record of its outcome.
+/// Runs an authorized operation. Writes the audit entries and the record of the outcome that its declaration requires.
 async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Output> {
     let (declaration, request, stores) = (&O::DECLARATION, &context.request, context.stores());
     let record = match declaration.audit {
@@ -135,7 +128,7 @@ async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Outp
         Audit::Recorded => Some(operation.audit(&context).await?),
     };
     let records_outcome = declaration.idempotency == Idempotency::Outcome && request.is_repeatable();
-    // A request that is repeated while it runs waits for its outcome.
+    // A request that is repeated while the first one runs waits for its outcome.
     let key = (context.principal().org.clone(), request.key());
     let _guard = if records_outcome { Some(context.operations.inner.requests.acquire(&key).await) } else { None };
     if records_outcome && let Some(outcome) = request.begin(stores, declaration.name).await? {
@@ -169,15 +162,12 @@ fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgI
     })
 }
 
-/// The context of one operation: its caller, its request and the components.
 #[derive(Clone)]
 pub struct Context {
     operations: Operations,
-    /// The caller, which is authorized.
     pub caller: Caller,
-    /// The identity of the request, for changes that happen once.
+    /// Identity of the request, which makes a change idempotent.
     pub request: ChangeRequest,
-    /// The quota that the operation declares.
     quota: Quota,
 }
 
@@ -192,7 +182,7 @@ impl Context {
         &self.operations.inner.components
     }
 
-    /// Checks that the declaration of the operation states the quota that a component counts against.
+    /// Fails if the declaration of the operation does not state the quota that a component counts against.
     fn require(&self, quota: Quota) -> Result<()> {
         if self.quota.covers(quota) {
             return Ok(());
@@ -200,18 +190,17 @@ impl Context {
         Err(Error::internal(format!("the operation counts against {quota:?}, but declares {:?}", self.quota)))
     }
 
-    /// The stores.
     pub fn stores(&self) -> &Stores {
         &self.components().stores
     }
 
-    /// The conversations of all nodes, for requests that start no work of a turn.
+    /// Reaches the conversations of all nodes, for requests that start no work of a turn.
     pub fn conversations(&self) -> &dyn ConversationPeer {
         self.components().conversations.as_ref()
     }
 
-    /// The conversations of all nodes, for requests that start work of a turn. The owner of the thread counts the turn
-    /// and its model calls.
+    /// Reaches the conversations of all nodes, for requests that start work of a turn. The owner of the thread counts
+    /// the turn and its model calls.
     ///
     /// # Errors
     /// The operation does not declare [`Quota::Turns`].
@@ -224,7 +213,7 @@ impl Context {
         self.components().turns.as_ref()
     }
 
-    /// Stores uploaded files, which it counts.
+    /// Stores uploaded files and counts them against the quotas.
     ///
     /// # Errors
     /// The operation does not declare [`Quota::Storage`].
@@ -233,14 +222,11 @@ impl Context {
     }
 
     /// The models that the caller's organization may use.
-    ///
-    /// # Errors
-    /// The errors of the store of the organization's model settings.
     pub async fn catalogue(&self) -> Result<Arc<Catalogue>> {
         self.components().models.catalogue(&self.principal().org).await
     }
 
-    /// The model providers that organizations configure.
+    /// Providers that organizations configure.
     pub fn providers(&self) -> &Providers {
         &self.components().providers
     }
@@ -250,7 +236,7 @@ impl Context {
         &self.components().credit
     }
 
-    /// Wakes the clean-up after a deletion.
+    /// Starts the clean-up after a deletion.
     pub fn clean_up(&self) -> &CleanupHandle {
         &self.components().clean_up
     }
@@ -260,30 +246,26 @@ impl Context {
         self.components().quotas
     }
 
-    /// Time and randomness.
     pub fn environment(&self) -> &dyn Environment {
         self.components().environment.as_ref()
     }
 
-    /// The principal of the caller.
     pub fn principal(&self) -> &Principal {
         &self.caller.principal
     }
 
-    /// Extractions that requests are running, by the id of the extraction that they create.
+    /// Extractions in progress, by the id of the extraction that they create.
     pub fn running_extractions(&self) -> &SingleFlight<ExtractionId> {
         &self.operations.inner.extractions
     }
 
-    /// A permit of the caller's organization to call a model endpoint as part of an administrative change.
-    ///
-    /// # Errors
-    /// `OVERLOADED`.
+    /// Returns a permit of the caller's organization to call a model endpoint as part of an administrative change.
+    /// Error: `OVERLOADED`.
     pub fn discovery_permit(&self) -> Result<Permit<OrgId>> {
         permit(&self.operations.inner.discoveries, self.principal())
     }
 
-    /// Returns the live resource with this id.
+    /// Returns a resource that is not deleted.
     ///
     /// # Errors
     /// `NOT_FOUND`, also for a resource of another organization.
@@ -292,7 +274,7 @@ impl Context {
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
     }
 
-    /// Returns a revision of a live resource.
+    /// Returns a revision of a resource that is not deleted.
     ///
     /// # Errors
     /// `NOT_FOUND`, also for a resource of another organization.
@@ -310,10 +292,7 @@ impl Context {
     }
 
     /// Returns a page of the caller's organization's resources that match a filter, by default the newest first. `max`
-    /// is the largest page.
-    ///
-    /// # Errors
-    /// Those of [`Listing::new`].
+    /// bounds the page size. Errors: those of [`Listing::new`].
     pub(crate) async fn list<A: Resource>(
         &self,
         request: &ListRequest,
@@ -327,10 +306,8 @@ impl Context {
         listing.fetch(|page| async move { store.list(org, filter, &page).await }).await
     }
 
-    /// Returns a page of the revisions of a resource, by default the newest first.
-    ///
-    /// # Errors
-    /// `NOT_FOUND`, and those of [`Listing::new`].
+    /// Returns a page of the revisions of a resource, by default the newest first. Errors: `NOT_FOUND`, and those of
+    /// [`Listing::new`].
     pub(crate) async fn list_revisions<A: Revisioned>(
         &self,
         request: &ListRequest,
@@ -344,7 +321,7 @@ impl Context {
         listing.fetch(|page| async move { store.versions(org, id, &page).await }).await
     }
 
-    /// The resources that the extraction engine runs on. Their meter counts model calls.
+    /// The resources that the extraction engine requires. Their meter counts model calls.
     ///
     /// # Errors
     /// The operation does not declare [`Quota::ModelCalls`].

@@ -49,10 +49,9 @@ impl Operation for ApproveCommand {
     }
 }
 
-/// Resumes a turn that failed retriably, and streams it. A turn that runs is joined.
+/// Resumes a turn that failed retriably, and streams its events. If the turn is running, joins its stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct ResumeTurn {
-    /// The turn.
     pub turn_id: TurnId,
 }
 
@@ -68,7 +67,6 @@ impl Operation for ResumeTurn {
 /// Cancels a running or pending turn. A turn that has ended is returned unchanged.
 #[derive(Debug, Clone, Serialize)]
 pub struct CancelTurn {
-    /// The turn.
     pub turn_id: TurnId,
 }
 
@@ -81,10 +79,8 @@ impl Operation for CancelTurn {
     }
 }
 
-/// Returns the current state of a turn.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetTurn {
-    /// The turn.
     pub turn_id: TurnId,
 }
 
@@ -100,7 +96,6 @@ impl Operation for GetTurn {
 /// Streams the events of a turn until its closing event, after a snapshot if earlier events are not available.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchTurn {
-    /// The turn.
     pub turn_id: TurnId,
     /// Number of the first event. 0 and 1: the first event of the turn.
     pub from_event: u64,
@@ -116,13 +111,11 @@ impl Operation for WatchTurn {
 }
 
 /// Lists the tools of a profile, in the order in which a model receives them. Filter: `name:` a part of the name,
-/// `access` with
-/// `read_only` or `read_write`.
+/// `access` with `read_only` or `read_write`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListTools {
-    /// The profile. None: `document`.
+    /// None: `document`.
     pub profile: Option<String>,
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -158,7 +151,7 @@ impl Operation for ListTools {
     }
 }
 
-/// Returns all tools and profiles, whose schemas are compiled once.
+/// Returns all tools and profiles. Their schemas are compiled once.
 pub(crate) fn registry() -> Result<Arc<Registry>> {
     static REGISTRY: LazyLock<Result<Arc<Registry>>> = LazyLock::new(Registry::standard);
     REGISTRY.clone()

@@ -23,11 +23,10 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[GrantCredit::DECLARATION, With
 pub struct GrantCredit {
     /// The organization. None: the caller's.
     pub organization_id: Option<OrgId>,
-    /// The amount in credits.
     pub credits: u64,
     /// The time at which the unused rest expires. None: never.
     pub expire_time: Option<Timestamp>,
-    /// The priority. Grants with a lower value are used first.
+    /// Grants with a lower value are used first.
     // proto: *.priority "0 to {}."
     pub priority: u8,
     /// The purpose, one line.
@@ -38,7 +37,7 @@ impl Operation for GrantCredit {
     const DECLARATION: Declaration = SERVICE.administer("GrantCredit").platform();
     type Output = Grant;
 
-    /// Records no target: the record belongs to the caller's organization, the grant to the other organization.
+    /// Records no output: the request record belongs to the caller's organization, the grant to the credited one.
     fn to_outcome(_: &Grant) -> Result<Value> {
         Ok(Value::Null)
     }
@@ -82,7 +81,6 @@ impl Operation for GrantCredit {
 pub struct WithdrawCredit {
     /// The organization. None: the caller's.
     pub organization_id: Option<OrgId>,
-    /// The amount in credits.
     pub credits: u64,
     /// The purpose, one line.
     pub note: String,

@@ -1,4 +1,4 @@
-//! Declarations: everything that is known of an operation without its input.
+//! Declarations: the properties of an operation that do not depend on its input.
 
 use folio_types::Role;
 use folio_types::access::Scope;
@@ -12,7 +12,6 @@ pub enum Class {
     Long,
 }
 
-/// Effect of an operation on stored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Changes nothing; the caller may repeat it freely.
@@ -38,7 +37,6 @@ pub enum Idempotency {
 /// Whether the audit log records an operation. Tool calls of a turn are recorded by their journal, not here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audit {
-    /// Not recorded.
     Unrecorded,
     /// Recorded before the change and after it; see [`crate::AuditRecord`].
     Recorded,
@@ -50,7 +48,7 @@ pub enum Audit {
 /// The components that count are reachable only by an operation that declares their quota: see [`crate::Context`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
-    /// No other quota.
+    /// Only `requests_per_second`.
     Requests,
     /// `documents` and `storage_bytes`.
     Storage,
@@ -76,10 +74,8 @@ pub struct Service {
     pub scope: Option<Scope>,
 }
 
-/// The declaration of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declaration {
-    /// The service that the operation belongs to.
     pub service: &'static Service,
     /// The unique name, such as `CreateTag`.
     pub name: &'static str,
@@ -87,16 +83,14 @@ pub struct Declaration {
     pub role: Role,
     /// Whether the operation concerns the whole installation; only the platform's administrator may run it.
     pub platform: bool,
-    /// The duration class. Default: short.
+    /// Default: [`Class::Short`].
     pub class: Class,
-    /// The effect on stored data.
     pub effect: Effect,
-    /// The way in which a repeated request finds the result of the first one. Default: by an op row; of a recorded
-    /// operation: by its outcome.
+    /// Default: [`Idempotency::OpRow`]; of an operation recorded in the audit log: [`Idempotency::Outcome`].
     pub idempotency: Idempotency,
-    /// The audit entry. Default: unrecorded.
+    /// Default: [`Audit::Unrecorded`].
     pub audit: Audit,
-    /// The quota. Default: requests only.
+    /// Default: [`Quota::Requests`].
     pub quota: Quota,
 }
 
@@ -128,12 +122,11 @@ impl Service {
 }
 
 impl Declaration {
-    /// The scope that a restricted token needs. None: every token suffices.
+    /// None: every token suffices.
     pub const fn scope(&self) -> Option<Scope> {
         self.service.scope
     }
 
-    /// Sets the minimum role.
     #[must_use]
     pub const fn role(self, role: Role) -> Self {
         Self { role, ..self }
@@ -145,13 +138,11 @@ impl Declaration {
         Self { role: Role::Admin, platform: true, ..self }
     }
 
-    /// Sets the class [`Class::Long`].
     #[must_use]
     pub const fn long(self) -> Self {
         Self { class: Class::Long, ..self }
     }
 
-    /// Sets the quota.
     #[must_use]
     pub const fn quota(self, quota: Quota) -> Self {
         Self { quota, ..self }

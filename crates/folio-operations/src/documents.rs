@@ -32,22 +32,21 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     GetDocumentText::DECLARATION,
 ];
 
-/// Bytes of text at which an answer ends.
+/// Maximum size of the text of a response.
 // proto: GetDocumentTextRequest.page_count "about {} MiB"
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
-/// Pages that are read at once.
+/// Number of pages of one read.
 const PAGES_AT_ONCE: u32 = 16;
 
 /// The bytes of a file, in order.
 pub struct Content(Mutex<BoxStream<'static, Result<Bytes>>>);
 
 impl Content {
-    /// The content that a stream yields. An error of the stream aborts the upload.
+    /// The content is the concatenated chunks. An error of the stream aborts the upload.
     pub fn new(chunks: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Self {
         Self(Mutex::new(chunks.boxed()))
     }
 
-    /// The stream of chunks.
     pub fn into_stream(self) -> BoxStream<'static, Result<Bytes>> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,7 +58,7 @@ impl fmt::Debug for Content {
     }
 }
 
-/// Stores a file as a document. Its text is read afterwards.
+/// Stores a file as a document. Its text is extracted asynchronously.
 #[derive(Debug, Serialize)]
 pub struct UploadDocument {
     /// The file name: 1 to 200 characters without surrounding blanks.
@@ -68,9 +67,9 @@ pub struct UploadDocument {
     pub tag_ids: Vec<TagId>,
     /// At most 50 entries.
     pub metadata: BTreeMap<String, String>,
-    /// The size of the file, if known: another size is refused.
+    /// The size of the file. An upload with another size is refused. None: any size.
     pub size_bytes: Option<u64>,
-    /// The bytes. They are compared with those of an earlier upload under the same request id.
+    /// The bytes are compared with those of an earlier upload under the same request id.
     #[serde(skip)]
     pub content: Content,
 }
@@ -101,19 +100,14 @@ get_operation! {
     GetDocument { document_id: DocumentId } -> Document
 }
 
-/// Returns a document with its bytes.
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadDocument {
-    /// The document.
     pub document_id: DocumentId,
 }
 
-/// A document with its bytes.
 #[derive(Debug)]
 pub struct Download {
-    /// The document.
     pub document: Document,
-    /// The bytes.
     pub content: Content,
 }
 
@@ -124,7 +118,7 @@ impl Operation for DownloadDocument {
     async fn run(self, context: &Context) -> Result<Download> {
         let document: Document = context.find(&self.document_id).await?;
         let blob = context.stores().blobs.open(&context.principal().org, &document.id).await?;
-        // A deletion removes the document before the bytes.
+        // A deletion removes the document before its bytes.
         let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
         let chunks =
             futures::stream::try_unfold(
@@ -139,7 +133,6 @@ impl Operation for DownloadDocument {
 /// key.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListDocuments {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -178,13 +171,11 @@ fn document_filter(text: &str) -> Result<DocumentFilter> {
 /// Changes name, tags or metadata of a document. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateDocument {
-    /// The document.
     pub document_id: DocumentId,
-    /// The new name.
     pub name: Option<String>,
-    /// The new tags, which replace all others.
+    /// The new tags replace all stored ones.
     pub tag_ids: Option<Vec<TagId>>,
-    /// The new metadata, which replaces all entries.
+    /// The new metadata replaces all stored entries.
     pub metadata: Option<BTreeMap<String, String>>,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -206,7 +197,6 @@ impl Operation for UpdateDocument {
 /// Deletes a document with its bytes, its text and its extractions, and after 24 hours its threads.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeleteDocument {
-    /// The document.
     pub document_id: DocumentId,
     /// The version to delete. None: any version.
     pub etag: Option<Etag>,
@@ -223,10 +213,9 @@ impl Operation for DeleteDocument {
     }
 }
 
-/// Returns the text of a document by page. An answer ends at about 2 MiB.
+/// Returns the text of a document by page. A response ends at about 2 MiB.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetDocumentText {
-    /// The document.
     pub document_id: DocumentId,
     /// The first page. 0 and 1: the first page of the document.
     pub from_page: u32,
@@ -234,16 +223,15 @@ pub struct GetDocumentText {
     pub page_count: u32,
 }
 
-/// Pages of the text of a document.
 #[derive(Debug, Clone)]
 pub struct DocumentText {
-    /// The state of the text. There are pages only if it is ready.
+    /// The pages are empty unless the text is ready.
     pub state: TextState,
     /// The pages, in order.
     pub pages: Vec<NewPage>,
-    /// The number of pages of the document.
+    /// Number of pages of the whole document.
     pub total_pages: u32,
-    /// The first page after these. None: these are the last pages.
+    /// Number of the first page after the returned ones. None: the last page is included.
     pub next_page: Option<u32>,
 }
 

@@ -32,7 +32,6 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 pub struct RunExtraction {
     /// The document, whose text must be ready.
     pub document_id: DocumentId,
-    /// The prompt.
     pub prompt_revid: PromptRef,
     /// The model. None: the prompt's model, else the default.
     pub model: Option<String>,
@@ -65,18 +64,15 @@ impl Operation for RunExtraction {
 }
 
 get_operation! {
-    /// Returns an extraction.
     GetExtraction { extraction_id: ExtractionId } -> Extraction
 }
 
 /// Changes one value of the data, and resets the verification.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateExtractionField {
-    /// The extraction.
     pub extraction_id: ExtractionId,
     /// The position, such as `a.b[0].c`.
     pub path: String,
-    /// The new value.
     pub value: Value,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -101,9 +97,7 @@ impl Operation for UpdateExtractionField {
 /// Replaces the data, which must match the extraction's schema, and resets the verification.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReplaceExtraction {
-    /// The extraction.
     pub extraction_id: ExtractionId,
-    /// The new data.
     pub data: Value,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -127,9 +121,7 @@ impl Operation for ReplaceExtraction {
 /// Records or withdraws the confirmation of the data by the caller.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerifyExtraction {
-    /// The extraction.
     pub extraction_id: ExtractionId,
-    /// The new value.
     pub verified: bool,
     /// The version that was verified. None: any version.
     pub etag: Option<Etag>,
@@ -148,16 +140,13 @@ impl Operation for VerifyExtraction {
 }
 
 delete_operation! {
-    /// Deletes an extraction.
     DeleteExtraction { extraction_id: ExtractionId } of Extraction
 }
 
 /// Lists the extractions of a document. Filter: none.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListExtractions {
-    /// The document.
     pub document_id: DocumentId,
-    /// The page.
     pub list: ListRequest,
 }
 

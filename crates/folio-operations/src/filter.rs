@@ -1,19 +1,18 @@
-//! Filters of lists: conditions that must all hold, separated by blanks or `AND`.
+//! Filters of lists: conditions separated by blanks or `AND`, all of which must be true.
 //!
-//! `field:value` holds if the field contains the value (a part of a text, an element of a set); `field=value` holds if
-//! the field equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal.
+//! `field:value` is true if the field contains the value (a part of a text, an element of a set); `field=value` is true
+//! if the field equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal.
 //! This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
 
 use folio_types::{Error, Result};
 
-/// Bytes of a filter.
+/// Maximum size of a filter.
 pub const FILTER_BYTES: usize = 8 * 1024;
-/// Conditions of a filter.
+/// Maximum number of conditions of a filter.
 pub const CONDITIONS_MAX: usize = 60;
-/// Characters of a text that is searched for.
+/// Maximum number of characters of a search text.
 pub const SEARCH_CHARS: usize = 200;
 
-/// The comparison of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `:`, the field contains the value.
@@ -22,19 +21,16 @@ pub enum Operator {
     Equals,
 }
 
-/// One condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// The field, such as `name` or `metadata.year`.
     pub field: String,
-    /// The comparison.
     pub operator: Operator,
-    /// The value that the field is compared with.
     pub value: String,
 }
 
 impl Condition {
-    /// The value as a part of a text.
+    /// Returns the value as a part of a text.
     ///
     /// # Errors
     /// `INVALID_FIELD` if the operator is `=`, or the value is blank or longer than [`SEARCH_CHARS`].
@@ -46,18 +42,12 @@ impl Condition {
         Ok(self.value.clone())
     }
 
-    /// The value as an id. Either operator names it.
-    ///
-    /// # Errors
-    /// `INVALID_ID`.
+    /// Returns the value as an id, with either operator. Error: `INVALID_ID`.
     pub fn id<T: std::str::FromStr<Err = Error>>(&self) -> Result<T> {
         self.value.parse().map_err(|error: Error| malformed(&error.message).because(error.reason))
     }
 
-    /// Checks the operator of a condition.
-    ///
-    /// # Errors
-    /// `INVALID_FIELD`.
+    /// Error: `INVALID_FIELD` if the condition has the other operator.
     pub fn requires(&self, operator: Operator) -> Result<()> {
         let sign = match operator {
             Operator::Has => ':',
@@ -100,24 +90,19 @@ pub fn parse(text: &str) -> Result<Vec<Condition>> {
     Ok(conditions)
 }
 
-/// Refuses any condition: the filter of a list without filter fields.
-///
-/// # Errors
-/// `INVALID_FIELD` of `filter`.
+/// Accepts only an empty filter, for a list without filter fields. Error: `INVALID_FIELD` of `filter`.
 pub fn refuse(text: &str) -> Result<()> {
     if text.trim().is_empty() { Ok(()) } else { Err(malformed("this list has no filter fields")) }
 }
 
-/// The error of a field that a list does not have. `known` names those that it has.
+/// The error of a condition on an unknown field. `known` names the fields of the list.
 pub fn unknown(condition: &Condition, known: &str) -> Error {
     let field: String = condition.field.chars().take(60).collect();
     malformed(&format!("there is no field {field:?}; the fields are {known}"))
 }
 
-/// Stores the value of a field that a filter may name once.
-///
-/// # Errors
-/// `INVALID_FIELD` if the field has a value already.
+/// Stores the value of a field that a filter may name at most once. Error: `INVALID_FIELD` if the field already has a
+/// value.
 pub fn once<T>(slot: &mut Option<T>, condition: &Condition, value: T) -> Result<()> {
     if slot.replace(value).is_some() {
         return Err(malformed(&format!("{} appears twice", condition.field)));
@@ -164,7 +149,7 @@ fn condition(text: &str) -> Result<(Condition, &str)> {
     Ok((Condition { field, operator, value: value.to_owned() }, rest))
 }
 
-/// Reads a text in double quotes, and returns it with the rest.
+/// Parses a text in double quotes. Returns it with the remaining text.
 fn quoted(text: &str) -> Result<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices().skip(1);

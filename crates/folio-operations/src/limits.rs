@@ -17,12 +17,10 @@ static SERVICE: Service = Service { name: "LimitService", scope: Some(Scope::Adm
 
 pub(crate) const DECLARATIONS: &[Declaration] = &[GetLimits::DECLARATION, SetLimits::DECLARATION];
 
-/// The limits of an organization.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
-    /// The limits in effect.
+    /// The organization's own limits, completed by the default quotas of the installation.
     pub effective: Quotas,
-    /// The limits that are set for this organization.
     pub own: OwnQuotas,
     /// The version of the organization.
     pub version: u64,
@@ -35,7 +33,6 @@ impl Limits {
     }
 }
 
-/// Returns the limits of an organization.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetLimits {
     /// The organization. None: the caller's. Another one is visible to the platform's administrator only.
@@ -57,7 +54,6 @@ impl Operation for GetLimits {
 pub struct SetLimits {
     /// The organization. None: the caller's.
     pub organization_id: Option<OrgId>,
-    /// The limits that are set from now on.
     pub own: OwnQuotas,
     /// The version of the organization that the change is based on. None: any version.
     pub etag: Option<Etag>,

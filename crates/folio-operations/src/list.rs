@@ -1,4 +1,4 @@
-//! The conventions that every list shares: page size, page token, skip, order, count, and the bound of an answer.
+//! The conventions of every list: page size, page token, skip, order, count, and the maximum size of a response.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use serde::Serialize;
 const TOKEN_BYTES: usize = 2_048;
 const SEAL_DIGITS: usize = 16;
 
-/// Largest page of the lists whose items may be large: schemas, prompts, their revisions and extractions.
+/// Maximum page size of the lists with large items: schemas, prompts, their revisions and extractions.
 // proto: ListSchemasRequest.page_size "per page, at most {}."
 // proto: ListSchemaRevisionsRequest.page_size "per page, at most {}."
 // proto: ListPromptsRequest.page_size "per page, at most {}."
@@ -19,71 +19,61 @@ const SEAL_DIGITS: usize = 16;
 // proto: ListExtractionsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
-/// Bytes of the items of one page as JSON, unless a single item is larger.
+/// Maximum size of the items of one page as JSON, unless a single item is larger.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
-/// Matching items up to which [`Listing::scan`] counts. A larger number is returned as one more than this.
+/// Maximum number of matching items that [`Listing::scan`] counts. A larger number is returned as this plus one.
 // proto: *.total_size "exact up to {}."
 const COUNT_MAX: u64 = 1_024;
-/// Reads of [`Listing::scan`] for one page.
+/// Maximum number of reads of [`Listing::scan`] for one page.
 const READS_MAX: usize = 20;
 
-/// The page of a list that a request asks for. Default: the first page of 50 items in the list's default order.
+/// A request for a page of a list. Default: the first page of 50 items in the list's default order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ListRequest {
     /// Items per page. 0: 50. A size above the list's maximum is reduced to it.
     pub page_size: i32,
     /// `next_page_token` of the previous page. Empty: the first page.
     pub page_token: String,
-    /// Items to skip before the page.
+    /// Number of items to skip before the page.
     pub skip: i32,
-    /// The filter; see [`crate::filter`].
+    /// See [`crate::filter`].
     pub filter: String,
     /// A field, optionally followed by `desc`. Empty: the default order.
     pub order_by: String,
 }
 
-/// A page of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListPage<T> {
-    /// The items.
     pub items: Vec<T>,
-    /// The token of the next page. Empty: this is the last page.
+    /// Token of the next page. Empty: this is the last page.
     pub next_page_token: String,
-    /// The number of matching items; a list states the bound up to which it is exact.
+    /// Number of matching items. Each list states up to which number it is exact.
     pub total_size: u64,
 }
 
-/// The fields that a list can be ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortKeys {
-    /// `create_time`.
     CreateTime,
-    /// `name`.
     Name,
-    /// `create_time` and `name`.
     CreateTimeAndName,
-    /// `create_time` and `title`.
     CreateTimeAndTitle,
     /// This field, ascending only.
     Ascending(&'static str),
 }
 
-/// One read of [`Listing::scan`].
 #[derive(Debug)]
 pub(crate) struct Scan<P> {
     /// The position of the entry before the read. None: the start of the list.
     pub(crate) after: Option<P>,
-    /// Maximum number of entries. Fewer mean that the list has ended.
+    /// Maximum number of entries. The list has ended if a read returns fewer.
     pub(crate) limit: usize,
-    /// Whether the page is complete, so that the entries are only counted.
+    /// Whether the page is complete, so that the remaining entries are only counted.
     pub(crate) is_complete: bool,
 }
 
-/// A validated request for a page of one list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// The page for the store.
     pub page: PageRequest,
     /// A prefix of every page token of this list, organization, filter and order.
     seal: String,
@@ -91,7 +81,7 @@ pub struct Listing {
 
 impl Listing {
     /// Validates a request. `scope` identifies the list (its name, its parent, its organization): a page token of
-    /// another scope, filter or order is refused. `max` is the largest page.
+    /// another scope, filter or order is refused. `max` bounds the page size.
     ///
     /// # Errors
     /// `INVALID_FIELD` of the page size, skip or order; `INVALID_PAGE_TOKEN`.
@@ -109,11 +99,8 @@ impl Listing {
         Ok(Self { page, seal })
     }
 
-    /// Reads a page. A page whose items are larger than an answer may be is read again with fewer items; a single item
+    /// Reads a page. A page that exceeds the maximum size of a response is read again with fewer items; a single item
     /// always fits.
-    ///
-    /// # Errors
-    /// The errors of `read`.
     pub async fn fetch<T, F>(&self, read: impl Fn(PageRequest) -> F + Send) -> Result<ListPage<T>>
     where
         T: Serialize + Send,
@@ -136,10 +123,10 @@ impl Listing {
     /// each with its position and, if it matches the filter, the item; a read has at most `read_max` entries.
     ///
     /// The first page counts the matching items, within [`READS_MAX`] reads; the tokens of the other pages carry the
-    /// number. A page whose reads are exhausted holds fewer items, or none, although another page follows.
+    /// number. If a page exhausts its reads, it has fewer items, or none, although another page follows.
     ///
     /// # Errors
-    /// The errors of `read`; `INVALID_PAGE_TOKEN`.
+    /// `INVALID_PAGE_TOKEN`, and the errors of `read`.
     pub(crate) async fn scan<P, T, F>(&self, read_max: usize, read: impl Fn(Scan<P>) -> F + Send) -> Result<ListPage<T>>
     where
         P: Clone + FromStr + Display + Send,
@@ -189,23 +176,17 @@ impl Listing {
         Ok(self.sealed(Page { items, next, total }))
     }
 
-    /// A page whose token carries the seal of this list.
+    /// Adds the seal of this list to the page token.
     pub fn sealed<T>(&self, page: Page<T>) -> ListPage<T> {
         ListPage { items: page.items, next_page_token: self.seal_token(page.next), total_size: page.total }
     }
 
-    /// A page of a list that is in memory. Its tokens are positions.
-    ///
-    /// # Errors
-    /// `INVALID_PAGE_TOKEN`.
+    /// Returns a page of a list that is in memory. Its tokens are positions. Error: `INVALID_PAGE_TOKEN`.
     pub fn slice<T>(&self, items: Vec<T>) -> Result<ListPage<T>> {
         self.slice_within(items, usize::MAX, |_| 0)
     }
 
     /// Like [`Listing::slice`], but the page has at most `max` bytes, and at least one item.
-    ///
-    /// # Errors
-    /// `INVALID_PAGE_TOKEN`.
     pub fn slice_within<T>(&self, items: Vec<T>, max: usize, bytes: impl Fn(&T) -> usize) -> Result<ListPage<T>> {
         let total = items.len();
         let positions = self.positions(total)?;
@@ -222,9 +203,7 @@ impl Listing {
         Ok(self.sealed(Page { items, next, total: total as u64 }))
     }
 
-    /// The positions of the page in a list of `total` items whose tokens are positions.
-    ///
-    /// # Errors
+    /// Returns the positions of the page in a list of `total` items whose tokens are positions. Error:
     /// `INVALID_PAGE_TOKEN`.
     pub fn positions(&self, total: usize) -> Result<Range<usize>> {
         let from = match &self.page.token {
@@ -235,7 +214,7 @@ impl Listing {
         Ok(from..from.saturating_add(self.page.size as usize).min(total))
     }
 
-    /// The page token for a position of the store. None becomes the empty token.
+    /// Returns the page token for a position of the store. None: the empty token.
     pub fn seal_token(&self, inner: Option<String>) -> String {
         inner.map(|inner| format!("{}{inner}", self.seal)).unwrap_or_default()
     }
@@ -386,8 +365,8 @@ mod tests {
         Ok(Page { items: page.items, next, total: page.total_size })
     }
 
-    /// The pages of a list by position of `entries` numbers, of which those divisible by `divisor` match, and the
-    /// reads.
+    /// Reads all pages of a list by position. The list has `entries` numbers, of which those divisible by `divisor`
+    /// match. Returns the pages, their totals and the number of reads.
     async fn scanned(entries: u32, divisor: u32, page_size: i32, skip: i32) -> (Vec<Vec<u32>>, Vec<u64>, usize) {
         let reads = std::sync::atomic::AtomicUsize::new(0);
         let (mut pages, mut totals, mut page_token) = (Vec::new(), Vec::new(), String::new());
@@ -421,7 +400,7 @@ mod tests {
         assert_eq!(scanned(0, 1, 2, 0).await, (vec![vec![]], vec![0], 1));
         let (pages, totals, _) = scanned(1_100, 1, 1_000, 0).await;
         assert_eq!((pages.concat().len(), totals), (1_100, vec![COUNT_MAX + 1; 2]));
-        // The reads of a page are bounded: a page without a match is empty, and another follows.
+        // The number of reads of a page is bounded: a page without a match is empty, and another page follows.
         let (pages, totals, reads) = scanned(5_000, 4_999, 2, 0).await;
         assert_eq!((pages.concat(), totals[0], reads <= 4 * READS_MAX), (vec![0, 4_999], COUNT_MAX + 1, true));
     }

@@ -17,10 +17,9 @@ use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::SERVICE;
 use crate::tokens::{keep_a_platform_token, revoke_tokens};
 
-/// Maximum number of attempts of a change that meets conflicts.
+/// Maximum number of attempts of a change if other requests change the members concurrently.
 const ATTEMPTS: u32 = 5;
 
-/// Adds a member.
 #[derive(Debug, Clone, Serialize)]
 pub struct AddMember {
     /// The id of a user who exists elsewhere. None: a new id.
@@ -58,7 +57,7 @@ impl Operation for AddMember {
         if self.user_id.is_some() {
             revoke_tokens_of_removed(context, org, &user).await?;
         } else if let Some(stored) = context.stores().access().member(org, &user).await? {
-            // The id follows from the request: its first attempt stored the member.
+            // The id is derived from the request: its first attempt stored the member.
             return Ok(stored);
         }
         change_member(context, org, &user, &self.change()).await
@@ -68,7 +67,6 @@ impl Operation for AddMember {
 /// Lists the members. Filter: `name:` a part of the name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListMembers {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -104,11 +102,9 @@ impl Operation for ListMembers {
 /// Updates a member. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateMember {
-    /// The member.
     pub user_id: UserId,
     /// The new display name: 1 to 200 characters without surrounding blanks.
     pub name: Option<String>,
-    /// The new role.
     pub role: Option<Role>,
 }
 
@@ -140,7 +136,6 @@ impl Operation for UpdateMember {
 /// Removes a member and revokes the member's tokens.
 #[derive(Debug, Clone, Serialize)]
 pub struct RemoveMember {
-    /// The member.
     pub user_id: UserId,
 }
 
@@ -161,7 +156,7 @@ impl Operation for RemoveMember {
     }
 }
 
-/// Changes a member and returns it. Recomputes the change if a member that it depends on was changed meanwhile.
+/// Changes a member and returns it. Recomputes the change if a member that it depends on was changed concurrently.
 pub(crate) async fn change_member(
     context: &Context,
     org: &OrgId,
@@ -187,8 +182,8 @@ pub(crate) async fn change_member(
     Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
 }
 
-/// Revokes tokens of a removed member that were created during the removal, or that a failed removal left, so that they
-/// do not become valid when the member is added again.
+/// Revokes the tokens of a removed member that were created during the removal, or that a failed removal left, so that
+/// they do not become valid when the member is added again.
 async fn revoke_tokens_of_removed(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let member = context.stores().access().member(org, user).await?;
     if member.is_some_and(|member| member.removed_at.is_some()) {

@@ -17,11 +17,9 @@ pub(crate) static SERVICE: Service = Service { name: "ModelService", scope: None
 
 pub(crate) const DECLARATIONS: &[Declaration] = &[ListModels::DECLARATION];
 
-/// The use of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelUse {
-    /// Chats.
     Chat,
     /// Prompts, which extractions run.
     Prompts,
@@ -32,14 +30,11 @@ pub enum ModelUse {
 pub struct ListModels {
     /// The use that the models must be enabled for. None: any use.
     pub model_use: Option<ModelUse>,
-    /// The page.
     pub list: ListRequest,
 }
 
-/// A page of models.
 #[derive(Debug, Clone)]
 pub struct ModelPage {
-    /// The models.
     pub page: ListPage<ModelInfo>,
     /// The model of a request that does not name a model.
     pub default_model: String,

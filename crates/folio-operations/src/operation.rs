@@ -1,4 +1,4 @@
-//! The trait of operations, and the call of one.
+//! The [`Operation`] trait, and the call of an operation under a request id.
 
 use folio_types::{Digest, Error, OrgId, RequestId, Result, Secret};
 use serde::{Serialize, Serializer};
@@ -13,10 +13,9 @@ use crate::declaration::Declaration;
 /// The serialized input is what the idempotency digest and, by default, the audit log see: a stream of bytes is
 /// skipped, and a secret is serialized as its digest or skipped.
 pub trait Operation: Serialize + Send + Sync + Sized + 'static {
-    /// The declaration, which authorization, idempotency, audit and quotas are derived from.
+    /// Authorization, idempotency, audit and quotas are derived from the declaration.
     const DECLARATION: Declaration;
 
-    /// The result.
     type Output: Send + 'static;
 
     /// Runs the operation for an authorized caller.
@@ -31,8 +30,9 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
         Ok(context.principal().org.clone())
     }
 
-    /// Prepares the audit entry of a recorded operation, before anything is changed: the arguments without secrets, the
-    /// organizations whose logs record it, and the changed resource. An error refuses the operation unrecorded.
+    /// Prepares the audit entry of a recorded operation before anything is changed: the arguments without secrets, the
+    /// organizations whose logs record the operation, and the changed resource. If this fails, the operation is refused
+    /// and not recorded.
     ///
     /// Default: the serialized input, in the log of the caller's organization.
     fn audit(&self, _context: &Context) -> impl Future<Output = Result<AuditRecord<Self::Output>>> + Send {
@@ -42,18 +42,12 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
 
     /// Serializes the output for the record of the request, without secrets. An operation with
     /// [`Idempotency::Outcome`](crate::Idempotency::Outcome) implements this and [`Operation::replay`] with
-    /// `outcome_as_json!`.
-    ///
-    /// # Errors
-    /// The operation records no outcome.
+    /// `outcome_as_json!`. Default: an error.
     fn to_outcome(_output: &Self::Output) -> Result<Value> {
         Err(no_outcome(Self::DECLARATION.name))
     }
 
-    /// Returns the output of the first request to a repeated one.
-    ///
-    /// # Errors
-    /// The operation records no outcome, or the record is malformed.
+    /// Returns the output of a repeated request from the recorded outcome of the first one. Default: an error.
     fn replay(&self, _context: &Context, _outcome: Value) -> impl Future<Output = Result<Self::Output>> + Send {
         std::future::ready(Err(no_outcome(Self::DECLARATION.name)))
     }
@@ -89,7 +83,6 @@ macro_rules! get_operation {
         $(#[$doc])*
         #[derive(Debug, Clone, serde::Serialize)]
         pub struct $name {
-            /// The id of the resource.
             pub $id: $Id,
         }
 
@@ -111,7 +104,6 @@ macro_rules! delete_operation {
         $(#[$doc])*
         #[derive(Debug, Clone, serde::Serialize)]
         pub struct $name {
-            /// The id of the resource.
             pub $id: $Id,
             /// The version to delete. None: any version.
             pub etag: Option<folio_types::Etag>,
@@ -132,19 +124,16 @@ pub(crate) use delete_operation;
 /// An operation with its idempotency key.
 #[derive(Debug, Clone)]
 pub struct Call<O> {
-    /// The input.
     pub operation: O,
     /// The client's id of the request. None: the request cannot be repeated.
     pub request_id: Option<RequestId>,
 }
 
 impl<O: Operation> Call<O> {
-    /// A call without a request id.
     pub const fn new(operation: O) -> Self {
         Self { operation, request_id: None }
     }
 
-    /// A call under a request id.
     pub const fn under(request_id: Option<RequestId>, operation: O) -> Self {
         Self { operation, request_id }
     }

@@ -40,18 +40,15 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 pub struct CreateOrganization {
     /// The display name: 1 to 200 characters without surrounding blanks.
     pub name: String,
-    /// The display name of the first admin, by the same rule.
+    /// The display name of the first admin: 1 to 200 characters without surrounding blanks.
     pub admin_name: String,
 }
 
-/// A created organization.
 #[derive(Debug, Clone)]
 pub struct CreatedOrganization {
-    /// The organization.
     pub organization: Organization,
-    /// The first admin.
     pub admin: Member,
-    /// The admin's token. None if the request was repeated: the secret is not stored.
+    /// The complete token. None if the request was repeated: the secret is not stored.
     pub admin_token: Option<Secret>,
 }
 
@@ -70,7 +67,7 @@ impl Operation for CreateOrganization {
         Ok(OrgId::platform())
     }
 
-    /// Records the ids only: the record belongs to the caller's organization and stays when the new one is deleted.
+    /// Records the ids only: the record belongs to the caller's organization and remains when the new one is deleted.
     fn to_outcome(created: &CreatedOrganization) -> Result<Value> {
         Ok(json!({ "organization_id": created.organization.id, "user_id": created.admin.user }))
     }
@@ -85,12 +82,12 @@ impl Operation for CreateOrganization {
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<CreatedOrganization>> {
         let (id, user) = Self::ids(context);
-        // Without names: the log of the caller's organization stays when this one is deleted.
+        // Ids only, because the log of the caller's organization remains when the new organization is deleted.
         let record = AuditRecord::new(json!({ "organization_id": id, "user_id": user }));
         Ok(record.target("organization", &id).founds(id))
     }
 
-    /// Creates organization, admin and token in this order. A repetition after a crash creates what is missing.
+    /// Creates organization, admin and token in this order. After a crash, a repeated request creates the missing ones.
     async fn run(self, context: &Context) -> Result<CreatedOrganization> {
         folio_types::fields::check_name("organization.name", &self.name)?;
         folio_types::fields::check_name("admin_name", &self.admin_name)?;
@@ -121,7 +118,6 @@ impl Operation for CreateOrganization {
 /// Lists all organizations. Filter: `name:` a part of the name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListOrganizations {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -144,7 +140,6 @@ impl Operation for ListOrganizations {
     }
 }
 
-/// Returns an organization.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetOrganization {
     /// The organization. None: the caller's. Another one is visible to the platform's administrator only.
@@ -195,9 +190,9 @@ impl Operation for UpdateOrganization {
 /// Deletes an organization permanently.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeleteOrganization {
-    /// The organization: neither the caller's own nor the first one of the installation.
+    /// Neither the caller's own organization nor the first one of the installation.
     pub organization_id: OrgId,
-    /// The exact name, as a confirmation.
+    /// The exact name of the organization, as a confirmation.
     pub name: String,
 }
 
@@ -208,7 +203,7 @@ impl Operation for DeleteOrganization {
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
         let id = &self.organization_id;
-        // The log of the organization is erased with it.
+        // Ids only, because the log of the deleted organization is erased with it.
         Ok(AuditRecord::new(json!({ "organization_id": id })).target("organization", id))
     }
 
@@ -216,8 +211,8 @@ impl Operation for DeleteOrganization {
         Ok(OrgId::platform())
     }
 
-    /// Writes the tombstone, then revokes the tokens. A repetition after a crash revokes the remaining ones; the sweep
-    /// erases the rest.
+    /// Writes the tombstone, then revokes the tokens. After a crash, a repeated request revokes the remaining ones; the
+    /// sweep erases all other data.
     async fn run(self, context: &Context) -> Result<()> {
         let id = &self.organization_id;
         let delete = |stored: Organization| {
@@ -231,7 +226,7 @@ impl Operation for DeleteOrganization {
             std::future::ready(deletion)
         };
         match context.request.update(context.stores(), id, None, delete).await {
-            // The tokens of a deleted organization may remain to be revoked.
+            // After a crash, tokens of the deleted organization may still have to be revoked.
             Err(error) if error.reason == Reason::NotFound => {
                 context.request.check_existed::<Organization>(context.stores(), id).await?;
             }
@@ -242,7 +237,8 @@ impl Operation for DeleteOrganization {
     }
 }
 
-/// Returns an organization that the caller may see: its own (also for None), or any for the platform's administrator.
+/// Returns an organization that the caller may see: its own (also if `id` is None), or any organization if the caller
+/// is the platform's administrator.
 pub(crate) async fn visible_organization(context: &Context, id: Option<OrgId>) -> Result<Organization> {
     let caller: &Caller = &context.caller;
     let own = &caller.principal.org;
@@ -258,7 +254,7 @@ pub(crate) async fn organization(context: &Context, id: &OrgId) -> Result<Organi
     found.ok_or_else(|| Error::not_found("organization", id))
 }
 
-/// Changes an organization and returns it. `etag` is the version that the request is based on. None: any version.
+/// Changes an organization and returns it. `etag` is the version that the change is based on. None: any version.
 pub(crate) async fn change_organization(
     context: &Context,
     id: &OrgId,

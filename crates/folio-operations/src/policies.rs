@@ -37,7 +37,6 @@ impl Operation for GetPolicy {
 /// Replaces the policy of the caller's organization.
 #[derive(Debug, Clone, Serialize)]
 pub struct SetPolicy {
-    /// The rules.
     #[serde(rename = "rules")]
     pub policy: Policy,
     /// Seconds that a turn waits for decisions. 0: the value of the installation.

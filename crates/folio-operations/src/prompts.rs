@@ -37,15 +37,15 @@ pub struct PromptFields {
     pub name: String,
     /// The instructions: not blank, at most 64 KiB.
     pub content: String,
-    /// A schema revision, or a schema for its newest revision. Empty: none.
+    /// Id of a schema revision, or of a schema for its newest revision. Empty: no schema.
     pub schema_revid: String,
-    /// The model. Empty: the default of the request.
+    /// Empty: the default model of the request.
     pub model: String,
     /// At most 50 tags. Repeated ids are stored once.
     pub tag_ids: Vec<String>,
 }
 
-/// The checked fields of a prompt, with their references resolved.
+/// The checked fields of a prompt, with resolved references.
 struct Checked {
     name: String,
     content: String,
@@ -74,10 +74,9 @@ impl PromptFields {
     }
 }
 
-/// Creates a prompt, or a revision of the prompt that has the name without regard to case.
+/// Creates a prompt, or a revision of the prompt with this name (case-insensitive).
 #[derive(Debug, Clone, Serialize)]
 pub struct CreatePrompt {
-    /// The prompt.
     pub prompt: PromptFields,
 }
 
@@ -89,7 +88,7 @@ impl Operation for CreatePrompt {
         let (request, stores) = (&context.request, context.stores());
         let write = async {
             let Checked { name, content, schema, model, tags } = self.prompt.checked(context).await?;
-            // A repeated name replaces every field of the prompt.
+            // If the name exists, the new revision replaces every field of the prompt.
             let revise = PromptChange::Update {
                 name: None,
                 content: Some(content.clone()),
@@ -105,10 +104,8 @@ impl Operation for CreatePrompt {
     }
 }
 
-/// Returns a revision of a prompt.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetPromptRevision {
-    /// The revision.
     pub prompt_revid: PromptRef,
 }
 
@@ -124,7 +121,6 @@ impl Operation for GetPromptRevision {
 /// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListPrompts {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -153,9 +149,7 @@ impl Operation for ListPrompts {
 /// Lists the revisions of a prompt. Filter: none.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListPromptRevisions {
-    /// The prompt.
     pub prompt_id: PromptId,
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -172,17 +166,14 @@ impl Operation for ListPromptRevisions {
 /// Changes a prompt. A field that is None keeps its value. A changed field other than the name creates a revision.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdatePrompt {
-    /// The prompt.
     pub prompt_id: PromptId,
-    /// The new name.
     pub name: Option<String>,
-    /// The new instructions.
     pub content: Option<String>,
-    /// The new schema. Empty: none.
+    /// Id of a schema revision, or of a schema for its newest revision. Empty: removes the schema.
     pub schema_revid: Option<String>,
-    /// The new model. Empty: the default of the request.
+    /// Empty: the default model of the request.
     pub model: Option<String>,
-    /// The new tags, which replace all others.
+    /// The new tags replace all stored ones.
     pub tag_ids: Option<Vec<String>>,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -222,14 +213,13 @@ impl Operation for UpdatePrompt {
 }
 
 delete_operation! {
-    /// Deletes a prompt with all its revisions. Its extractions stay.
+    /// Deletes a prompt with all its revisions. Its extractions are kept.
     DeletePrompt { prompt_id: PromptId } of Prompt
 }
 
-/// Checks every field of a prompt without storing it. A store that does not answer is an error of the operation.
+/// Checks every field of a prompt without storing the prompt. An unavailable store is an error of the operation.
 #[derive(Debug, Clone, Serialize)]
 pub struct ValidatePrompt {
-    /// The prompt.
     pub prompt: PromptFields,
 }
 
@@ -265,9 +255,7 @@ impl Operation for ValidatePrompt {
 /// Checks data against the schema of a prompt revision. A prompt without a schema accepts any JSON object.
 #[derive(Debug, Clone, Serialize)]
 pub struct ValidatePromptData {
-    /// The revision.
     pub prompt_revid: PromptRef,
-    /// The data.
     pub data: Value,
 }
 
@@ -288,7 +276,7 @@ impl Operation for ValidatePromptData {
     }
 }
 
-/// The schema revision that a prompt is linked to. None: the text is empty.
+/// Resolves a reference to a schema revision. None: the text is empty.
 async fn schema(context: &Context, text: &str) -> Result<Option<SchemaRevId>> {
     match fields::optional_id::<SchemaRef>(SCHEMA, text)? {
         Some(reference) => context.revision::<Schema>(&reference).await.map(|schema| Some(schema.revid)),
@@ -296,7 +284,7 @@ async fn schema(context: &Context, text: &str) -> Result<Option<SchemaRevId>> {
     }
 }
 
-/// The tags, which must exist.
+/// Error: `NOT_FOUND` if a tag does not exist.
 async fn tags(context: &Context, ids: &[String]) -> Result<Vec<TagId>> {
     let tags = fields::tags(TAGS, ids)?;
     let found = context.stores().of::<Tag>().get_many(&context.principal().org, &tags).await?;
@@ -306,7 +294,7 @@ async fn tags(context: &Context, ids: &[String]) -> Result<Vec<TagId>> {
     }
 }
 
-/// The model, which prompts must be allowed to use. None: the name is empty.
+/// Checks that prompts may use the model. None: the name is empty.
 async fn model(context: &Context, name: &str) -> Result<Option<String>> {
     let Some(name) = fields::optional_word(MODEL, name)? else { return Ok(None) };
     let catalogue = context.catalogue().await?;

@@ -34,12 +34,11 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     TestProvider::DECLARATION,
 ];
 
-/// Maximum number of tokens of the answer to a test.
+/// Maximum number of output tokens of a test.
 const TEST_TOKENS: u32 = 16;
-/// Upper estimate of the tokens of the question, including the template around it.
+/// Upper estimate of the prompt tokens of a test, including the chat template.
 const TEST_PROMPT_TOKENS: u64 = 64;
 
-/// The owner of providers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderOwner {
@@ -62,14 +61,11 @@ impl ProviderOwner {
     }
 }
 
-/// A provider without its API key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderView {
-    /// The name.
     pub name: String,
-    /// Whether an API key is stored.
     pub has_api_key: bool,
-    /// The settings; the key is removed.
+    /// The settings without the API key.
     pub provider: Provider,
 }
 
@@ -80,10 +76,9 @@ impl ProviderView {
     }
 }
 
-/// A provider after a change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChangedProvider {
-    /// The provider. None: it was deleted meanwhile.
+    /// None: the provider was deleted concurrently.
     pub provider: Option<ProviderView>,
     /// The version of all settings of the owner.
     pub version: u64,
@@ -99,16 +94,12 @@ impl ChangedProvider {
 /// Lists the providers that an owner has set. Filter: `name:` a part of the name. Order: `name`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListProviders {
-    /// The owner.
     pub owner: ProviderOwner,
-    /// The page.
     pub list: ListRequest,
 }
 
-/// The providers of an owner, with its default models.
 #[derive(Debug, Clone)]
 pub struct ProviderList {
-    /// The page of providers.
     pub page: ListPage<ProviderView>,
     /// The model of calls that do not name a model. Empty: the default of the platform.
     pub default_model: String,
@@ -161,29 +152,27 @@ impl Operation for ListProviders {
 /// Creates or updates a provider. A field that is None keeps its value; a new provider gets the default.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateProvider {
-    /// The owner.
     pub owner: ProviderOwner,
     /// The name: 1 to 64 characters of a-z, 0-9, '-', '_' and '.'.
     pub name: String,
-    /// Whether the provider is used.
     pub enabled: Option<bool>,
-    /// The URL. Empty: the URL of the platform's provider with the same name.
+    /// Empty: the URL of the platform's provider with the same name.
     pub base_url: Option<String>,
     /// The API key. Empty: the stored key is deleted. Serialized as its digest.
     #[serde(serialize_with = "as_digest")]
     pub api_key: Option<Secret>,
     /// The request field that limits the number of output tokens.
     pub output_limit_field: Option<OutputLimitField>,
-    /// Whether usage is requested in streams.
+    /// Whether streams request usage.
     pub stream_usage: Option<bool>,
-    /// The models, which replace the stored ones.
+    /// The new models replace the stored ones.
     pub models: Option<BTreeMap<String, ModelOptions>>,
     /// The version of the owner's settings that the change is based on. None: any version.
     pub etag: Option<Etag>,
 }
 
 impl UpdateProvider {
-    /// The change as the audit log records it: of a key, only whether it is set or removed.
+    /// The change as the audit log records it. Of an API key, it records only whether the key is set or removed.
     fn arguments(&self) -> Value {
         let model = |(name, model): (&String, &ModelOptions)| {
             json!({
@@ -219,7 +208,7 @@ impl Operation for UpdateProvider {
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<ChangedProvider>> {
         if let Some(url) = self.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty()) {
-            // Before anything is recorded: a URL may contain a password.
+            // Checked before anything is recorded, because a URL may contain a password.
             check_url(url).map_err(|problem| Error::invalid_field("provider.base_url", problem))?;
         }
         Ok(AuditRecord::new(self.arguments()).target("model_provider", &self.name))
@@ -244,9 +233,7 @@ impl Operation for UpdateProvider {
 /// Deletes a provider. The output is the version of all settings of the owner.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeleteProvider {
-    /// The owner.
     pub owner: ProviderOwner,
-    /// The name.
     pub name: String,
     /// The version of the owner's settings that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -274,7 +261,6 @@ impl Operation for DeleteProvider {
 /// Sets the default model and the fallback models. The output is the version of all settings of the owner.
 #[derive(Debug, Clone, Serialize)]
 pub struct SetModelDefaults {
-    /// The owner.
     pub owner: ProviderOwner,
     /// The model of calls that do not name a model. Empty: the default of the platform. None: unchanged.
     pub default_model: Option<String>,
@@ -305,12 +291,11 @@ impl Operation for SetModelDefaults {
     }
 }
 
-/// Requests the list of models from a provider's endpoint and stores it.
+/// Requests the list of models from a provider's endpoint and stores the list.
 #[derive(Debug, Clone, Serialize)]
 pub struct DiscoverModels {
-    /// The owner.
     pub owner: ProviderOwner,
-    /// Name of a provider for which the owner has set a URL or a key.
+    /// A provider for which the owner has set a URL or a key.
     pub name: String,
 }
 
@@ -335,23 +320,20 @@ impl Operation for DiscoverModels {
     }
 }
 
-/// Makes a small call of a model, which is charged like any other call. A repeated request calls no model.
+/// Makes a small model call, which is charged like any other call. A repeated request makes no model call.
 #[derive(Debug, Clone, Serialize)]
 pub struct TestProvider {
-    /// The provider: one that the caller's organization may use.
+    /// A provider that the caller's organization may use.
     pub name: String,
     /// The model. None: the provider's first model by name.
     pub model: Option<String>,
 }
 
-/// The result of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestedProvider {
-    /// The model that was called.
     pub model: String,
-    /// The error. None: the model answered.
+    /// None: the model answered.
     pub problem: Option<String>,
-    /// The duration of the call.
     pub milliseconds: u32,
 }
 
@@ -405,7 +387,7 @@ impl Operation for TestProvider {
     }
 }
 
-/// Names the fields at fault as fields of the provider.
+/// Prefixes the invalid fields with `provider.`.
 fn in_provider(mut error: Error) -> Error {
     for violation in &mut error.violations {
         violation.field.insert_str(0, "provider.");
@@ -413,7 +395,7 @@ fn in_provider(mut error: Error) -> Error {
     error
 }
 
-/// Returns the settings of the owner after a change, which is made unless this request has made it before.
+/// Makes a change unless this request has already made it. Returns the settings of the owner after the change.
 async fn changed<F>(context: &Context, change: impl FnOnce(Write<()>) -> F) -> Result<ModelSettings>
 where
     F: Future<Output = Result<ModelSettings>>,

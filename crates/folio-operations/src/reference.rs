@@ -11,19 +11,16 @@ use serde::{Serialize, Serializer};
 pub enum RevisionRef<I, R> {
     /// The newest revision of the resource with this id.
     Newest(I),
-    /// The revision with this id.
     Revision(R),
 }
 
-/// A revision of a schema.
 pub type SchemaRef = RevisionRef<SchemaId, SchemaRevId>;
-/// A revision of a prompt.
 pub type PromptRef = RevisionRef<PromptId, PromptRevId>;
 
 impl<I: FromStr<Err = Error>, R: FromStr<Err = Error>> FromStr for RevisionRef<I, R> {
     type Err = Error;
 
-    /// The id of a revision holds a period, the id of a resource holds none.
+    /// The id of a revision contains a period; the id of a resource contains none.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.contains('.') { text.parse().map(Self::Revision) } else { text.parse().map(Self::Newest) }
     }

@@ -3,12 +3,10 @@
 use crate::GROUPS;
 use crate::declaration::Declaration;
 
-/// Returns the declarations of all operations.
 pub fn operations() -> impl Iterator<Item = &'static Declaration> {
     GROUPS.iter().copied().flatten()
 }
 
-/// Returns the operation of a service with this name.
 pub fn find(service: &str, name: &str) -> Option<&'static Declaration> {
     operations().find(|operation| operation.name == name && operation.service.name == service)
 }
@@ -23,7 +21,7 @@ mod tests {
     use super::*;
     use crate::declaration::{Audit, Class, Effect, Quota};
 
-    /// The row of an operation in the table of `docs/api.md`.
+    /// The row of an operation in `docs/operation-table.md`.
     fn row(operation: &Declaration) -> String {
         let role = if operation.platform { "platform" } else { operation.role.as_str() };
         let scope = operation.scope().map_or("–", |scope| scope.as_str());
@@ -83,7 +81,7 @@ quotas: an operation cannot reach the component that counts a quota without \
     #[test]
     fn reads_need_a_viewer_and_changes_at_least_a_member() {
         for operation in operations().filter(|operation| operation.role < Role::Admin) {
-            // A viewer decides nothing, so that no approval is pending for one.
+            // A viewer cannot decide an approval, so listing pending approvals requires a member.
             let is_read = operation.effect == Effect::Read && !operation.name.ends_with("PendingApprovals");
             assert_eq!(operation.role == Role::Viewer, is_read, "{}", operation.name);
         }
@@ -106,7 +104,7 @@ quotas: an operation cannot reach the component that counts a quota without \
                 assert_eq!(operation.scope(), Some(Scope::Administration), "{name}");
             }
             let is_recorded = operation.audit == Audit::Recorded;
-            // A test of a provider changes nothing but the balance, which has records of its own.
+            // TestProvider changes only the balance, which has its own records.
             let is_change = operation.effect == Effect::Change && name != "TestProvider";
             assert_eq!(is_recorded, operation.role == Role::Admin && is_change, "{name}");
         }

@@ -1,7 +1,7 @@
-//! Changes outside turns: each happens once for its request id, so that a repeated request finds the recorded result.
+//! Changes outside turns. Each change is made once for its request id; a repeated request returns the recorded result.
 //!
-//! A change is computed from the resource that was just read, and written under the version that was read. If another
-//! change came first, it is recomputed a few times, unless the request names the version that it is about.
+//! A change is computed from the resource that was just read, and is conditional on its version. After a version
+//! conflict, the change is recomputed a few times, unless the request names the version that it is based on.
 
 use folio_resources::Resource;
 use folio_storage::Stores;
@@ -31,8 +31,8 @@ pub struct ChangeRequest {
 }
 
 impl ChangeRequest {
-    /// The identity of a request for an operation. The digest covers the operation's name and the canonical JSON of its
-    /// input; it is not computed for an operation that only reads, or that the owner of a thread recognizes.
+    /// The digest covers the operation's name and the canonical JSON of its input. The input is omitted for an
+    /// operation that only reads, and for an operation whose repeated requests the owner of a thread recognizes.
     pub(crate) fn new<O: Operation>(
         environment: &dyn Environment,
         principal: &Principal,
@@ -47,8 +47,8 @@ impl ChangeRequest {
         let (is_repeatable, id) = (id.is_some(), id.unwrap_or_else(|| RequestId::generate(environment)));
         let request = match O::DECLARATION.idempotency {
             Idempotency::OpRow | Idempotency::Thread => id.clone(),
-            // The request id identifies the record of the outcome. The change has an id of its own, so that a request
-            // that is repeated without an outcome finds the change.
+            // The request id identifies the record of the outcome. The change has a different id, so that a repeated
+            // request without a recorded outcome finds the change.
             Idempotency::Outcome => {
                 format!("folio-change-{}", Digest::of(format!("{}/{id}", principal.org).as_bytes())).parse()?
             }
@@ -65,18 +65,18 @@ impl ChangeRequest {
     }
 
     /// Sets the tenant whose resource the request changes, such as [`OrgId::platform`]. Only operations that record
-    /// their outcome change resources of another tenant than the caller's: their change keys differ between callers.
+    /// their outcome change resources of another tenant than the caller's, because their change keys differ between
+    /// callers.
     #[must_use]
     pub(crate) fn in_tenant(self, tenant: OrgId) -> Self {
         Self { tenant, ..self }
     }
 
-    /// The id: the client's, or a generated one.
+    /// The client's id, or a generated one.
     pub fn id(&self) -> &RequestId {
         &self.id
     }
 
-    /// The time at which the request was received.
     pub fn received_at(&self) -> Timestamp {
         self.at
     }
@@ -116,18 +116,18 @@ impl ChangeRequest {
         stores.ops.record_request(&self.principal.org, &self.outcome_key()?, record).await.map(drop)
     }
 
-    /// Returns whether the client chose the id, so that the request can be repeated.
+    /// True if the client chose the id.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.is_repeatable
     }
 
-    /// The key of the recorded outcome: under a request id that follows from this one.
+    /// The key of the recorded outcome: its request id is derived from the id of this request.
     fn outcome_key(&self) -> Result<OpKey> {
         let request = format!("folio-outcome-{}", Digest::of(self.id.as_str().as_bytes())).parse()?;
         Ok(OpKey::Request { user: self.principal.user.clone(), request })
     }
 
-    /// The parts that the id of a new resource is derived from, so that a repeated request derives the same id.
+    /// Parts from which the id of a new resource is derived, so that a repeated request derives the same id.
     pub fn id_parts(&self) -> [&str; 3] {
         [self.principal.org.as_str(), self.principal.user.as_str(), self.id.as_str()]
     }
@@ -145,12 +145,11 @@ impl ChangeRequest {
         }
     }
 
-    /// The key of the request.
     pub(crate) fn key(&self) -> OpKey {
         OpKey::Request { user: self.principal.user.clone(), request: self.id.clone() }
     }
 
-    /// Runs a change whose target follows from a name, once, even if the name leads to another target when the request
+    /// Runs a change once whose target is found by a name, even if the name identifies another target when the request
     /// is repeated.
     pub async fn once<A: Resource>(
         &self,
@@ -160,7 +159,7 @@ impl ChangeRequest {
         let target = match self.completed_target(stores).await? {
             Some(target) => target,
             None => match change.await {
-                // The request's own repetition may have changed another target at the same time.
+                // A concurrent repetition of this request may have changed another target.
                 Err(error) if error.reason == Reason::RequestIdConflict => {
                     self.completed_target(stores).await?.ok_or(error)?
                 }
@@ -187,7 +186,7 @@ impl ChangeRequest {
         }
     }
 
-    /// Returns the recorded result of this request on a target. Called before work that costs.
+    /// Returns the recorded result of this request on a target. Callers check it before expensive work.
     ///
     /// # Errors
     /// `REQUEST_ID_CONFLICT` if the id was used for another target or another input.
@@ -207,19 +206,18 @@ impl ChangeRequest {
 
     /// Creates a resource under the id that follows from the request, and returns the id.
     ///
-    /// # Errors
-    /// The errors of the store's `decide`; `REQUEST_ID_CONFLICT` if the id is in use.
+    /// Error: `REQUEST_ID_CONFLICT` if the id is in use.
     pub async fn create<A: Resource>(&self, stores: &Stores, change: A::Change) -> Result<A::Id> {
         let id = A::derive_id(&self.id_parts());
         let decided = stores.of::<A>().decide(&id, self.write(Expected::Absent, change)).await?;
         created(decided).map(|_| id)
     }
 
-    /// Changes an existing resource; `change` computes the change from the resource as it was read. `etag` is the
-    /// version that the request is about. None: any version.
+    /// Changes an existing resource; `change` computes the change from the stored resource. `etag` is the version that
+    /// the change is based on. None: any version.
     ///
     /// # Errors
-    /// `NOT_FOUND`, `VERSION_CONFLICT`, those of `change`, and those of the store's `decide`.
+    /// `NOT_FOUND`, `VERSION_CONFLICT`, and the errors of `change`.
     pub async fn update<A, F>(
         &self,
         stores: &Stores,
@@ -253,26 +251,20 @@ impl ChangeRequest {
     }
 
     /// Deletes an existing resource. `etag` as in [`ChangeRequest::update`].
-    ///
-    /// # Errors
-    /// The errors of [`ChangeRequest::update`].
     pub async fn delete<A: Resource>(&self, stores: &Stores, id: &A::Id, etag: Option<Etag>) -> Result<()> {
         self.update(stores, id, etag, |_: A| async { Ok(A::DELETE) }).await.map(drop)
     }
 
-    /// Checks that a resource exists or was deleted. Writes nothing.
-    ///
-    /// # Errors
-    /// `NOT_FOUND` if it never existed.
+    /// Checks that a resource exists or was deleted. Writes nothing. Error: `NOT_FOUND` if it never existed.
     pub async fn check_existed<A: Resource>(&self, stores: &Stores, id: &A::Id) -> Result<()> {
-        // No version is 0.
+        // No stored resource has version 0, so the write always fails.
         stores.of::<A>().decide(id, self.write(Expected::Version(0), A::DELETE)).await.map(drop)
     }
 
-    /// Creates a resource under a name, or revises the one that has the name. Returns its id.
+    /// Creates a resource with a name, or revises the resource that has the name. Returns its id.
     ///
     /// # Errors
-    /// `VERSION_CONFLICT` if the name changes its owner too often meanwhile; those of the store's `decide`.
+    /// `VERSION_CONFLICT` if other requests take or release the name too often during the change.
     pub async fn create_or_revise<A: Resource>(
         &self,
         stores: &Stores,
@@ -298,7 +290,7 @@ impl ChangeRequest {
     }
 }
 
-/// The result of a write that expected nothing under the id.
+/// Result of a write that expected no resource under the id.
 fn created(decided: WriteOutcome) -> Result<OpResult> {
     match decided {
         WriteOutcome::Row(row) => result(row),

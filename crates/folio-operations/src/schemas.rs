@@ -1,4 +1,4 @@
-//! Operations on schemas. They apply the rules of the tools, unless the input allows schemas that are not strict.
+//! Operations on schemas. They apply the same rules as the tools, unless the input allows schemas that are not strict.
 
 use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
 
@@ -32,13 +32,12 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 /// A resource after an update, and whether the update created a revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Revised<R> {
-    /// The resource.
     pub resource: R,
     /// False if the update changed nothing or only the name.
     pub revised: bool,
 }
 
-/// Creates a schema, or a revision of the schema that has the name without regard to case.
+/// Creates a schema, or a revision of the schema with this name (case-insensitive).
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateSchema {
     /// 1 to 200 characters without surrounding blanks.
@@ -65,10 +64,8 @@ impl Operation for CreateSchema {
     }
 }
 
-/// Returns a revision of a schema.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetSchemaRevision {
-    /// The revision.
     pub schema_revid: SchemaRef,
 }
 
@@ -84,7 +81,6 @@ impl Operation for GetSchemaRevision {
 /// Lists schemas. Filter: `name:` a part of the name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListSchemas {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -107,9 +103,7 @@ impl Operation for ListSchemas {
 /// Lists the revisions of a schema. Filter: none.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListSchemaRevisions {
-    /// The schema.
     pub schema_id: SchemaId,
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -127,11 +121,8 @@ impl Operation for ListSchemaRevisions {
 /// creates no revision.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateSchema {
-    /// The schema.
     pub schema_id: SchemaId,
-    /// The new name.
     pub name: Option<String>,
-    /// The new response format.
     pub response_format: Option<Value>,
     /// Accepts any valid schema of JSON Schema draft 7.
     pub allow_non_strict: bool,
@@ -157,16 +148,15 @@ impl Operation for UpdateSchema {
 }
 
 delete_operation! {
-    /// Deletes a schema with all its revisions. Errors: `IN_USE` while prompts refer to it.
+    /// Deletes a schema with all its revisions. Error: `IN_USE` while prompts refer to the schema.
     DeleteSchema { schema_id: SchemaId } of Schema
 }
 
 /// Checks a response format without storing it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ValidateSchema {
-    /// The response format.
     pub response_format: Value,
-    /// Checks only that it is a valid schema of JSON Schema draft 7.
+    /// Accepts any valid schema of JSON Schema draft 7.
     pub allow_non_strict: bool,
 }
 
@@ -183,9 +173,7 @@ impl Operation for ValidateSchema {
 /// Checks data against a revision of a schema.
 #[derive(Debug, Clone, Serialize)]
 pub struct ValidateData {
-    /// The revision.
     pub schema_revid: SchemaRef,
-    /// The data.
     pub data: Value,
 }
 

@@ -1,5 +1,5 @@
-//! Single-flight: requests that pay a model run one at a time for each resource that they create. A request that is
-//! repeated while it runs waits, and then finds the stored resource.
+//! Single-flight: requests with paid model calls run one at a time for each resource that they create. A request that
+//! is repeated while the first one runs waits, and then finds the stored resource.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -43,7 +43,7 @@ impl<K: Eq + Hash + Clone> SingleFlight<K> {
 }
 
 impl<K> SingleFlight<K> {
-    /// Locks for a few instructions, never across an await.
+    /// Locks the map for a few instructions, never across an await.
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<AsyncMutex<()>>>> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -48,14 +48,12 @@ impl Operation for CreateTag {
 }
 
 get_operation! {
-    /// Returns a tag.
     GetTag { tag_id: TagId } -> Tag
 }
 
 /// Lists tags. Filter: `name:` a part of the name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListTags {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -78,13 +76,11 @@ impl Operation for ListTags {
 /// Changes name, color or description of a tag. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateTag {
-    /// The tag.
     pub tag_id: TagId,
-    /// The new name.
     pub name: Option<String>,
-    /// The new color. Empty: none.
+    /// Empty: removes the color.
     pub color: Option<String>,
-    /// The new description. Empty: none.
+    /// Empty: removes the description.
     pub description: Option<String>,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
@@ -110,7 +106,7 @@ impl Operation for UpdateTag {
 }
 
 delete_operation! {
-    /// Deletes a tag. Errors: `IN_USE` while documents or prompts have it.
+    /// Deletes a tag. Error: `IN_USE` while documents or prompts have the tag.
     DeleteTag { tag_id: TagId } of Tag
 }
 

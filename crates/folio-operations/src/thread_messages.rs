@@ -15,18 +15,16 @@ const ENTRIES_AT_ONCE: usize = 512;
 /// Entries of one read of a segment.
 const SEGMENT_ENTRIES_AT_ONCE: usize = 16;
 
-/// A message of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ThreadMessage {
     /// Number of user and final assistant messages up to and including this one, from 1.
     pub count: u32,
-    /// The turn of the message. None: the thread started with it.
+    /// None: the thread started with the message.
     pub turn: Option<TurnId>,
-    /// The content.
     pub message: Message,
 }
 
-/// Returns every visible message, from the fold of the whole journal.
+/// Returns every visible message, computed from the whole journal.
 pub(crate) async fn all(threads: &dyn ThreadStore, header: &ThreadHeader) -> Result<Vec<ThreadMessage>> {
     let mut history = History::new();
     let mut from = 0;
@@ -59,14 +57,13 @@ fn visible<'a>(
 /// A reader of single messages by position.
 ///
 /// A segment is a turn, or the messages with which a thread started. Each segment stores its [`SegmentPosition`]: the
-/// number of messages before it, and the starts of some segments before it. The segment that holds a message is found
-/// from the newest one in steps of halving size, and only that segment is read whole.
+/// number of messages before it, and the starts of some earlier segments. A search from the newest segment with steps
+/// of halving size finds the segment that contains a message, and only that segment is read completely.
 pub(crate) struct Reader<'a> {
     threads: &'a dyn ThreadStore,
     header: &'a ThreadHeader,
-    /// The start and the position of the newest segment. None: there are no messages.
+    /// The start and the position of the newest segment. None: the thread has no messages.
     newest: Option<(u64, SegmentPosition)>,
-    /// Number of messages.
     total: usize,
     /// Positions that were read, by the start of their segment.
     positions: HashMap<u64, SegmentPosition>,
@@ -75,7 +72,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the newest segment. None: the journal is older than stored positions and must be read whole.
+    /// Reads the newest segment. None: the journal has no stored positions and must be read completely.
     pub(crate) async fn open(threads: &'a dyn ThreadStore, header: &'a ThreadHeader) -> Result<Option<Self>> {
         let segment = (0, Vec::new());
         let mut reader = Self { threads, header, newest: None, total: 0, positions: HashMap::new(), segment };
@@ -88,13 +85,12 @@ impl<'a> Reader<'a> {
         Ok(Some(reader))
     }
 
-    /// Returns the number of messages.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// Returns the message at a position from 0. None: the position is behind the last message. Messages of one segment
-    /// cost one read of the segment.
+    /// Returns the message at a position, counted from 0. None: the position is after the last message. Several
+    /// messages of one segment cost one read of the segment.
     pub(crate) async fn message(&mut self, position: usize) -> Result<Option<ThreadMessage>> {
         let (first, messages) = &self.segment;
         let cached = position.checked_sub(*first).and_then(|at| messages.get(at));
@@ -141,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(Some((at, segment, end)))
     }
 
-    /// Returns the start of the newest segment. None: there are no messages.
+    /// None: the thread has no messages.
     async fn newest_start(&self) -> Result<Option<u64>> {
         let (mut end, mut count) = (self.header.entries, SEGMENT_ENTRIES_AT_ONCE as u64);
         while end > 0 {
@@ -155,7 +151,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Returns the stored position of the segment that starts here. None: the entry is older than stored positions.
+    /// Returns the stored position of the segment that starts at entry `at`. None: the entry has no stored position.
     async fn position(&mut self, at: u64) -> Result<Option<SegmentPosition>> {
         if let Some(position) = self.positions.get(&at) {
             return Ok(Some(position.clone()));
@@ -166,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(position)
     }
 
-    /// Returns the messages of the segment that starts here.
+    /// Returns the messages of the segment that starts at entry `at`.
     async fn read(&self, at: u64, position: &SegmentPosition) -> Result<Vec<ThreadMessage>> {
         let mut history = History::new();
         let mut next = at;
@@ -183,7 +179,7 @@ impl<'a> Reader<'a> {
         Ok(visible(self.header, &history, position.counted).collect())
     }
 
-    /// Reads entries. Error: `NOT_FOUND` if there are none, because the thread was deleted after its header was read.
+    /// Error: `NOT_FOUND` if there are no entries, because the thread was deleted after its header was read.
     async fn entries(&self, from: u64, count: usize) -> Result<Vec<(u64, Entry)>> {
         let entries = self.threads.entries(&self.header.org, &self.header.id, from, count).await?;
         if entries.is_empty() { Err(deleted(self.header)) } else { Ok(entries) }

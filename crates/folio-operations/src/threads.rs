@@ -1,4 +1,4 @@
-//! Operations on threads: reads come from the store, changes are made by the node that owns the thread.
+//! Operations on threads. Reads use the store; changes are made by the node that owns the thread.
 
 use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
 use folio_history::event::TurnView;
@@ -29,7 +29,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     ForkThreadCommand::DECLARATION,
 ];
 
-/// Bytes of messages at which a page ends, as JSON.
+/// Maximum size of the messages of a page, as JSON.
 // proto: GetThreadRequest.page_size "about {} MiB"
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -69,11 +69,10 @@ impl Operation for ForkThreadCommand {
     }
 }
 
-/// Lists threads without ephemeral ones. Filter: `title:` a part of the title, `document`, `profile`, and `user`
+/// Lists the threads that are not ephemeral. Filter: `title:` a part of the title, `document`, `profile`, and `user`
 /// (admins only; other callers list their own threads).
 #[derive(Debug, Clone, Serialize)]
 pub struct ListThreads {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -124,20 +123,17 @@ fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {
 /// A thread is visible to its user, to admins, and to users that may approve a pending call of its open turn.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetThread {
-    /// The thread.
     pub thread_id: ThreadId,
-    /// The page of messages. A page also ends at about 2 MiB.
+    /// A page of messages also ends at about 2 MiB.
     pub list: ListRequest,
 }
 
-/// A thread with a page of its messages.
 #[derive(Debug, Clone)]
 pub struct ThreadPage {
-    /// The thread.
     pub thread: ThreadView,
-    /// The messages, including those of the open turn so far.
+    /// Including the messages of the open turn so far.
     pub messages: ListPage<ThreadMessage>,
-    /// The turn that runs or waits.
+    /// The running or pending turn.
     pub open_turn: Option<TurnView>,
 }
 
@@ -160,8 +156,8 @@ impl Operation for GetThread {
     }
 }
 
-/// Returns the header of a thread that the caller may see. Whether the caller may approve a call is the answer of the
-/// thread's owner.
+/// Returns the header of a thread that the caller may see. The thread's owner decides whether the caller may approve a
+/// pending call.
 async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
     let principal = context.principal();
     let missing = || Error::not_found("thread", id);
@@ -175,7 +171,7 @@ async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
     context.conversations().open_turn(principal, id).await?.map(|_| header).ok_or_else(missing)
 }
 
-/// Reads a page of messages: single messages by position, or, with a filter, from the fold of the whole journal.
+/// Reads a page of messages: single messages by position, or, with a filter, all messages of the journal.
 async fn messages(
     context: &Context,
     header: &ThreadHeader,
@@ -196,7 +192,6 @@ async fn messages(
     listing.slice_within(messages, PAGE_BYTES, json_bytes)
 }
 
-/// Reads a page of all messages.
 async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<ListPage<ThreadMessage>> {
     let total = reader.total();
     let positions = listing.positions(total)?;
@@ -218,7 +213,6 @@ async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<ListPage<T
     Ok(listing.sealed(Page { items, next, total: total as u64 }))
 }
 
-/// A parsed filter of messages.
 #[derive(Default)]
 struct MessageFilter {
     role: Option<&'static str>,

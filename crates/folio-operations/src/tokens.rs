@@ -25,34 +25,30 @@ pub(crate) static SERVICE: Service = Service { name: "TokenService", scope: Some
 pub(crate) const DECLARATIONS: &[Declaration] =
     &[CreateToken::DECLARATION, ListTokens::DECLARATION, RevokeToken::DECLARATION];
 
-/// Concurrent revocations of the tokens of an organization or a member.
+/// Maximum number of concurrent revocations.
 const REVOCATIONS: usize = 16;
 
-/// The maximum lifetime of a token: ten years.
+/// Ten years.
 // proto: CreateTokenRequest.ttl_seconds "at most {} ("
 const TTL_MAX: Duration = Duration::from_secs(316_224_000);
 
-/// Creates a token.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateToken {
     /// The purpose: 1 to 200 characters without surrounding blanks.
     pub name: String,
-    /// The user that the token authenticates: a member. None: the caller.
+    /// The member that the token authenticates. None: the caller.
     pub user_id: Option<UserId>,
-    /// The role of the token.
     pub role: Role,
     /// The scopes that the token is restricted to. Empty: unrestricted.
     pub scopes: Vec<Scope>,
-    /// The lifetime. 0: no expiry.
+    /// Lifetime in seconds. 0: no expiry.
     pub ttl_seconds: u64,
     /// Whether the token belongs to the platform's administrator.
     pub platform: bool,
 }
 
-/// A created token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CreatedToken {
-    /// The stored record.
     pub record: TokenRecord,
     /// The complete token. None if the request was repeated: the secret is not stored.
     #[serde(skip)]
@@ -99,7 +95,7 @@ impl Operation for CreateToken {
         let change = TokenChange::Create(Box::new(NewToken { scopes, platform, expires_at, ..new }));
         context.request.create::<TokenRecord>(context.stores(), change).await?;
         let record = tokens.get(org, token.id()).await?.ok_or_else(|| Error::not_found("token", token.id()))?;
-        // The first attempt of this request may have stored another secret, and died before it could answer.
+        // The first attempt of this request may have stored another secret, and crashed before it returned it.
         let secret = (record.hash == token.hash()).then(|| Secret::new(&token.reveal()));
         Ok(CreatedToken { record, secret })
     }
@@ -108,7 +104,6 @@ impl Operation for CreateToken {
 /// Lists the tokens that are not revoked. Filter: `name:` a part of the name, `user=` a user.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListTokens {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -137,10 +132,8 @@ impl Operation for ListTokens {
     }
 }
 
-/// A token in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedToken {
-    /// The stored token.
     pub record: TokenRecord,
     /// Time of the last use, accurate to about a minute. None: never used.
     pub used_at: Option<Timestamp>,
@@ -149,7 +142,6 @@ pub struct ListedToken {
 /// Revokes a token permanently. Revoking a revoked token has no effect.
 #[derive(Debug, Clone, Serialize)]
 pub struct RevokeToken {
-    /// The token.
     pub token_id: TokenId,
 }
 
@@ -173,7 +165,7 @@ impl Operation for RevokeToken {
     }
 }
 
-/// Returns the tokens of an organization.
+/// Returns the tokens of an organization, or of one user.
 async fn tokens_of(context: &Context, org: &OrgId, user: Option<UserId>) -> Result<Vec<TokenRecord>> {
     let (store, filter) = (context.stores().of::<TokenRecord>(), TokenFilter { user, ..TokenFilter::default() });
     let mut page = PageRequest { size: limits::PAGE_SIZE_MAX, order: Order::Oldest, ..PageRequest::default() };
@@ -190,13 +182,13 @@ async fn tokens_of(context: &Context, org: &OrgId, user: Option<UserId>) -> Resu
 pub(crate) async fn revoke_tokens(context: &Context, org: &OrgId, user: Option<UserId>) -> Result<()> {
     let (stores, now) = (context.stores(), context.environment().now());
     let revoke = |token: TokenRecord| async move {
-        // Moved: another request has revoked it.
+        // A version mismatch means that another request has revoked the token.
         stores.of::<TokenRecord>().decide(&token.id, TokenChange::revoke_by_platform(org, &token.id, now)?).await?;
         stores.access().forget_use(org, &token.id).await
     };
     let revocations = futures::stream::iter(tokens_of(context, org, user).await?).map(revoke);
     let revoked: Result<()> = revocations.buffer_unordered(REVOCATIONS).try_collect().await;
-    // Whatever the error is: the change before it is stored.
+    // The change before the revocation is already stored, so every error is retriable.
     revoked.map_err(|error| {
         let message = format!("not every token is revoked yet: {error}");
         Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
@@ -217,8 +209,8 @@ pub(crate) async fn keep_a_platform_token(context: &Context, org: &OrgId, user: 
     Err(Error::precondition(Reason::InUse, message))
 }
 
-/// Returns the expiry of a new token. None: no expiry. A token that expires creates no token that expires later. A JWT
-/// bounds none, as it expires soon: removing the member revokes the token.
+/// Returns the expiry of a new token. None: no expiry. A token that expires cannot create a token that expires later.
+/// The expiry of a JWT is no bound, because a JWT expires soon; the new token is revoked when its member is removed.
 fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Timestamp>> {
     let ttl = Duration::from_secs(ttl_seconds);
     if ttl > TTL_MAX {
@@ -233,7 +225,8 @@ fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Ti
     }
 }
 
-/// Returns the scopes of a new token as a set. Error: `SCOPE_NOT_ALLOWED` if they exceed those of the caller's token.
+/// Returns the scopes of a new token, sorted and without duplicates. Error: `SCOPE_NOT_ALLOWED` if they exceed those of
+/// the caller's token.
 fn check_scopes(caller: &Caller, mut scopes: Vec<Scope>) -> Result<Vec<Scope>> {
     scopes.sort_unstable();
     scopes.dedup();

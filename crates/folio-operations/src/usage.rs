@@ -21,27 +21,26 @@ static SERVICE: Service = Service { name: "UsageService", scope: Some(Scope::Usa
 pub(crate) const DECLARATIONS: &[Declaration] =
     &[GetBalance::DECLARATION, GetUsage::DECLARATION, DownloadUsage::DECLARATION];
 
-/// Model calls that one `GetUsage` may sum up.
+/// Maximum number of model calls that one `GetUsage` adds up.
 // proto: GetUsageResponse.rows "more than {} calls"
 const CALLS_MAX: u64 = 200_000;
-/// Groups that one `GetUsage` may return.
+/// Maximum number of groups of one `GetUsage`.
 // proto: GetUsageResponse.rows "More than {} groups"
 const GROUPS_MAX: usize = 10_000;
-/// Records of one read.
+/// Number of records of one read.
 const READ: usize = 500;
-/// The period of a request without a start.
+/// Default length of a period.
 // proto: GetUsageRequest.start_time "{} days before"
 // proto: DownloadUsageRequest.start_time "{} days before"
 const PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Returns the balance of the caller's organization.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetBalance {
-    /// The caller's organization, or None. Another one is not found.
+    /// The caller's organization, or None. Any other organization is not found.
     pub organization_id: Option<OrgId>,
 }
 
-/// The balance of an organization. `granted - expired = available + in_blocks + settled`.
+/// Invariant: `granted - expired = available + in_blocks + settled`.
 #[derive(Debug, Clone)]
 pub struct Balance {
     /// Credits that no process has drawn.
@@ -52,7 +51,7 @@ pub struct Balance {
     pub granted: u64,
     /// Sum of the credits that expired unused.
     pub expired: u64,
-    /// Sum of the credits charged to calls, of closed blocks.
+    /// Sum of the credits charged to calls in closed blocks.
     pub settled: u64,
     /// Grants with credits left, in the order in which they are used.
     pub grants: Vec<Grant>,
@@ -82,7 +81,6 @@ impl Operation for GetBalance {
     }
 }
 
-/// A period of time.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Period {
     /// The start, inclusive. None: 30 days before the end.
@@ -102,16 +100,12 @@ impl Period {
     }
 }
 
-/// A field that calls are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum UsageGroup {
-    /// The model.
     Model,
-    /// The purpose of the call.
+    /// The purpose of the call, such as `chat`.
     Operation,
-    /// The document.
     Document,
-    /// The user.
     User,
     /// The day (UTC).
     Day,
@@ -132,7 +126,6 @@ impl UsageGroup {
 /// Returns the sums of the model calls of a period, in groups.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetUsage {
-    /// The period.
     pub period: Period,
     /// The fields that the calls are grouped by, each at most once. Empty: one row for all calls.
     pub group_by: Vec<UsageGroup>,
@@ -147,13 +140,12 @@ pub struct UsageRow {
     pub calls: u64,
     /// Prompt tokens, including cached ones.
     pub input_tokens: u64,
-    /// Prompt tokens from the provider's cache.
+    /// Those prompt tokens that the provider read from its cache.
     pub cached_input_tokens: u64,
-    /// Answer tokens.
     pub output_tokens: u64,
-    /// Credits charged.
+    /// Charged credits.
     pub credits: u64,
-    /// The providers' prices in micro-dollars, as far as they are known.
+    /// Sum of the providers' prices in micro-dollars, of calls with a known price.
     pub cost_microdollars: u64,
     /// Number of calls of models without a known price.
     pub unpriced_calls: u64,
@@ -178,12 +170,10 @@ impl UsageRow {
     }
 }
 
-/// The sums of a period.
 #[derive(Debug, Clone)]
 pub struct UsageSums {
     /// One row for each group, the most expensive first.
     pub rows: Vec<UsageRow>,
-    /// The sum of all rows.
     pub total: UsageRow,
 }
 
@@ -218,7 +208,6 @@ impl Operation for GetUsage {
 /// Streams the model calls of a period, oldest first.
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadUsage {
-    /// The period.
     pub period: Period,
 }
 
@@ -236,20 +225,21 @@ async fn period_records(
     period: Period,
 ) -> Result<impl Stream<Item = Result<Vec<UsageRecord>>> + Send + use<>> {
     let org = context.principal().org.clone();
-    // First, so that a period that ends now contains the calls that this charges.
+    // Collects first, so that a period that ends now contains the calls that are charged by it.
     context.credit().collect(&org).await;
     let bounds = period.bounds(context.environment().now())?;
     Ok(records(Arc::clone(&context.stores().usage), org, bounds))
 }
 
-/// Streams the records of a period, oldest first, in reads of [`READ`].
+/// Streams the records of a period, oldest first, in chunks of at most [`READ`], or more if many have equal times.
 fn records(
     store: Arc<dyn UsageStore>,
     org: OrgId,
     (start, end): (Timestamp, Timestamp),
 ) -> impl Stream<Item = Result<Vec<UsageRecord>>> + Send + use<> {
     async_stream::try_stream! {
-        // The last read may have ended within a microsecond: `returned` has the keys of its records that were returned.
+        // The last read may have ended within a microsecond: `returned` has the keys of the returned records of this
+        // microsecond.
         let (mut next, mut returned, mut limit) = (to_microseconds(start), Vec::new(), READ);
         loop {
             let read = store.list(&org, next, limit).await?;
@@ -290,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// A store that keeps times to the microsecond.
+    /// A store that truncates times to microseconds.
     struct Coarse(Vec<UsageRecord>);
 
     #[async_trait::async_trait]
@@ -308,7 +298,7 @@ mod tests {
     #[tokio::test]
     async fn calls_of_one_microsecond_are_returned_once_each() {
         let org = OrgId::derive(&["org"]);
-        // Three in each microsecond, in an order that the stores do not keep.
+        // Three records in each microsecond, in an order that the stores do not preserve.
         let record = |number: i128| UsageRecord {
             org: org.clone(),
             user: UserId::derive(&["user"]),

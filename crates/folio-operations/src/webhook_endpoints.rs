@@ -77,14 +77,12 @@ impl Operation for CreateWebhookEndpoint {
 }
 
 get_operation! {
-    /// Returns a webhook endpoint.
     GetWebhookEndpoint { webhook_endpoint_id: WebhookEndpointId } -> WebhookEndpoint, Role::Admin
 }
 
 /// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event type.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListWebhookEndpoints {
-    /// The page.
     pub list: ListRequest,
 }
 
@@ -108,13 +106,11 @@ impl Operation for ListWebhookEndpoints {
 /// Changes a webhook endpoint. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateWebhookEndpoint {
-    /// The endpoint.
     pub webhook_endpoint_id: WebhookEndpointId,
-    /// The new URL.
     pub url: Option<String>,
-    /// Event types that replace the stored ones.
+    /// The new event types replace the stored ones.
     pub event_types: Option<Vec<String>>,
-    /// New secret. Empty: the secret is removed.
+    /// Empty: the secret is removed.
     #[serde(serialize_with = "as_digest")]
     pub secret: Option<Secret>,
     /// True if events are to be sent to the endpoint.
@@ -151,10 +147,8 @@ impl Operation for UpdateWebhookEndpoint {
     }
 }
 
-/// Deletes a webhook endpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeleteWebhookEndpoint {
-    /// The endpoint.
     pub webhook_endpoint_id: WebhookEndpointId,
     /// The version to delete. None: any version.
     pub etag: Option<Etag>,
@@ -173,7 +167,7 @@ impl Operation for DeleteWebhookEndpoint {
     }
 }
 
-/// Checks the form of a URL. The addresses that it resolves to are not checked, because nothing is delivered yet.
+/// Checks the syntax of a URL. The resolved addresses are not checked, because nothing is delivered yet.
 fn url(text: String) -> Result<String> {
     let invalid = |problem: &str| Error::invalid_field("webhook_endpoint.url", problem);
     if text.chars().count() > URL_CHARS {
@@ -199,7 +193,7 @@ fn event_types(names: Vec<String>) -> Result<BTreeSet<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Encrypts a secret for one endpoint. None if the secret is absent or empty.
+/// Encrypts the secret of an endpoint. None if the secret is absent or empty.
 fn sealed(context: &Context, id: &WebhookEndpointId, secret: Option<&Secret>) -> Result<Option<SealedKey>> {
     let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
     if secret.reveal().chars().count() > SECRET_CHARS {

@@ -1,4 +1,4 @@
-//! Pages of messages, compared with the fold of the whole journal, and the reads that they cost.
+//! Pages of messages, compared with the messages of the whole journal, and the number of reads that they cost.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ struct Journal {
 }
 
 impl Journal {
-    /// Turns as an owner writes them. `turns` are their truncations; `placed`: whether positions are stored.
+    /// Turns as an owner writes them. `turns` are their truncations; `placed` states whether positions are stored.
     fn of(turns: impl IntoIterator<Item = Option<u32>>, placed: bool) -> Self {
         let mut history = History::new();
         let mut entries = Vec::new();
@@ -85,7 +85,6 @@ impl Journal {
     }
 }
 
-/// Fails a call that a reader of messages never makes.
 fn not_asked<T>() -> Result<T> {
     Err(Error::internal("not asked of a journal"))
 }
@@ -148,7 +147,6 @@ impl ThreadStore for Journal {
     }
 }
 
-/// Reads the messages at these positions.
 async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Vec<ThreadMessage> {
     let header = journal.header();
     let mut reader = Reader::open(journal, &header).await.unwrap().unwrap();
