@@ -31,28 +31,22 @@ impl Catalogue {
         &self.models
     }
 
-    /// Returns the name of the default model.
     pub fn default_model(&self) -> &str {
         &self.default_model
     }
 
-    /// Returns the enabled model with this name.
     pub fn get(&self, name: &str) -> Option<&ModelInfo> {
         self.models.iter().find(|model| model.name == name)
     }
 
-    /// Returns the model of a chat. None: the default.
-    ///
-    /// # Errors
-    /// `MODEL_NOT_AVAILABLE` with the models that chats may use.
+    /// Returns the model for a chat (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that chats
+    /// may use.
     pub fn for_chat(&self, name: Option<&str>) -> Result<&ModelInfo> {
         self.offered(name, "chats", |model| model.chat)
     }
 
-    /// Returns the model of a prompt. None: the default.
-    ///
-    /// # Errors
-    /// `MODEL_NOT_AVAILABLE` with the models that prompts may use.
+    /// Returns the model for a prompt (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that
+    /// prompts may use.
     pub fn for_prompts(&self, name: Option<&str>) -> Result<&ModelInfo> {
         self.offered(name, "prompts", |model| model.prompts)
     }

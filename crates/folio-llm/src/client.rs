@@ -43,7 +43,6 @@ struct Table {
     default_embedding_model: String,
 }
 
-/// A chat model and its endpoint.
 struct Entry {
     endpoint: Arc<Endpoint>,
     options: ModelOptions,
@@ -56,10 +55,8 @@ struct EmbeddingEntry {
 }
 
 impl OpenAiModels {
-    /// Creates a client. Reads API keys from the environment variables that the settings name. Makes no connection.
-    ///
-    /// # Errors
-    /// Every problem of the settings.
+    /// Creates a client. Reads API keys from the environment variables that the settings name. Makes no connection. The
+    /// error lists every problem of the settings.
     pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidSettings> {
         let options = options.resolve(|name| std::env::var(name).ok())?;
         let endpoints = Endpoints::new(&options, AddressPolicy::default(), environment);
@@ -69,7 +66,7 @@ impl OpenAiModels {
     /// Creates a client for a resolved table on shared endpoints. `owner_of` returns the owner of a provider's account.
     ///
     /// # Errors
-    /// An endpoint for which no HTTP client can be created.
+    /// An invalid or prohibited base URL, or an API key that a header cannot contain.
     pub fn built(
         options: Options,
         shared: &Endpoints,
@@ -101,17 +98,14 @@ impl OpenAiModels {
         Ok(Self { table: Arc::new(table) })
     }
 
-    /// Returns the models that can be called now.
     pub fn current(&self) -> Arc<Catalogue> {
         Arc::clone(&self.table.catalogue)
     }
 
-    /// Returns the options of the client.
     pub fn options(&self) -> &Options {
         &self.table.options
     }
 
-    /// Returns the state of each endpoint.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
         self.table.endpoints.iter().map(|endpoint| endpoint.status()).collect()
     }

@@ -4,7 +4,7 @@
 //! This crate must not know turns or tools. It knows organizations only as keys of catalogues and queues. Only this
 //! crate uses `jsonschema`.
 //!
-//! `docs/decisions/0204-own-stream-parser.md` explains why streams have an own bounded and fuzzed parser, and how
+//! `docs/decisions/0204-own-stream-parser.md` explains why streams have their own bounded and fuzzed parser, and how
 //! `async-openai` sends the other requests.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port

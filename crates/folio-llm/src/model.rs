@@ -14,18 +14,15 @@ use crate::catalogue::Catalogue;
 use crate::progress::Progress;
 use crate::tools::Tools;
 
-/// A model call.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
     /// Organization on whose behalf the call is made. Selects the catalogue and the queue at the endpoint.
     pub org: OrgId,
     /// Name of the model in the organization's catalogue.
     pub model: String,
-    /// System message.
     pub system: String,
-    /// Conversation. The caller has paired every tool call with its result.
+    /// Conversation, in which every tool call has a result.
     pub messages: Vec<Message>,
-    /// Tools that the model may call.
     pub tools: Tools,
     /// Required format of the answer. None: text.
     pub response_format: Option<ResponseFormat>,
@@ -33,7 +30,7 @@ pub struct ModelRequest {
     pub thinking: bool,
     /// Maximum tokens of the answer. None: the limit of the provider table.
     pub max_output_tokens: Option<u32>,
-    /// Progress of the call, one per call.
+    /// Progress of this call only.
     pub progress: Progress,
 }
 
@@ -59,29 +56,24 @@ pub enum ModelEvent {
     Done(Box<ModelReply>),
 }
 
-/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelReply {
     /// Name of the model, as the endpoint reported it.
     pub model: String,
-    /// Text of the answer.
     pub text: String,
-    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
     /// Tool calls, in order.
     pub calls: Vec<RawToolCall>,
     /// Finish reason. Always present in a successful answer.
     pub finish: Option<FinishReason>,
-    /// Tokens that the call used.
     pub usage: Usage,
 }
 
 /// A tool call as the model wrote it, not validated.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawToolCall {
-    /// Id that the provider assigned.
+    /// Id, assigned by the provider.
     pub id: String,
-    /// Name of the tool.
     pub name: String,
     /// Arguments as text, expected to be a JSON object.
     pub arguments: String,
@@ -90,16 +82,13 @@ pub struct RawToolCall {
 /// Event stream of a call. Dropping it cancels the upstream request.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-/// Failure of a model call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The model does not exist or is disabled.
     #[error("model {0:?} is not available")]
     NotAvailable(String),
-    /// The organization's catalogue cannot be read.
     #[error("the organization's models cannot be read: {0}")]
     NotRead(String),
-    /// The circuit breaker of the endpoint is open.
     #[error("the model endpoint is suspended after repeated failures (circuit breaker open)")]
     Unavailable {
         /// Time until the breaker admits a probe.
@@ -113,12 +102,8 @@ pub enum ModelError {
         /// Time until the breaker admits a probe.
         retry_after: Duration,
     },
-    /// The queue of the endpoint is full.
     #[error("too many calls wait for the model endpoint")]
-    Busy {
-        /// Retry hint.
-        retry_after: Duration,
-    },
+    Busy { retry_after: Duration },
     /// No connection was made, or no permit became free in time.
     #[error("the model endpoint is unreachable: {0}")]
     NotReached(String),
@@ -131,7 +116,6 @@ pub enum ModelError {
     /// The endpoint refused the request (4xx). A retry does not help.
     #[error("the model endpoint refused the request ({status}): {message}")]
     Refused {
-        /// HTTP status of the refusal.
         status: u16,
         /// Message of the endpoint, bounded and without secrets.
         message: String,
@@ -142,7 +126,6 @@ pub enum ModelError {
     /// A time limit passed: first token, between tokens, or whole call.
     #[error("the model endpoint did not answer in time ({0})")]
     Timeout(&'static str),
-    /// The answer exceeds a bound.
     #[error("the model's answer is too large ({0})")]
     TooLarge(&'static str),
 }
@@ -176,7 +159,7 @@ impl ModelError {
         )
     }
 
-    /// Returns the error as one word for logs and metrics. The message itself may contain a part of the prompt.
+    /// Returns the error as one word for logs and metrics. The message may contain a part of the prompt.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::NotAvailable(_) => "not_available",
@@ -220,28 +203,22 @@ impl From<ModelError> for Error {
     }
 }
 
-/// Properties of a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelInfo {
     /// Name that requests use.
     pub name: String,
-    /// Name of the provider.
     pub provider: String,
     /// Maximum tokens of prompt and answer together.
     pub context_tokens: u32,
-    /// Maximum tokens of an answer.
     pub max_output_tokens: u32,
     /// True if chats may use the model.
     pub chat: bool,
     /// True if prompts (extractions) may use the model.
     pub prompts: bool,
-    /// True if the model supports thinking.
     pub thinking: bool,
-    /// True if the model supports tools.
     pub tools: bool,
     /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the prompt.
     pub json_schema: bool,
-    /// True if the model accepts images.
     pub vision: bool,
     /// Price per million input tokens in micro-dollars (10⁻⁶ USD). None: unknown.
     pub input_price: Option<u64>,
@@ -252,7 +229,6 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
-    /// Returns the prices of the model.
     pub fn prices(&self) -> ModelPrices {
         ModelPrices { input: self.input_price, cached_input: self.cached_input_price, output: self.output_price }
     }
@@ -263,9 +239,6 @@ impl ModelInfo {
 #[async_trait]
 pub trait Models: Send + Sync {
     /// Returns the models that an organization may call.
-    ///
-    /// # Errors
-    /// `STORE_UNAVAILABLE`.
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error>;
 
     /// Starts a streaming call. Retries occur only before the first token.

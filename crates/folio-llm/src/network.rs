@@ -19,7 +19,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Network(IpNet);
 
 impl Network {
-    /// Returns true if the network contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
@@ -81,7 +80,7 @@ impl AddressPolicy {
         !named(&self.denied) && (named(&self.allowed) || (is_public(address) && is_public(real)))
     }
 
-    /// Returns true if the URL is permitted as far as its text shows. A host name is checked at resolution.
+    /// Returns true if the URL contains a name or a permitted address. A name is checked at its resolution.
     pub fn allows_url(&self, url: &Url) -> bool {
         // A parsed address has one spelling.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
@@ -104,7 +103,6 @@ fn embedded_v4(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns true if an address belongs to the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -155,7 +153,6 @@ impl Resolver {
     }
 }
 
-/// Resolves a name.
 pub(crate) trait Lookup: Clone + Send + Sync + 'static {
     fn lookup(&self, name: String) -> impl Future<Output = std::io::Result<Vec<SocketAddr>>> + Send;
 }
@@ -276,7 +273,6 @@ mod tests {
         assert!(policy.allows_url(&"https://api.example.com/v1".parse().unwrap()), "a name is checked at resolution");
     }
 
-    /// Resolves no name.
     #[derive(Clone)]
     struct NoNames;
 

@@ -32,7 +32,6 @@ pub struct Options {
     pub fallbacks: Vec<String>,
     /// Providers by name. The operator chooses the names.
     pub providers: BTreeMap<String, ProviderOptions>,
-    /// Time limits.
     pub timeouts: Timeouts,
     /// Retries, which occur only before the first token.
     pub retries: RetryOptions,
@@ -46,7 +45,6 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderOptions {
-    /// False disables the provider.
     pub enabled: bool,
     /// URL below which `chat/completions` and `embeddings` are, such as `https://api.openai.com/v1`.
     pub base_url: String,
@@ -93,13 +91,11 @@ impl Default for ProviderOptions {
 }
 
 impl ProviderOptions {
-    /// Returns true if organizations may use the provider with their own keys.
     pub fn takes_own_keys(&self) -> bool {
         self.own_keys.unwrap_or(!self.api_key.is_empty())
     }
 }
 
-/// An embedding model.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddingOptions {
@@ -113,13 +109,11 @@ pub struct EmbeddingOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// Limit for establishing a connection.
     #[serde(with = "folio_types::seconds")]
     pub connect_seconds: Duration,
     /// Limit from sending the request to the first token.
     #[serde(with = "folio_types::seconds")]
     pub first_token_seconds: Duration,
-    /// Limit between two tokens.
     #[serde(with = "folio_types::seconds")]
     pub between_tokens_seconds: Duration,
     /// Limit of the whole call: waiting for a permit, retries, and the stream.

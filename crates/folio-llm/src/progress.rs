@@ -22,7 +22,6 @@ impl Progress {
         self.inner.sent.load(Ordering::Acquire)
     }
 
-    /// Sets the value that [`Self::is_sent`] returns.
     pub fn set_sent(&self, sent: bool) {
         self.inner.sent.store(sent, Ordering::Release);
     }
@@ -32,7 +31,6 @@ impl Progress {
         self.inner.call_bytes.load(Ordering::Acquire)
     }
 
-    /// Sets the value that [`Self::call_bytes`] returns.
     pub fn set_call_bytes(&self, bytes: usize) {
         self.inner.call_bytes.store(bytes, Ordering::Release);
     }

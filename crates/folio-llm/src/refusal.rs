@@ -9,7 +9,6 @@ const MESSAGE_CHARS: usize = 500;
 /// middle.
 const KEY_PART_CHARS: usize = 6;
 
-/// Returns the message in the body of a refusal.
 pub(crate) fn message_of_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) => bounded(&message_of(&value)),

@@ -34,7 +34,8 @@ impl Body<'_> {
     /// Returns the thinking budget. None: no thinking.
     ///
     /// A thinking model requires the signed thinking blocks that preceded its tool calls. If the last assistant message
-    /// has calls without a signed block (another model made it, or it was folded), the parameter is omitted.
+    /// has calls without a signed block (another model wrote it, or its thinking exceeded a bound), the parameter is
+    /// omitted.
     fn thinking_budget(&self) -> Option<u32> {
         if !self.request.thinking || !self.model.thinking {
             return None;
@@ -53,7 +54,6 @@ impl Body<'_> {
 }
 
 impl Body<'_> {
-    /// Serializes the request.
     pub(crate) fn write(&self) -> serde_json::Result<String> {
         let mut written = serde_json::to_string(self)?;
         let tools = &self.request.tools;
@@ -127,7 +127,6 @@ impl Serialize for Messages<'_> {
     }
 }
 
-/// The system message, or a message of the history.
 enum Line<'a> {
     System(&'a str),
     Message(&'a Message),

@@ -19,10 +19,8 @@ pub use events::{EVENT_BYTES_MAX, EventSplitter};
 
 use crate::model::ModelError;
 
-/// Error of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamError {
-    /// The answer is malformed.
     Malformed(String),
     /// The answer ended before its finish reason.
     Cut,
@@ -33,7 +31,6 @@ pub enum StreamError {
         /// Message of the report, bounded.
         message: String,
     },
-    /// The answer exceeds a bound.
     TooLarge(&'static str),
 }
 
@@ -65,18 +62,13 @@ pub struct StreamParser {
 
 impl StreamParser {
     /// Parses the next bytes. Must not be called after an error.
-    ///
-    /// # Errors
-    /// The first problem of the bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         let Self { splitter, assembler } = self;
         splitter.feed(bytes, |data| assembler.event(data))
     }
 
-    /// Ends the stream. Parses a last line without line end.
-    ///
-    /// # Errors
-    /// [`StreamError::Cut`] if there was no finish reason.
+    /// Ends the stream. Parses a last line without line end. Fails with [`StreamError::Cut`] if there was no finish
+    /// reason.
     pub fn end(&mut self) -> Result<(), StreamError> {
         let Self { splitter, assembler } = self;
         // A partial event at the end is a cut, regardless of the JSON error.
@@ -89,7 +81,6 @@ impl StreamParser {
         }
     }
 
-    /// Returns the assembler.
     pub fn assembler(&mut self) -> &mut Assembler {
         &mut self.assembler
     }

@@ -9,9 +9,7 @@ use serde_json::Value;
 /// A tool as it is sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolDefinition {
-    /// Name of the tool.
     pub name: String,
-    /// Description for the model.
     pub description: String,
     /// JSON Schema of the arguments.
     pub parameters: Value,

@@ -76,10 +76,7 @@ impl Attempts {
         Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, may_cost: false }
     }
 
-    /// Starts the next attempt, which must be sent immediately.
-    ///
-    /// # Errors
-    /// The circuit breaker is open.
+    /// Starts the next attempt, which must be sent immediately. Fails if the circuit breaker is open.
     pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
         // If the breaker opened between two attempts, the error of the previous attempt is more useful.
         let attempt = self.endpoint.admit().map_err(|retry_after| match self.last.take() {
@@ -90,10 +87,8 @@ impl Attempts {
         Ok(attempt)
     }
 
-    /// Waits before the next attempt.
-    ///
-    /// # Errors
-    /// The error that ends the call: a retry does not help, all retries are used, or the call has no time left.
+    /// Waits before the next attempt. Returns the error that ends the call if a retry does not help, all retries are
+    /// used, or the call has no time left.
     pub(super) async fn failed(&mut self, failure: Failure) -> Result<(), ModelError> {
         self.may_cost |= failure.error.may_cost();
         self.progress.set_sent(self.may_cost);

@@ -5,17 +5,14 @@ use serde_json::{Value, json};
 
 use crate::model::ModelReply;
 
-/// Formats the system message.
 pub(super) fn instructions(system: &str) -> Value {
     json!([text(system)])
 }
 
-/// Formats the conversation.
 pub(super) fn input(messages: &[Message]) -> Value {
     messages.iter().map(message).collect()
 }
 
-/// Formats the answer.
 pub(super) fn output(reply: &ModelReply) -> Value {
     let thinking = reply.thinking.iter().map(|block| reasoning(&block.text));
     let content = (!reply.text.is_empty()).then(|| text(&reply.text));
@@ -27,7 +24,7 @@ pub(super) fn output(reply: &ModelReply) -> Value {
     json!([{"role": "assistant", "parts": parts, "finish_reason": reply.finish.map_or("error", finish)}])
 }
 
-/// Returns the finish reason of the conventions.
+/// Returns the name of a finish reason in the conventions.
 pub(super) fn finish(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::Stop => "stop",

@@ -20,7 +20,6 @@ use crate::stream::StreamError;
 
 /// Maximum number of texts per request. More texts are sent in several requests, one after another.
 const TEXTS_PER_REQUEST: usize = 64;
-/// Maximum length of a vector.
 const DIMENSIONS_MAX: usize = 8_192;
 /// Maximum length of a number in JSON, and of the answer apart from its numbers, in bytes.
 const NUMBER_BYTES: usize = 32;

@@ -20,7 +20,6 @@ use crate::network::{AddressPolicy, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
 
-/// Content type of a stream.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 /// Retry hint when too many calls wait for a permit.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
@@ -29,12 +28,10 @@ const REFUSAL_BYTES: usize = 64 * 1024;
 /// Time limit for reading the body of a refusal.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
-/// State of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
     /// The provider's name in the settings; [`TENANTS`] for a tenant's account.
     pub name: String,
-    /// State of its circuit breaker.
     pub breaker: BreakerState,
     /// Calls in flight.
     pub calls: usize,
@@ -46,10 +43,8 @@ pub struct EndpointStatus {
 /// unbounded.
 pub const TENANTS: &str = "(tenants)";
 
-/// Owner of the account at a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AccountOwner {
-    /// The platform.
     #[default]
     Platform,
     /// A tenant, with its own key. The URL is the platform's.
@@ -137,10 +132,7 @@ impl Endpoint {
         })
     }
 
-    /// Admits an attempt.
-    ///
-    /// # Errors
-    /// The time after which the circuit breaker admits a call again.
+    /// Admits an attempt. The error is the time after which the circuit breaker admits a call again.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Attempt, Duration> {
         let admission = self.breaker().admit(self.environment.now());
         admission.map(|admission| Attempt::new(Arc::clone(self), admission))

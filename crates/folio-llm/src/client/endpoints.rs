@@ -20,7 +20,7 @@ pub struct Endpoints {
 }
 
 struct Shared {
-    /// Timeouts, retries and circuit breaker of all endpoints.
+    /// Settings of all endpoints. The provider table is empty.
     options: Options,
     /// Address restrictions of tenants' endpoints.
     policy: AddressPolicy,
@@ -29,7 +29,7 @@ struct Shared {
 }
 
 impl Endpoints {
-    /// Creates an empty registry. Only timeouts, retries and circuit breaker of the options are used.
+    /// Creates an empty registry. The provider table of the options is ignored.
     pub fn new(options: &Options, policy: AddressPolicy, environment: Arc<dyn Environment>) -> Self {
         let options = Options { providers: std::collections::BTreeMap::new(), ..options.clone() };
         Self { shared: Arc::new(Shared { options, policy, environment, known: Mutex::default() }) }
@@ -62,9 +62,6 @@ impl Endpoints {
     }
 
     /// Returns the names in the endpoint's model list, sorted.
-    ///
-    /// # Errors
-    /// The errors of a model call.
     pub async fn available(
         &self,
         name: &str,

@@ -14,7 +14,6 @@ use crate::stream::StreamError;
 /// Name of the time limit of a whole call.
 pub(super) const WHOLE_CALL: &str = "whole call";
 
-/// A failed attempt.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(super) struct Failure {
@@ -23,11 +22,10 @@ pub(super) struct Failure {
     pub(super) is_retriable: bool,
     /// Wait that the endpoint requested (`Retry-After`).
     pub(super) retry_after: Option<Duration>,
-    /// Outcome for the circuit breaker.
     pub(super) outcome: Outcome,
-    /// HTTP status, if the endpoint answered.
+    /// HTTP status. None if the endpoint did not answer.
     pub(super) status: Option<u16>,
-    /// Error of the network, without secrets.
+    /// Network error, without secrets.
     pub(super) cause: Option<String>,
 }
 
@@ -52,7 +50,7 @@ impl Failure {
         Self { is_retriable: false, ..self }
     }
 
-    /// A time limit passed. That of the whole call shows nothing about the endpoint.
+    /// A time limit passed. The time limit of the whole call shows nothing about the health of the endpoint.
     pub(super) fn timeout(limit: &'static str) -> Self {
         let failure = Self::unhealthy(ModelError::Timeout(limit));
         if limit == WHOLE_CALL { Self { outcome: Outcome::Abandoned, ..failure } } else { failure }

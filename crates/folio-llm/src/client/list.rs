@@ -15,7 +15,6 @@ use super::openai::{self, Bounds};
 use crate::model::ModelError;
 use crate::stream::StreamError;
 
-/// Time limit of the request.
 const WITHIN: Duration = Duration::from_secs(15);
 /// Maximum length of a list, in bytes. Some endpoints describe hundreds of models.
 const BODY_BYTES: usize = 4 << 20;

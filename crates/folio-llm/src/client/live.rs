@@ -28,7 +28,6 @@ const AFTER_DONE_BYTES: usize = 64 * 1024;
 /// Maximum number of reads per poll, so that other tasks can run.
 const READS_PER_POLL: u32 = 64;
 
-/// Phase of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Waits for the first token.
@@ -39,7 +38,6 @@ enum Phase {
     Finished,
     /// Received the end mark; the end of the body follows.
     Done,
-    /// Reads no more.
     Ended,
 }
 
@@ -93,7 +91,7 @@ impl LiveStream {
         }
     }
 
-    /// Holds the permit of the call until the stream ends or is dropped.
+    /// Keeps the permit of the call until the stream ends or is dropped.
     pub(super) fn hold(&mut self, permit: Permit<OrgId>) {
         self.permit = Some(permit);
     }

@@ -16,7 +16,6 @@ use super::endpoint::{Endpoint, read_bounded};
 use super::failure::Failure;
 use crate::stream::StreamError;
 
-/// Bounds of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Deadline of the whole response.
@@ -27,7 +26,7 @@ pub(super) struct Bounds {
     pub(super) body_bytes: usize,
 }
 
-/// The URL of an endpoint. Its HTTP client has the key.
+/// Base URL of an endpoint. The HTTP client of the endpoint sends the key.
 pub(super) struct BaseUrl {
     url: String,
     no_key: SecretString,
@@ -70,7 +69,7 @@ pub(super) fn client(endpoint: &Arc<Endpoint>, bounds: Bounds) -> Client<BaseUrl
     Client::build(http, base).with_http_service(tower::service_fn(service))
 }
 
-/// Returns the failure of a request.
+/// Converts an error of `async-openai`.
 pub(super) fn failure(endpoint: &Endpoint, error: OpenAIError) -> Failure {
     let malformed = |error: &dyn std::fmt::Display| {
         Failure::answer(StreamError::Malformed(format!("it is not as expected: {error}")), &endpoint.key).charged()

@@ -87,7 +87,6 @@ pub(super) async fn streamed(
     }
 }
 
-/// A stream with the span of its call.
 struct Traced {
     stream: ModelStream,
     span: Span,
@@ -119,7 +118,7 @@ impl Drop for Traced {
         if !self.ended {
             self.span.record("error.type", "cancelled");
         }
-        // Enters the span once more, so that it ends now and not when the answer started.
+        // Enters the span again, so that it ends now and not when the answer started.
         self.span.in_scope(|| ());
     }
 }

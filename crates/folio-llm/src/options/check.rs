@@ -20,10 +20,8 @@ const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
 impl Options {
-    /// Validates all settings and reads the API keys from environment variables.
-    ///
-    /// # Errors
-    /// Every problem with the path of its setting. No message contains a key.
+    /// Validates all settings and reads the API keys from environment variables. The error lists every problem with the
+    /// path of its setting and contains no key.
     pub fn resolve(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::of("models");
         for (name, provider) in &mut self.providers {
@@ -180,10 +178,7 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
     }
 }
 
-/// Validates the URL of an endpoint. The message does not contain the URL.
-///
-/// # Errors
-/// The problem and its remedy.
+/// Validates the URL of an endpoint. The error does not contain the URL.
 pub fn check_url(text: &str) -> Result<reqwest::Url, String> {
     if text.is_empty() {
         return Err("is missing; set the URL without /chat/completions, such as https://api.openai.com/v1".into());
@@ -195,11 +190,8 @@ pub fn check_url(text: &str) -> Result<reqwest::Url, String> {
     Ok(url)
 }
 
-/// Validates an absolute HTTP URL without user and password. The message does not contain the URL, which may contain a
+/// Validates an absolute HTTP URL without user and password. The error does not contain the URL, which may contain a
 /// password.
-///
-/// # Errors
-/// The problem and its remedy.
 pub fn check_http_url(text: &str) -> Result<reqwest::Url, String> {
     let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {

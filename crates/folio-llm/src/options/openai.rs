@@ -4,13 +4,12 @@ use folio_types::Secret;
 
 use super::{EmbeddingOptions, ModelOptions, Options, OutputLimitField, ProviderOptions};
 
-/// OpenAI's own endpoint.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_MODEL: &str = "gpt-4.1-mini";
 const EMBEDDING_MODEL: &str = "text-embedding-3-small";
 
 /// Known models (list prices of mid 2025): name, context tokens, output tokens, and prices of input, cached input and
-/// output. The settings in `folio.toml` have precedence.
+/// output in micro-dollars per million tokens. The settings in `folio.toml` have precedence.
 const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
     ("gpt-4.1", 1_047_576, 32_768, [2_000_000, 500_000, 8_000_000]),
     ("gpt-4.1-mini", 1_047_576, 32_768, [400_000, 100_000, 1_600_000]),
@@ -22,10 +21,10 @@ const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
 ];
 
 impl Options {
-    /// Creates one provider, `openai`, with this key. Without a base URL it is OpenAI's own endpoint with its known
-    /// models. The models of another endpoint are unknown: it gets the named model (or one with the default's name)
-    /// with conservative sizes and without prices, and organizations cannot use it with their own keys. The named model
-    /// is the default.
+    /// Creates the provider `openai` with this key and the default model `model`. Without a base URL, the provider is
+    /// OpenAI's endpoint with its known models. The models of another endpoint are unknown: the only chat model is then
+    /// the default, with conservative sizes and without prices, and organizations cannot use the provider with their
+    /// own keys.
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
         let model = model.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_MODEL);

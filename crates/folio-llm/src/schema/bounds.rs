@@ -1,4 +1,4 @@
-//! Size and nesting of JSON, measured without recursion.
+//! Size and nesting of JSON. [`is_deeper_than`] accepts any value; the other functions require a bounded depth.
 
 use serde_json::Value;
 

@@ -7,16 +7,14 @@ use super::graph::Graph;
 use super::validate::Validator;
 use super::{PATTERNS_MAX, Violation, bounded, bounds, is_deeper_than, join, strict};
 
-/// Rules for a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// Strict rules, which apply unless a request selects others.
+    /// The default: the strict rules.
     Strict,
     /// Any valid Draft 7 schema. If it violates the strict rules, it is sent to models as not strict.
     AllowNonStrict,
 }
 
-/// A validated response format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedFormat {
     /// `{type, json_schema: {name, schema, strict}}`, as stored.

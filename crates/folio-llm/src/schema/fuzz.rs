@@ -65,7 +65,7 @@ const TEXTS: &[&str] = &[
     "http://json-schema.org/draft-07/schema#",
 ];
 
-/// Makes JSON out of choices: each byte is one.
+/// Generates JSON. Each input byte is one choice.
 struct Maker<'b> {
     choices: std::slice::Iter<'b, u8>,
 }
@@ -112,14 +112,14 @@ fn schema_checker_takes_any_schema_and_data() {
     bolero::check!().with_iterations(INPUTS).with_max_len(96).for_each(|choices: &[u8]| {
         let mut maker = Maker { choices: choices.iter() };
         let mut schema = maker.value(6);
-        // Half of the inputs get as far as they can: a root that is an object.
+        // Half of the inputs become an object at the root, so that the checks reach the subschemas.
         if choices.len().is_multiple_of(2) {
             schema = json!({ "type": "object", "properties": { "a": schema.clone() }, "required": ["a"],
                 "additionalProperties": false, "$defs": { "a": schema } });
         }
         let data = maker.value(6);
         check(&schema, &data);
-        // Inside a response format, an accepted schema is unchanged.
+        // A response format keeps an accepted schema unchanged.
         if choices.first().is_some_and(|first| first % 4 == 0) {
             let format =
                 json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });

@@ -19,14 +19,13 @@ const PATTERN_STEPS: usize = 20;
 
 /// Every subschema of a schema.
 pub(super) struct Graph<'a> {
-    /// Order of discovery. The first is the root.
+    /// In order of discovery. The first node is the root.
     pub(super) nodes: Vec<Node<'a>>,
     /// Nesting with every reference followed once.
     nesting: usize,
     by_address: HashMap<*const Value, usize>,
 }
 
-/// A subschema.
 pub(super) struct Node<'a> {
     pub(super) path: String,
     pub(super) schema: &'a Value,
@@ -68,7 +67,7 @@ impl<'a> Graph<'a> {
         if violations.is_empty() { Ok(graph) } else { Err(violations) }
     }
 
-    /// Adds a schema and its subschemas unless they are known. Returns the index of the schema.
+    /// Adds a schema and its subschemas unless they were added before. Returns the index of the schema.
     fn walk(&mut self, path: String, schema: &'a Value) -> Result<usize, Vec<Violation>> {
         let index = self.nodes.len();
         if let Some(known) = self.by_address.get(&std::ptr::from_ref(schema)) {

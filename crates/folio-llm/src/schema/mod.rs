@@ -1,7 +1,6 @@
 //! Validation of schemas, and of data against schemas.
 //!
-//! A schema of Folio is an OpenAI `response_format`: `{type: "json_schema", json_schema: {name, schema, strict:
-//! true}}`.
+//! A schema of Folio is an OpenAI `response_format` of type `json_schema` with a name, a schema and `strict`.
 //! [`check_response_format`] returns every violation of a response format with its path. [`validate_data`] returns the
 //! violations of data. Both accept hostile input: size, nesting, references and the work of recursive schemas are
 //! bounded before any recursive code runs.
@@ -46,7 +45,6 @@ pub const PATTERNS_MAX: usize = 200;
 /// Maximum length of a path in a violation, in bytes.
 const PATH_BYTES: usize = 512;
 
-/// A violation with its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// JSON pointer in a fragment (`#/properties/total`). `#` is the root.

@@ -221,7 +221,7 @@ async fn exponential_work_is_refused_before_it_starts() {
     assert_eq!(validate_data(&doubling, &nested(5)).await, Ok(Vec::new()));
     let found = validate_data(&doubling, &nested(60)).await.unwrap();
     assert!(found[0].message.contains("recursive"), "{found:?}");
-    // The same in place: thirty levels of two references each, a billion evaluations of one value.
+    // Thirty levels of two references each: a billion evaluations of one value.
     let mut definitions = serde_json::Map::new();
     for level in 0..30 {
         let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });

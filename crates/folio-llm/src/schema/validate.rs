@@ -54,7 +54,7 @@ impl Validator {
         Ok(Self { compiled, shape, bytes })
     }
 
-    /// Returns the validator of a schema, from the cache if it is there.
+    /// Returns the cached validator of a schema, or compiles the schema.
     pub async fn cached(schema: &Value) -> Result<Arc<Self>, Vec<Violation>> {
         if is_deeper_than(schema, limits::JSON_DEPTH) {
             return Err(vec![too_deep()]);

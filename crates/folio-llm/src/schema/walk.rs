@@ -21,7 +21,6 @@ pub(super) enum Position {
     Nowhere,
 }
 
-/// A direct subschema.
 pub(super) struct Child<'a> {
     pub(super) path: String,
     pub(super) schema: &'a Value,

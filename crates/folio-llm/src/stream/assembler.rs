@@ -43,9 +43,6 @@ pub struct Assembler {
 
 impl Assembler {
     /// Applies the data of one event of a stream.
-    ///
-    /// # Errors
-    /// The data are malformed or exceed a bound.
     pub fn event(&mut self, data: &[u8]) -> Result<(), StreamError> {
         // Data after the end mark are ignored.
         if self.done || data.is_empty() {
@@ -63,9 +60,6 @@ impl Assembler {
     }
 
     /// Applies the body of a non-streaming answer.
-    ///
-    /// # Errors
-    /// The body is malformed or exceeds a bound.
     pub fn whole(&mut self, body: &str) -> Result<(), StreamError> {
         let mut chunk: Chunk<'_> = serde_json::from_str(body).map_err(not_json)?;
         // Calls of a complete message have no index; their position is used.
@@ -127,7 +121,7 @@ impl Assembler {
     fn delta(&mut self, delta: &Delta<'_>) -> Result<(), StreamError> {
         let blocks = delta.thinking_blocks.as_deref().unwrap_or_default();
         if blocks.is_empty() {
-            // Some endpoints use two names for the same text. An endpoint that sends both means one.
+            // Endpoints send the same text under one or both of two names.
             let reasoning = Some(text(&delta.reasoning_content)).filter(|delta| !delta.is_empty());
             self.thinking_text(reasoning.unwrap_or_else(|| text(&delta.reasoning)))?;
         }
@@ -237,12 +231,10 @@ impl Assembler {
         Ok(self.calls.len().saturating_sub(1))
     }
 
-    /// Returns the next event.
     pub fn next_event(&mut self) -> Option<ModelEvent> {
         self.events.pop_front()
     }
 
-    /// Returns true if an event is ready.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
@@ -253,7 +245,6 @@ impl Assembler {
         self.tokens
     }
 
-    /// Returns the received bytes of tool call arguments.
     pub fn arguments_bytes(&self) -> usize {
         self.arguments_bytes
     }
@@ -273,17 +264,14 @@ impl Assembler {
         self.done
     }
 
-    /// Removes and returns the complete answer; pending events stay. Its usage is None if the endpoint did not report a
-    /// valid one.
-    ///
-    /// # Errors
-    /// [`StreamError::Cut`] if the finish reason is missing.
+    /// Removes and returns the complete answer; pending events stay. The usage is None if the endpoint did not report a
+    /// valid one. Fails with [`StreamError::Cut`] if the finish reason is missing.
     pub fn take_reply(&mut self) -> Result<(ModelReply, Option<Usage>), StreamError> {
         let written = self.finish.take().ok_or(StreamError::Cut)?;
         let mut calls = std::mem::take(&mut self.calls);
         let finish = finish_reason(&written, !calls.is_empty());
         if finish != FinishReason::Length {
-            // A call without arguments. If the length limit cut the answer, the arguments may be missing.
+            // Empty arguments mean an empty object, unless the length limit may have cut them off.
             for call in calls.iter_mut().filter(|call| call.arguments.trim_ascii().is_empty()) {
                 call.arguments = "{}".to_owned();
             }
@@ -329,7 +317,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 }
 
 fn not_json(error: serde_json::Error) -> StreamError {
-    // The error message is not repeated, because it may quote the text.
+    // The parser's message may quote the text, so it is not included.
     let what = if error.is_data() { "has another shape" } else { "is no JSON" };
     StreamError::malformed(format!("a chunk {what} (line {}, column {})", error.line(), error.column()))
 }

@@ -55,7 +55,6 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Choice<'a> {
     #[serde(default)]
     pub(super) index: u32,
-    /// Message of a complete answer.
     #[serde(borrow, default, alias = "message")]
     pub(super) delta: Option<Delta<'a>>,
     #[serde(borrow, default)]

@@ -23,10 +23,8 @@ pub struct EventSplitter {
 }
 
 impl EventSplitter {
-    /// Parses the next bytes and calls `event` with the data of each completed event.
-    ///
-    /// # Errors
-    /// The errors of `event`, or a line or event longer than [`EVENT_BYTES_MAX`].
+    /// Parses the next bytes and calls `event` with the data of each completed event. Fails with the errors of `event`,
+    /// or if a line or event is longer than [`EVENT_BYTES_MAX`].
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -57,9 +55,6 @@ impl EventSplitter {
     }
 
     /// Ends the stream. A last event without a blank line counts.
-    ///
-    /// # Errors
-    /// The errors of `event`.
     pub fn end(&mut self, mut event: impl FnMut(&[u8]) -> Result<(), StreamError>) -> Result<(), StreamError> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {

@@ -1,4 +1,4 @@
-//! Fuzzing the stream parser. `cargo xtask fuzz` runs these for longer, by way of `BOLERO_RANDOM_ITERATIONS` and
+//! Fuzz tests of the stream parser. `cargo xtask fuzz` runs them for longer with `BOLERO_RANDOM_ITERATIONS` and
 //! `BOLERO_RANDOM_TEST_TIME_MS`.
 
 use folio_types::limits::MODEL_TEXT_BYTES;
@@ -87,7 +87,7 @@ fn stream_parser_takes_any_bytes() {
         let (cut, rest) = bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest));
         let whole = parse([rest]);
         check(&whole);
-        // Where the bytes are cut makes no difference.
+        // The position of the split does not matter.
         let (head, tail) = rest.split_at(cut.min(rest.len()));
         assert_eq!(parse([head, tail]), whole);
     });

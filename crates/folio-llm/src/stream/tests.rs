@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::model::{ModelEvent, ModelReply, RawToolCall};
 
-/// A stream of these chunks, with its end mark.
+/// Formats chunks as a stream with its end mark.
 fn stream_of(chunks: &[Value]) -> String {
     let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     events + "data: [DONE]\n\n"
@@ -146,7 +146,7 @@ fn signed_thinking_keeps_its_blocks_apart() {
         block("", Some("sig-1")),
         delta(json!({"thinking_blocks": [{"type": "redacted_thinking", "data": "xyz"}]})),
         block("more", None),
-        // Some give the whole block again at its end.
+        // Some endpoints repeat the whole block with its signature.
         block("more", Some("sig-2")),
         delta(json!({"reasoning": "unsigned"})),
         delta(json!({"content": "done"})),

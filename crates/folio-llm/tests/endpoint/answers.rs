@@ -1,4 +1,4 @@
-//! Good answers.
+//! Successful answers.
 
 use folio_llm::{ModelError, Models, RawToolCall, ResponseFormat, ToolDefinition, Tools};
 use folio_types::message::{FinishReason, ThinkingBlock, ToolCall};

@@ -11,7 +11,7 @@ fn status(code: u16, retry_after: Option<u64>) -> Fault {
     Fault::Status { code, retry_after, body: None }
 }
 
-/// Streamed and whole: both are answered after so many requests.
+/// Asserts that a streaming and a non-streaming call succeed after `requests` requests each.
 async fn recovers(plan: FaultPlan, requests: usize) {
     let sim = faulty(plan.clone()).await;
     let models = models(&sim.url());
@@ -24,7 +24,8 @@ async fn recovers(plan: FaultPlan, requests: usize) {
     assert_eq!(sim.chats().len(), requests, "whole");
 }
 
-/// Streamed and whole: both fail after so many requests; gives the streamed call's text and error.
+/// Asserts that a streaming and a non-streaming call fail after `requests` requests each. Returns the text and the
+/// error of the streaming call.
 async fn fails(plan: FaultPlan, requests: usize, change: impl FnOnce(&mut Options)) -> (String, ModelError) {
     let sim = faulty(plan.clone()).await;
     let (models, _) = client(&sim.url(), change);
@@ -200,7 +201,7 @@ async fn a_refused_connection_is_retried_and_reported() {
 async fn a_call_was_sent_if_one_of_its_attempts_was() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let models = models(&format!("http://{}/v1", listener.local_addr().unwrap()));
-    // The first attempt is taken and cut, the next ones are refused.
+    // The server closes its first connection without an answer and refuses all others.
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         drop(listener);

@@ -1,4 +1,4 @@
-//! The breaker of an endpoint, under simulated time.
+//! The circuit breaker of an endpoint, under simulated time.
 
 use folio_breaker::BreakerState;
 use llm_sim::Fault;
@@ -33,7 +33,7 @@ async fn the_breaker_opens_rejects_calls_and_recovers() {
     assert_eq!(models.complete(request()).await, Err(unavailable));
     assert_eq!(sim.chats().len(), 2, "a rejected call does not reach the endpoint");
 
-    // The probe fails: open again.
+    // The probe fails, so the breaker opens again.
     clock.advance(Duration::from_secs(20));
     assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Failed(_)));
     assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Unavailable { .. }));

@@ -1,4 +1,4 @@
-//! The client against endpoints: llm-sim with its faults, and a raw server for what no sane endpoint does.
+//! The client against endpoints: llm-sim with its faults, and a raw server for malformed responses.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod answers;
@@ -22,7 +22,7 @@ use llm_sim::{FaultPlan, LlmSim, Outcome, Script};
 const LIMIT: Duration = Duration::from_secs(20);
 const KEY: &str = "sk-test-abcdefghijklmnop";
 
-/// Settings for an endpoint at this URL: short waits, a breaker that stays out of the way.
+/// Settings for an endpoint at this URL: short waits, circuit breaker disabled.
 fn options(url: &str) -> Options {
     let mut options = Options::openai(Secret::new(KEY), Some(url), Some("scripted"));
     options.retries.retries = 2;
@@ -50,7 +50,7 @@ async fn sim(script: Script) -> LlmSim {
     LlmSim::builder().script(script).start().await.unwrap()
 }
 
-/// An endpoint that answers a text of several chunks, with these faults.
+/// Starts an endpoint with these faults that answers with a text of several chunks.
 async fn faulty(plan: FaultPlan) -> LlmSim {
     let sim = sim(Script::always("The total of this invoice is 1,234.50 EUR, due on 3 March.")).await;
     sim.set_faults(plan);
@@ -75,7 +75,6 @@ fn request() -> ModelRequest {
     }
 }
 
-/// Result of a stream: its text, thinking and end.
 struct Received {
     text: String,
     thinking: String,
@@ -99,7 +98,7 @@ async fn receive(stream: &mut ModelStream) -> Received {
     received
 }
 
-/// The whole of a streaming call: its reply, or its error with the text that came before it.
+/// Makes a streaming call. The error includes the text that preceded it.
 async fn streamed(models: &OpenAiModels) -> Result<ModelReply, (String, ModelError)> {
     let mut stream = models.stream(request()).await.map_err(|error| (String::new(), error))?;
     let received = receive(&mut stream).await;
@@ -112,7 +111,7 @@ async fn streamed(models: &OpenAiModels) -> Result<ModelReply, (String, ModelErr
     }
 }
 
-/// Waits until the endpoint saw the client close its last request.
+/// Waits until the endpoint detected that the client closed its last request.
 async fn closed_by_client(sim: &LlmSim) {
     let closed = |requests: &[llm_sim::RecordedRequest]| {
         requests.last().is_some_and(|request| request.outcome == Outcome::ClosedByClient)

@@ -9,29 +9,26 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// One step of an answer.
 #[derive(Clone)]
 pub(crate) enum Step {
-    /// Sends these bytes.
     Send(Vec<u8>),
     /// Sends these bytes repeatedly until the client closes.
     Forever(Vec<u8>),
-    /// Sends nothing for a while.
     Pause(Duration),
     /// Sends nothing more and keeps the connection open until the client closes it.
     Hang,
 }
 
-/// The head of an event stream without a length, as chunks.
+/// Response head of an event stream with chunked encoding.
 pub(crate) const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// A part of such a body.
+/// Encodes one chunk of the body.
 pub(crate) fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// The end of such a body.
+/// The end of the body.
 pub(crate) const END: &str = "0\r\n\r\n";
 
 pub(crate) fn send(text: impl Into<String>) -> Step {
@@ -105,7 +102,7 @@ async fn serve(mut stream: TcpStream, steps: &[Step], answered: &AtomicUsize) ->
     Ok(())
 }
 
-/// Reads one request; none where the client closed the connection.
+/// Reads one request. None: the client closed the connection.
 async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<()>> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
