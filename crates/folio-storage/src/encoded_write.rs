@@ -7,23 +7,18 @@ use folio_types::{Error, Reason, Result, limits};
 
 use crate::value::encode;
 
-/// A write of a thread with its encoded entries.
+/// A write of a thread with its encoded entries, in order.
 #[derive(Debug, Clone)]
 pub struct EncodedThreadWrite {
-    /// The write.
     pub write: ThreadWrite,
-    /// The imported entries of a new thread, in order.
     pub imported: Vec<Vec<u8>>,
-    /// The entries of the append, in order.
+    /// Empty for a write without an append.
     pub appended: Vec<Vec<u8>>,
     sizes: Sizes,
 }
 
 impl EncodedThreadWrite {
-    /// Encodes the entries of a write.
-    ///
-    /// # Errors
-    /// `TOO_LARGE` if an entry, an append or an import exceeds its bound.
+    /// Fails with `TOO_LARGE` if an entry, an append or an import exceeds its bound.
     pub fn new(write: ThreadWrite) -> Result<Self> {
         let import = write.new_thread().map(|new| new.imported.as_slice()).unwrap_or_default();
         let append = write.append().map(|append| append.entries.as_slice()).unwrap_or_default();
@@ -32,16 +27,12 @@ impl EncodedThreadWrite {
         Ok(Self { sizes: Sizes { imported: import_size, appended: append_size }, write, imported, appended })
     }
 
-    /// Returns the total size of the entries in bytes.
     pub fn size_bytes(&self) -> usize {
         let bytes = self.sizes.imported.bytes.saturating_add(self.sizes.appended.bytes);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Evaluates the write against the rows that were read for it.
-    ///
-    /// # Errors
-    /// Those of [`folio_history::thread_write::decide`].
     pub fn decide(&self, read: StoredState) -> Result<WriteDecision> {
         decide(&self.write, self.sizes, read)
     }

@@ -1,8 +1,8 @@
 //! Contracts of storage: one trait for each kind of stored data, and the values and page tokens that adapters share.
 //!
-//! The traits speak in domain operations that carry an op key; callers know nothing of tables or transactions. Every
-//! method takes the organization first: every key that a request can reach begins with the organization. An error of an
-//! adapter is a [`folio_types::Error`]; `STORE_UNAVAILABLE` from a write means that its outcome is unknown.
+//! The traits speak in domain operations that carry an op key and hide tables and transactions. Every method takes the
+//! organization first, and every key that a request can reach begins with it. An error of an adapter is a
+//! [`folio_types::Error`]; `STORE_UNAVAILABLE` from a write means that its outcome is unknown.
 //!
 //! [`Stores`] is the source of truth; [`SharedStores`] holds data that the nodes share for speed and that may be lost.
 //!

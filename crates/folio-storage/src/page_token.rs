@@ -1,6 +1,6 @@
 //! Page tokens: a position in a list, bound to the list, its filter and its order.
 //!
-//! A token is no secret: it only holds a position in the caller's own list. The digests detect accidents.
+//! A token is no secret: it only contains a position in the caller's own list. The digests detect accidents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 const VERSION: u8 = 1;
 
-/// Returns a token: the text by which the list is ordered (empty: by creation), and a suffix that is unique among equal
+/// Returns a token. `text`: the text by which the list is ordered (empty: by creation). `suffix`: unique among equal
 /// texts.
 pub fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
     let mut bytes = vec![VERSION];
@@ -21,7 +21,8 @@ pub fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns the text and the suffix of a token of the list with this scope.
+/// Returns the text and the suffix of a token. `INVALID_PAGE_TOKEN` if it is malformed or belongs to a list with
+/// another scope.
 pub fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
     let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;

@@ -4,7 +4,7 @@ use folio_types::Result;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Returns the span of a storage operation. `table`: the table that the operation accesses, if the store has tables.
+/// `table`: the table that the operation accesses, if the store has tables.
 pub fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
     tracing::debug_span!(
         "store",

@@ -25,85 +25,70 @@ pub trait Stored: Serialize + DeserializeOwned {
     }
 }
 
-/// Returns the stored bytes of a value.
+/// Returns the format version, followed by the JSON of the value.
 pub fn encode<T: Stored>(value: &T) -> Result<Vec<u8>> {
     encode_value(T::KIND, T::VERSION, value)
 }
 
-/// Returns the value of stored bytes.
 pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
     decode_value(T::KIND, T::VERSION, bytes, T::read)
 }
 
-/// The text of one page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageText {
-    /// From 1.
+    /// Starts at 1.
     pub number: u32,
-    /// The text.
     pub text: String,
 }
 
-/// The number of items in a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Count(pub u64);
 
-/// A row that has no value: its key holds all its data.
+/// The value of a row whose key contains all its data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mark;
 
-/// The id behind a name.
+/// The value of a row whose key is a unique name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NameRow {
-    /// The id of the resource with this name.
     pub id: String,
 }
 
 /// A resource whose text is not settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingMark {
-    /// The tenant.
     pub org: OrgId,
-    /// The id of the resource.
     pub id: String,
-    /// Number of processing attempts.
+    /// Number of attempts to read the text.
     pub attempts: u32,
 }
 
 /// A deletion that waits for clean-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeletedMark {
-    /// The tenant.
     pub org: OrgId,
-    /// The id of the deleted resource.
     pub id: String,
-    /// The time of the deletion.
     pub at: Timestamp,
 }
 
 /// A row of the system index of requests outside turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestMark {
-    /// The tenant.
     pub org: OrgId,
-    /// The request.
     pub op: OpKey,
-    /// The time of the request.
     pub at: Timestamp,
 }
 
 /// A row of the system index of threads that expire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadMark {
-    /// The tenant.
     pub org: OrgId,
-    /// The thread.
     pub thread: ThreadId,
-    /// The time of expiry.
+    /// The time at which the thread expires.
     pub at: Timestamp,
 }
 
-/// A reference entry. Its key holds the referring resource and the op that wrote the entry.
+/// A reference entry. Its key contains the referring resource and the op that wrote the entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
     /// The time at which the entry was written.
@@ -113,7 +98,6 @@ pub struct Reference {
 /// The last use of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TokenUse {
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -121,7 +105,6 @@ macro_rules! stored {
     ($($kind:literal => $type:ty),+ $(,)?) => {
         $(impl Stored for $type { const KIND: &'static str = $kind; })+
 
-        /// The kinds of all stored values.
         #[cfg(test)]
         pub(crate) const KINDS: &[&str] = &[$($kind,)+];
     };

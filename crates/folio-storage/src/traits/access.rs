@@ -12,7 +12,6 @@ use crate::value::{Stored, TokenUse, decode, encode};
 /// Maximum number of members of an organization, including removed ones. Concurrent additions may exceed it slightly.
 pub const MEMBERS_MAX: usize = 10_000;
 
-/// Returns the error for an exceeded bound of an organization.
 pub fn full(what: &str, most: impl Display) -> Error {
     Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))
 }
@@ -28,22 +27,21 @@ impl std::fmt::Debug for AccessStore {
 }
 
 impl AccessStore {
-    /// Returns the store on an adapter.
     pub fn new(rows: Arc<dyn RowStore>) -> Self {
         Self(rows)
     }
 
-    /// Returns a member, removed or not, or none.
+    /// Returns a member, also a removed one.
     pub async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
         self.stored(org, user).await?.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Returns all members by id, including removed ones.
+    /// Returns all members, including removed ones, ordered by id.
     pub async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
         self.0.list(org, Member::KIND).await?.iter().map(|bytes| decode(bytes)).collect()
     }
 
-    /// Executes the write if the member and its guard are stored as they were read; returns false otherwise.
+    /// Writes a member if this member and its guard still have the values that were read; returns false otherwise.
     ///
     /// Errors: `QUOTA_EXCEEDED` over [`MEMBERS_MAX`].
     pub async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
@@ -69,7 +67,6 @@ impl AccessStore {
         Ok(self.0.get(org, Member::KIND, &[user.to_string()]).await?.into_iter().flatten().next())
     }
 
-    /// Stores the time of the last use of a token.
     pub async fn note_use(&self, org: &OrgId, token: &TokenId, at: Timestamp) -> Result<()> {
         self.0.put(org, TokenUse::KIND, token.as_str(), encode(&TokenUse { at })?).await
     }
@@ -82,7 +79,6 @@ impl AccessStore {
         found.into_iter().map(|stored| stored.map(at).transpose()).collect()
     }
 
-    /// Removes the time of the last use of a revoked token.
     pub async fn forget_use(&self, org: &OrgId, token: &TokenId) -> Result<()> {
         self.0.remove(org, TokenUse::KIND, token.as_str()).await
     }

@@ -6,7 +6,7 @@ use folio_types::{Error, OrgId, Reason, Result};
 
 use crate::value::encode;
 
-/// Maximum size of a stored entry, in bytes.
+/// Maximum size of an encoded entry, in bytes.
 const ENTRY_BYTES: usize = 16 * 1024;
 
 /// Audit logs: one for each organization, ordered by time and key. Nothing changes or removes an entry.
@@ -30,7 +30,6 @@ pub trait AuditStore: Send + Sync {
     ) -> Result<Vec<AuditEntry>>;
 }
 
-/// Returns the stored bytes of an entry.
 pub fn encoded(entry: &AuditEntry) -> Result<Vec<u8>> {
     let too_large = |what: &str| Err(Error::invalid(Reason::TooLarge, format!("{what} of the audit log is too large")));
     if entry.key.is_empty() || entry.key.len() > KEY_BYTES {

@@ -5,14 +5,13 @@ use bytes::Bytes;
 use folio_types::{DocumentId, OrgId, Result, Timestamp};
 use futures::stream::BoxStream;
 
-/// A blob that a scan found.
+/// A finished blob that a scan found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBlob {
-    /// The tenant.
     pub org: OrgId,
-    /// The document that the bytes belong to. The blob store does not know whether the document exists.
+    /// The document of the blob. The blob store does not check whether the document exists.
     pub document: DocumentId,
-    /// The time of the write, by the clock of the blob store.
+    /// Time of the write, by the clock of the blob store.
     pub modified_at: Timestamp,
 }
 
@@ -22,7 +21,7 @@ pub trait BlobStore: Send + Sync {
     /// Starts a blob. It becomes visible when its writer finishes.
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>>;
 
-    /// Opens a blob, or none.
+    /// None: there is no finished blob.
     async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>>;
 
     /// Removes a blob. Idempotent: a missing blob is no error.
@@ -32,7 +31,7 @@ pub trait BlobStore: Send + Sync {
     async fn delete_all(&self, org: &OrgId) -> Result<()>;
 
     /// Returns all finished blobs of all organizations, in no order, each once: a system read that no request makes.
-    /// The store is read page by page as the stream is consumed. A blob that is written or removed meanwhile may be
+    /// The stream reads the store page by page as it is consumed. A blob that is written or removed meanwhile may be
     /// missing. The stream ends after its first error. The scan also removes unfinished blobs of dead processes after
     /// one day.
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>>;
@@ -41,7 +40,6 @@ pub trait BlobStore: Send + Sync {
 /// A blob that is being written. Dropping it unfinished removes the written part.
 #[async_trait]
 pub trait BlobWriter: Send {
-    /// Appends a chunk.
     async fn write(&mut self, chunk: Bytes) -> Result<()>;
 
     /// Makes the blob durable and visible.
@@ -51,6 +49,6 @@ pub trait BlobWriter: Send {
 /// A blob that is being read.
 #[async_trait]
 pub trait BlobReader: Send {
-    /// Returns the next chunk (at most 256 KiB), or none at the end.
+    /// Returns the next chunk (at most 256 KiB). None at the end.
     async fn read(&mut self) -> Result<Option<Bytes>>;
 }

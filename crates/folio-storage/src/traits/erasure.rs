@@ -7,20 +7,21 @@ use folio_types::{OrgId, Result};
 
 /// Removes all data of deleted organizations.
 ///
-/// A turn or a request that was in progress when an organization was deleted may still write below it for a while. The
-/// caller therefore erases it again after that time, before it forgets the deletion.
+/// A turn or a request that was in progress when an organization was deleted may still write its rows for a while. The
+/// caller therefore erases the organization again after that time, before it removes the record of the deletion.
 #[async_trait]
 pub trait ErasureStore: Send + Sync {
-    /// Removes every row of these organizations, also rows that no index leads to: reads the keys of all organizations. The records
-    /// of the organizations themselves belong to the platform and stay.
-    /// Rows of system indexes ([`is_owned_by`]) are removed last. Idempotent; may be interrupted and repeated.
+    /// Removes every row of these organizations, also rows that no index leads to, by reading the keys of all
+    /// organizations. The records of the organizations themselves belong to the platform and are kept. Rows of system
+    /// indexes ([`is_owned_by`]) are removed last. Idempotent; may be interrupted and repeated.
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()>;
 }
 
-/// Returns true if a row belongs to one of these organizations: the first part of its key that is the id of an organization is
-/// that of one of them. Parts are joined by `/`.
+/// Returns whether a row belongs to one of these organizations. The owner of a row is the first part of its key that is
+/// the id of an organization; parts are joined by `/`.
 ///
-/// A row of a deleted organization in the index of deletions belongs to the platform, so that the deletion stays listed.
+/// The row of a deleted organization in the index of deletions belongs to the platform, so that the deletion stays
+/// listed.
 pub fn is_owned_by(orgs: &BTreeSet<OrgId>, key: &str) -> bool {
     let owner = key.split('/').find_map(|part| part.parse::<OrgId>().ok());
     owner.is_some_and(|owner| orgs.contains(&owner))

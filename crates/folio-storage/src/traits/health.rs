@@ -6,21 +6,19 @@ use folio_types::Result;
 /// Checks whether a store accepts writes.
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
-    /// Makes a small write with the durability of deciding writes; the write changes nothing visible. The caller
-    /// repeats the check every few seconds, also after failures: a store that can recover by itself tries to recover
-    /// here.
+    /// Makes a small write with the durability of deciding writes, without a visible effect. The caller repeats the
+    /// check every few seconds, also after failures. A store that can recover by itself tries to recover here.
     ///
-    /// Errors: that of the write. `OVERLOADED` means that the store works but is too busy.
+    /// `OVERLOADED` means that the store works but is too busy.
     async fn check(&self) -> Result<()>;
 
-    /// Returns the calls to the server behind the store since this process started; none if the store is in the
-    /// process.
+    /// Counts the calls to the store's server since this process started. None: the store is in the process.
     fn traffic(&self) -> Option<Traffic> {
         None
     }
 }
 
-/// Counters of the calls to a server, for metrics.
+/// Counters of the calls to a store's server, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
     /// The server in one word: `cql`, `redis`.
@@ -31,6 +29,5 @@ pub struct Traffic {
     pub failed: u64,
     /// Calls that were not sent because the circuit breaker was open or too many calls were in flight.
     pub refused: u64,
-    /// Whether the circuit breaker is open or half open.
     pub is_open: bool,
 }

@@ -1,10 +1,8 @@
-//! The storage traits.
+//! The rules of deciding writes are in [`folio_resources`]: an adapter reads, gets a plan from
+//! [`folio_resources::decide`] and executes it.
 //!
-//! The rules of deciding writes are in [`folio_resources`], not here: an adapter reads, asks
-//! [`folio_resources::decide`] for a plan and executes it.
-//!
-//! Lists: a page has at most the requested number of items, and may have fewer; `next` is set if there are more. A
-//! page token is bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. A page may miss
+//! Lists: a page has at most the requested number of items, and may have fewer; `next` is set if there are more. A page
+//! token is bound to its list, filter and order; another list rejects it with `INVALID_PAGE_TOKEN`. A page may miss
 //! items that are created or deleted between two pages, but no item appears twice.
 
 mod access;
@@ -50,39 +48,27 @@ pub use usage::{Charged, UsageRecord, UsageStore};
 /// All stores of a node, for its services and tools. Cheap to clone.
 #[derive(Clone)]
 pub struct Stores {
-    /// Audit logs.
     pub audit: Arc<dyn AuditStore>,
-    /// Bytes of documents.
     pub blobs: Arc<dyn BlobStore>,
-    /// Credit accounts, and blocks with their ledgers.
     pub credit: Arc<dyn CreditStore>,
-    /// Erasure of organizations.
     pub erasure: Arc<dyn ErasureStore>,
-    /// Health checks of the stores.
     pub health: Arc<dyn StoreHealth>,
-    /// The index of open turns.
     pub open_turns: Arc<dyn OpenTurnStore>,
-    /// Op rows of every aggregate.
     pub ops: Arc<dyn OpStore>,
-    /// Resources of every kind; [`Stores::of`] returns the typed store of one kind.
+    /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
-    /// Encoded rows; [`Stores::access`] returns the typed store of members and uses of tokens.
+    /// [`Stores::access`] returns the typed store of members and uses of tokens.
     pub rows: Arc<dyn RowStore>,
-    /// The text of resources.
     pub texts: Arc<dyn TextStore>,
-    /// Threads and their journals.
     pub threads: Arc<dyn ThreadStore>,
-    /// Records of model calls.
     pub usage: Arc<dyn UsageStore>,
 }
 
 impl Stores {
-    /// Returns the typed store of one kind of resources.
     pub fn of<R: Resource>(&self) -> ResourceStore<R> {
         ResourceStore::new(Arc::clone(&self.resources))
     }
 
-    /// Returns the store of members and uses of tokens.
     pub fn access(&self) -> AccessStore {
         AccessStore::new(Arc::clone(&self.rows))
     }

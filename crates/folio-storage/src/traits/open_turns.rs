@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use folio_history::thread::OpenTurnRow;
 use folio_types::Result;
 
-/// Open turns of all organizations. Rows are inserted by the appends that open them: [`crate::ThreadStore::append`].
+/// Open turns of all organizations. [`crate::ThreadStore::append`] inserts the rows.
 #[async_trait]
 pub trait OpenTurnStore: Send + Sync {
-    /// Removes rows. The caller has read in each thread that the turn ended and that the header's epoch is not below
-    /// the row's.
+    /// Removes rows. The caller has verified in each thread that the turn ended and that the header's epoch is not
+    /// below the row's.
     async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()>;
 
-    /// Returns the rows after `after` (None: from the start) in a fixed order, at most `limit`.
+    /// Returns at most `limit` rows after `after` (None: from the start) in a fixed order.
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>>;
 }

@@ -4,14 +4,14 @@ use async_trait::async_trait;
 use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
-/// Op rows of every resource. They outlive the deletion of the resource.
+/// Op rows of every resource. A row outlives the deletion of its resource.
 #[async_trait]
 pub trait OpStore: Send + Sync {
-    /// Returns the op row, read so that no write that was answered before is missed (SERIAL on CQL).
+    /// Returns the op row. The read sees every write that was acknowledged before (SERIAL on CQL).
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>>;
 
-    /// Inserts the op row as closed unless there is one; returns the row that is then stored. From then on no deciding
-    /// write of this op can happen.
+    /// Inserts the op row as closed unless the op has a row; returns the row that is then stored. From then on no
+    /// deciding write of this op can happen.
     async fn close(
         &self,
         org: &OrgId,
@@ -22,21 +22,21 @@ pub trait OpStore: Send + Sync {
         at: Timestamp,
     ) -> Result<OpRow>;
 
-    /// Returns the idempotency record of an [`OpKey::Request`], or none (always for a call).
+    /// Returns the idempotency record of an [`OpKey::Request`]; always None for a call.
     ///
     /// Every deciding write under such a key stores this record; a write that finds it with another target or digest is
     /// refused with `REQUEST_ID_CONFLICT`. The embedded store writes both in one transaction. CQL inserts the record
-    /// `IF NOT EXISTS` in the request's own partition before the deciding write, as it reserves names: the record is
-    /// valid while the op row of its target exists or may still be written, and is replaced once that op is closed.
+    /// `IF NOT EXISTS` in the request's own partition before the deciding write: the record is valid while the op row
+    /// of its target exists or may still be written, and is replaced once that op is closed.
     async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>>;
 
-    /// Inserts the idempotency record of a request unless there is one; returns the record that is then stored. For
-    /// requests whose write is no deciding write (those that create, rename, fork or remove a thread): a caller that
-    /// finds another target or digest refuses with `REQUEST_ID_CONFLICT`; a caller that finds its own continues,
-    /// because it may have been stopped after this call.
+    /// Inserts the idempotency record of a request unless one exists; returns the record that is then stored. Used for
+    /// requests without a deciding write: those that create, rename, fork or remove a thread. A caller that finds
+    /// another target or digest refuses with `REQUEST_ID_CONFLICT`. A caller that finds its own continues, because it
+    /// may have been stopped after this call.
     async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord>;
 
-    /// Removes idempotency records of requests before `before`, of all organizations, at most `limit`; returns their
-    /// number. From then on only the op row of a target recognizes the request. A system index that no request reads.
+    /// Removes at most `limit` idempotency records before `before`, of all organizations; returns their number. From
+    /// then on only the op row of a target recognizes the request. A system index that no request reads.
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize>;
 }

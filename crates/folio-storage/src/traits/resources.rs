@@ -1,4 +1,4 @@
-//! Resources of every kind: one contract that adapters implement without naming a kind, and a typed handle to it.
+//! Resources of every kind: a contract that adapters implement without naming a kind, and a typed handle to it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,69 +14,64 @@ use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
 use crate::page_token;
 use crate::value::decode;
 
-/// Bytes of stored revisions from which a page takes no further one.
+/// A page ends with the revision that reaches this total size, in bytes.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// A resource as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResource {
-    /// The stored record.
     pub record: Vec<u8>,
-    /// The stored [`TextRecord`], for kinds with text; none: no text was reported yet.
+    /// The stored [`TextRecord`], for kinds with text. None: no text was reported yet.
     pub text: Option<Vec<u8>>,
 }
 
-/// The number and size of an organization's resources of one kind.
+/// Number and size of an organization's live resources of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holdings {
-    /// The number of live resources.
     pub count: u64,
-    /// Bytes of their files together.
+    /// Total size of their files.
     pub bytes: u64,
 }
 
 impl Holdings {
-    /// Returns the sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { count: self.count.saturating_add(other.count), bytes: self.bytes.saturating_add(other.bytes) }
     }
 }
 
-/// Executes writes of resources of every kind, and reads them. Adapters implement it; callers use [`ResourceStore`].
+/// Executes writes of resources of every kind, and reads them. Callers use [`ResourceStore`].
 #[async_trait]
 pub trait ResourceExecutor: Send + Sync {
     /// Evaluates a write with [`folio_resources::decide`] and executes its plan.
     ///
-    /// Errors: those of the decision; `NAME_TAKEN`; `IN_USE`, with the users in the message; `NOT_FOUND` for a
-    /// reference, a revision or a parent that does not exist.
+    /// Errors: those of the decision; `NAME_TAKEN`; `IN_USE` with the users in the message; `NOT_FOUND` for a missing
+    /// reference, revision or parent.
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome>;
 
-    /// Returns the live resource of each id, or none.
+    /// Returns live resources, in the order of `ids`.
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>>;
 
-    /// Returns the id behind a unique name. The resource may have been renamed or deleted since.
+    /// Returns the id that a unique name was assigned to. The resource may have been renamed or deleted since.
     async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>>;
 
-    /// Returns a page of live resources.
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>>;
 
-    /// Returns the stored revisions with these numbers.
+    /// Returns stored revisions, in the order of `numbers`.
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one.
+    /// Reads the list row of each resource.
     async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings>;
 
-    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request
+    /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
     /// reads.
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
 
-    /// Removes a deletion from that index: its dependents are removed, and op rows hold ids and times only from then
-    /// on.
+    /// Removes a deletion from the index of [`Self::deleted`], after the resource's dependents were removed. From then
+    /// on op rows contain ids and times only.
     async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()>;
 
-    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations,
-    /// at most `limit`; returns the number of reduced rows.
+    /// Removes the content from at most `limit` op rows of resources that were deleted at or before `before`, of all
+    /// organizations; returns the number of changed rows.
     async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize>;
 }
 
@@ -98,7 +93,7 @@ impl<R: Resource> std::fmt::Debug for ResourceStore<R> {
     }
 }
 
-/// Returns the resource of a stored record, or none if it was deleted.
+/// Returns None if the resource was deleted.
 fn live<R: Resource>(stored: &StoredResource) -> Result<Option<R>> {
     let Record::Live(found) = decode_value(R::KIND, R::FORMAT, &stored.record, R::read_format)? else {
         return Ok(None);
@@ -110,24 +105,21 @@ fn live<R: Resource>(stored: &StoredResource) -> Result<Option<R>> {
 }
 
 impl<R: Resource> ResourceStore<R> {
-    /// Returns the store of a kind, on an adapter.
     pub fn new(executor: Arc<dyn ResourceExecutor>) -> Self {
         Self { executor, kind: PhantomData }
     }
 
-    /// Executes a deciding write.
-    ///
     /// Errors: those of the kind's changes, and `REQUEST_ID_CONFLICT`.
     pub async fn decide(&self, id: &R::Id, write: Write<R::Change>) -> Result<WriteOutcome> {
         self.executor.decide(ResourceWrite::new::<R>(id, write)).await
     }
 
-    /// Returns the live resource, or none. A resource whose parent was deleted counts as deleted.
+    /// Returns the live resource. A resource whose parent was deleted counts as deleted.
     pub async fn get(&self, org: &OrgId, id: &R::Id) -> Result<Option<R>> {
         Ok(self.get_many(org, std::slice::from_ref(id)).await?.into_iter().next())
     }
 
-    /// Returns the live resource with the record of its text; no record: no text was reported yet.
+    /// Returns the live resource with the record of its text. No record: no text was reported yet.
     pub async fn get_with_text(&self, org: &OrgId, id: &R::Id) -> Result<Option<(R, Option<TextRecord>)>> {
         let found = self.executor.get(org, Kind::get::<R>(), &[id.to_string()]).await?;
         let Some(stored) = found.into_iter().flatten().next() else { return Ok(None) };
@@ -177,7 +169,7 @@ impl<R: Resource> ResourceStore<R> {
         Ok(Page { items: items.into_iter().flatten().collect(), next, total })
     }
 
-    /// Resolves a condition on the terms of another resource. One that does not exist has none.
+    /// Resolves a condition on the terms of another resource. A missing resource has no terms.
     async fn shared(&self, org: &OrgId, with: &str, field: &str) -> Result<Condition> {
         let kind = Kind::of_id(with)?;
         let found = self.executor.get(org, kind, &[with.to_owned()]).await?;
@@ -188,7 +180,7 @@ impl<R: Resource> ResourceStore<R> {
         Ok(Condition::shared(field, &terms.unwrap_or_default()))
     }
 
-    /// Returns the newest live resource that a filter matches, or none.
+    /// Returns the newest live resource that matches the filter.
     pub async fn first(&self, org: &OrgId, filter: &R::Filter) -> Result<Option<R>> {
         let mut request = PageRequest { size: 1, ..PageRequest::default() };
         loop {
@@ -196,37 +188,37 @@ impl<R: Resource> ResourceStore<R> {
             if let Some(newest) = page.items.into_iter().next() {
                 return Ok(Some(newest));
             }
-            // The row of a resource that no longer exists makes an empty page.
+            // A page is empty if its only row belongs to a deleted resource.
             let Some(token) = page.next else { return Ok(None) };
             request.token = Some(token);
         }
     }
 
-    /// Returns the number and size of an organization's resources of a kind. Reads the list row of each one: cache the
-    /// result.
+    /// Reads the list row of each resource of the organization: cache the result.
     pub async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
         self.executor.holdings(org, Kind::get::<R>()).await
     }
 
-    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request
+    /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
     /// reads.
     pub async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, R::Id, Timestamp)>> {
         let found = self.executor.deleted(Kind::get::<R>(), limit).await?;
         found.into_iter().map(|(org, id, at)| Ok((org, id.parse()?, at))).collect()
     }
 
-    /// Removes a deletion from that index, after everything that belonged to the resource was removed. Idempotent.
+    /// Removes a deletion from the index of [`Self::deleted`], after the resource's dependents were removed.
+    /// Idempotent.
     pub async fn forget_deleted(&self, org: &OrgId, id: &R::Id) -> Result<()> {
         self.executor.forget_deleted(org, Kind::get::<R>(), &id.to_string()).await
     }
 
-    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations,
-    /// at most `limit`; returns the number of reduced rows.
+    /// Removes the content from at most `limit` op rows of resources that were deleted at or before `before`, of all
+    /// organizations; returns the number of changed rows.
     pub async fn scrub_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.executor.scrub_deleted(Kind::get::<R>(), before, limit).await
     }
 
-    /// Returns the live resource of a name (without regard to case), or none.
+    /// Returns the live resource with this name, compared without regard to case.
     pub async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<R>> {
         let Some(id) = self.executor.id_by_name(org, Kind::get::<R>(), name).await? else { return Ok(None) };
         let found = self.get(org, &id.parse()?).await?;
@@ -236,7 +228,7 @@ impl<R: Resource> ResourceStore<R> {
 }
 
 impl<R: Revisioned> ResourceStore<R> {
-    /// Returns a revision of a live resource, or none.
+    /// Returns a revision of a live resource.
     pub async fn revision(&self, org: &OrgId, revid: &R::RevId) -> Result<Option<R::Revision>> {
         let (id, number) = R::parts(revid);
         let Some(resource) = self.get(org, id).await? else { return Ok(None) };
@@ -290,7 +282,7 @@ impl<R: Revisioned> ResourceStore<R> {
     }
 }
 
-/// Returns the numbers of the revisions behind a page's start, in the requested order.
+/// Returns the numbers of the revisions from the page's start on, in the requested order.
 fn numbers(scope: [u8; 8], newest: u32, request: &PageRequest) -> Result<Vec<u32>> {
     let after = match &request.token {
         Some(token) => {

@@ -1,15 +1,13 @@
-//! Pages of text that belong to resources of kinds with text. The bytes of their files are in the [`super::BlobStore`].
+//! Pages of text of resources whose kind has text. The [`super::BlobStore`] contains the bytes of their files.
 
 use async_trait::async_trait;
 use folio_resources::{TextRecord, TextState};
 use folio_types::{OrgId, Result, Timestamp};
 
-/// The text of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPage {
-    /// The page, from 1.
+    /// Starts at 1.
     pub number: u32,
-    /// The text of the page.
     pub text: String,
 }
 
@@ -17,29 +15,27 @@ pub struct NewPage {
 /// deleted resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestUpdate {
-    /// The new state.
     pub state: TextState,
-    /// All pages, if the text was read.
+    /// All pages. Empty if the step did not read the text.
     pub pages: Vec<NewPage>,
-    /// True if a program that is not installed could read more text: the resource stays in the index of
+    /// True: a program that is not installed could read more text. The resource stays in the index of
     /// [`TextWait::Program`], although its state is settled.
     pub lacks_program: bool,
-    /// The time of the step.
     pub at: Timestamp,
 }
 
 /// The condition that a resource waits for before its text can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TextWait {
-    /// A free worker. The state of the text is `uploaded` or `processing`.
+    /// A free worker: the state of the text is `uploaded` or `processing`.
     Worker,
-    /// A program that was not installed when the file was read. The state of the text is settled.
+    /// A program that was not installed when the file was read: the state of the text is settled.
     Program,
 }
 
 impl TextWait {
-    /// Returns the condition that a text waits for. Returns None if its state is settled and no program is missing.
-    /// `text` is None before the first step of ingestion.
+    /// Returns the condition that a text waits for. None: its state is settled and no program is missing. `text` is
+    /// None before the first step of ingestion.
     pub fn of(text: Option<&TextRecord>) -> Option<Self> {
         match text {
             Some(text) if text.text.is_settled() => text.lacks_program.then_some(Self::Program),
@@ -51,25 +47,22 @@ impl TextWait {
 /// A resource whose text waits to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingText {
-    /// The tenant.
     pub org: OrgId,
-    /// The id of the resource.
     pub id: String,
-    /// Number of times that [`TextState::Processing`] was stored without a settled state after it. Bounds the attempts
-    /// on a file that crashes the process.
+    /// Number of times that [`TextState::Processing`] was stored without a settled state after it. It limits the
+    /// attempts on a file that crashes the process.
     pub attempts: u32,
 }
 
-/// The text of resources, by their ids.
+/// Texts by the ids of their resources.
 #[async_trait]
 pub trait TextStore: Send + Sync {
-    /// Stores the result of a step of ingestion.
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()>;
 
-    /// Returns the pages `from..from + count` (from 1) of a live resource, in order.
+    /// Returns the pages from number `from` on (1: the first page) of a live resource, in order, at most `count`.
     async fn text(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>>;
 
-    /// Returns live resources that wait, of all organizations, at most `limit`: a system index that no request reads. A
+    /// Returns at most `limit` live resources of all organizations that wait: a system index that no request reads. A
     /// resource is in at most one of the two indexes.
     async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>>;
 }

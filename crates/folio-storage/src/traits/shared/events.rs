@@ -4,28 +4,26 @@ use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 
-/// The result of an append.
+/// The result of [`TurnEventStore::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsAppended {
-    /// The events are stored.
     Done,
-    /// The store lacks the preceding events (it is empty, or holds those of another owner): the next append must begin
-    /// with a snapshot.
+    /// The store lacks the preceding events (it is empty, or contains those of another owner): the next append must
+    /// begin with a snapshot.
     NeedsSnapshot,
-    /// A later owner has written; the caller reads the thread's header.
+    /// A later owner has written: the caller reads the thread's header.
     Replaced {
-        /// The epoch of the later owner.
         epoch: u64,
     },
 }
 
-/// The result of a read.
+/// The result of [`TurnEventStore::read`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventsRead {
-    /// Events from the requested number on, or a snapshot that replaces them and the events that follow it. Empty: none
-    /// was appended yet.
+    /// Events from the requested number on, or a snapshot that replaces them and the events that follow it. Empty: no
+    /// such event was appended yet.
     Events(Vec<Event>),
-    /// The events are not stored, or no longer: the journal has the state.
+    /// The events are not stored; the journal contains the state.
     Expired,
 }
 
@@ -33,8 +31,8 @@ pub enum EventsRead {
 #[async_trait]
 pub trait TurnEventStore: Send + Sync {
     /// Appends events of one turn, in order and without a gap, under the owner's epoch. Idempotent: events that are
-    /// stored are dropped. If the store is empty or holds events of an older owner, the first event must be a snapshot
-    /// or have number 1. A snapshot replaces all events before it.
+    /// already stored are dropped. If the store is empty or contains events of an older owner, the first event must be
+    /// a snapshot or have number 1. A snapshot replaces all events before it.
     async fn append(
         &self,
         org: &OrgId,
@@ -44,6 +42,6 @@ pub trait TurnEventStore: Send + Sync {
         events: &[Event],
     ) -> Result<EventsAppended>;
 
-    /// Returns at most `limit` events from this number on. Does not wait for new events.
+    /// Returns at most `limit` events from number `from` on. Does not wait for new events.
     async fn read(&self, org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> Result<EventsRead>;
 }

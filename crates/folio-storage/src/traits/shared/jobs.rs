@@ -7,23 +7,17 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result};
 use serde::{Deserialize, Serialize};
 
-/// A unit of background work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The deduplication key: a queued or running job with the same key is the same job.
     pub key: String,
-    /// The input of the worker.
     pub payload: String,
 }
 
-/// A job that is assigned to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenJob {
-    /// The job.
     pub job: Job,
-    /// The id of the queue entry.
     pub id: String,
-    /// The worker that the job is assigned to.
     pub worker: Incarnation,
     /// Number of deliveries, this one included.
     pub attempt: u64,
@@ -48,8 +42,7 @@ pub trait JobStore: Send + Sync {
     /// Extends the assignment of a job; returns whether the job still belongs to this worker.
     async fn keep(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
 
-    /// Ends a job; returns whether it still belonged to this worker. A job that another worker took meanwhile stays
-    /// with it.
+    /// Ends a job; returns whether it still belonged to this worker. If another worker took the job, it is kept.
     async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
 
     /// Returns the number of jobs without a worker.

@@ -1,7 +1,7 @@
-//! Data that the nodes share for speed. It may be lost at any time; no invariant depends on it.
+//! Data that the nodes share for speed. The data may be lost at any time; no invariant depends on it.
 //!
 //! Two adapters exist: Redis, and memory for the single-process mode. Times are compared by the clock of the store. A
-//! change that timed out may be applied later; an incarnation, an (epoch, version) or a number makes it harmless then.
+//! change that timed out may be applied later; an incarnation, an (epoch, version) or a number then makes it harmless.
 //! Every error is `STORE_UNAVAILABLE` and leaves the outcome unknown; every change may be repeated.
 
 mod events;
@@ -36,8 +36,8 @@ pub struct SharedOptions {
     pub events_max: usize,
     /// Maximum size of the events of one turn, in bytes (1 MiB); the oldest are removed.
     pub events_bytes_max: usize,
-    /// Time to live of the state of a turn that neither runs nor waits (10 min). The state of another turn lives until
-    /// its expiry plus this time, or for an hour if it has no expiry, unless it is published again.
+    /// Time to live of the state of a turn that neither runs nor waits (10 min). Any other state expires this long
+    /// after the turn's expiry (without an expiry: after one hour), unless it is published again.
     pub ended_ttl: Duration,
     /// Maximum number of waiting jobs in one queue (10,000).
     pub jobs_max: usize,
@@ -63,19 +63,12 @@ impl Default for SharedOptions {
 /// All shared stores. Cheap to clone.
 #[derive(Clone)]
 pub struct SharedStores {
-    /// Nodes and their heartbeats.
     pub nodes: Arc<dyn NodeStore>,
-    /// The states of open turns.
     pub turns: Arc<dyn SharedTurnStore>,
-    /// The events of turns.
     pub events: Arc<dyn TurnEventStore>,
-    /// Queues of jobs.
     pub jobs: Arc<dyn JobStore>,
-    /// Rate limits.
     pub rates: Arc<dyn RateStore>,
-    /// Slots.
     pub slots: Arc<dyn SlotStore>,
-    /// Health checks of the store.
     pub health: Arc<dyn StoreHealth>,
 }
 

@@ -10,13 +10,11 @@ use serde::{Deserialize, Serialize};
 /// The state of a turn that its owner published last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedTurn {
-    /// The organization of the turn.
     pub org: OrgId,
     /// The owner of the thread.
     pub user: UserId,
     /// The user that started the turn, who is not always the owner of the thread.
     pub requester: UserId,
-    /// The turn.
     pub turn: TurnId,
     /// The node that published the state.
     pub owner: Incarnation,
@@ -24,14 +22,13 @@ pub struct SharedTurn {
     pub epoch: u64,
     /// The version of the thread's header at publication.
     pub version: u64,
-    /// The phase of the turn. None: the turn has ended.
+    /// None: the turn has ended.
     pub phase: Option<Phase>,
     /// The calls that wait for decisions.
     pub pending: Vec<CallView>,
-    /// The time at which the turn was paused.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// The time at which the pause expires.
+    /// The time at which the pause expires. None: the pause has no expiry.
     pub expires_at: Option<Timestamp>,
     /// Approvers of the undecided calls, without duplicates. If the round only waits to be resumed: every user that can
     /// read the thread.
@@ -49,7 +46,7 @@ impl SharedTurn {
         self.is_waiting() && self.org == principal.org && sees && may
     }
 
-    /// Returns the position of the turn among waiting turns; none if it does not wait.
+    /// Returns the position of the turn among waiting turns. None: the turn does not wait.
     pub fn cursor(&self) -> Option<TurnCursor> {
         let since = self.since.filter(|_| self.is_waiting())?;
         Some(TurnCursor { since, turn: self.turn.clone() })
@@ -64,27 +61,25 @@ impl SharedTurn {
 /// The last turn of a page of waiting turns, which are ordered by the start of their pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnCursor {
-    /// The time at which the turn was paused.
     pub since: Timestamp,
-    /// The turn.
     pub turn: TurnId,
 }
 
 /// States of turns that wait for decisions, with the indexes over them.
 ///
 /// An owner publishes a turn when it starts to wait and when it stops waiting. A turn that never waits is not
-/// published. The store may lose its data: the thread is the source of truth.
+/// published. The store may lose its data: the thread is authoritative.
 #[async_trait]
 pub trait SharedTurnStore: Send + Sync {
-    /// Stores a state, unless one with a higher (epoch, version) is stored. Returns whether this state is now stored.
+    /// Stores a state unless a state with a higher (epoch, version) is stored. Returns whether it was stored.
     async fn publish(&self, turn: &SharedTurn) -> Result<bool>;
 
-    /// Returns the stored state of a turn. A turn that stopped waiting keeps its state for a while, so that a late
-    /// state of it is dropped.
+    /// Returns the stored state of a turn. The state of a turn that stopped waiting is kept for a while, so that a late
+    /// older state is dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
-    /// Returns turns that wait for decisions, of an organization or of one user that started them, the longest pause
-    /// first. At most `limit`, after `after`; a shorter list is the last page.
+    /// Returns at most `limit` turns that wait for decisions, after `after`, the longest pause first: of an
+    /// organization, or of the user that started them. A shorter list is the last page.
     async fn waiting(
         &self,
         org: &OrgId,
@@ -93,7 +88,6 @@ pub trait SharedTurnStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<SharedTurn>>;
 
-    /// Removes the states of an organization's waiting turns. States of other turns expire within little more than an
-    /// hour.
+    /// Removes the states of an organization's waiting turns. States of other turns expire within about an hour.
     async fn erase(&self, org: &OrgId) -> Result<()>;
 }
