@@ -24,12 +24,11 @@ struct Queue {
 struct Queued {
     job: Job,
     attempt: u64,
-    /// The worker, and the time of its last heartbeat for the job.
+    /// The worker, and the time of the worker's last heartbeat for the job.
     taken: Option<(Incarnation, Timestamp)>,
 }
 
 impl Queue {
-    /// Returns the job if it is assigned to this worker.
     fn of<'a>(&'a mut self, taken: &TakenJob) -> Option<(u64, &'a mut Queued)> {
         let id = taken.id.parse().ok()?;
         let job = self.jobs.get_mut(&id)?;

@@ -1,4 +1,4 @@
-//! The shared stores of the single-process mode: in memory, with the same rules as in Redis.
+//! The shared stores of the single-process mode: in memory, with the same rules as the Redis adapter.
 
 mod events;
 mod jobs;
@@ -15,7 +15,6 @@ use folio_types::{Environment, Result, Timestamp};
 
 use folio_storage::{SharedOptions, SharedStores, StoreHealth};
 
-/// Returns empty shared stores for one process.
 pub fn shared_stores(environment: Arc<dyn Environment>, options: SharedOptions) -> SharedStores {
     let context = Context { environment, options };
     SharedStores {
@@ -29,7 +28,6 @@ pub fn shared_stores(environment: Arc<dyn Environment>, options: SharedOptions) 
     }
 }
 
-/// The clock and the options.
 #[derive(Clone)]
 struct Context {
     environment: Arc<dyn Environment>,
@@ -42,7 +40,7 @@ impl Context {
     }
 }
 
-/// Returns the time from `earlier` to `now`; zero if `now` is not later.
+/// Zero if `now` is not later than `earlier`.
 fn since(earlier: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(earlier)).unwrap_or_default()
 }
@@ -51,7 +49,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A health check that always succeeds.
 struct Health;
 
 #[async_trait]

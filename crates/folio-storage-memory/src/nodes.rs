@@ -17,7 +17,7 @@ pub(super) struct MemoryNodes {
 #[derive(Default)]
 struct State {
     nodes: HashMap<Incarnation, NodeEntry>,
-    /// The time of the last call, and the time since which calls came without a gap.
+    /// The time of the last call, and the start of the current series of calls without a gap.
     calls: Option<(Timestamp, Timestamp)>,
 }
 

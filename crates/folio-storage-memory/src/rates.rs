@@ -10,10 +10,10 @@ use folio_types::{OrgId, Result, Timestamp};
 use super::{Context, locked, since};
 use folio_storage::{Rate, RateDecision, RateStore};
 
-/// The maximum retry delay, also for requests that can never be allowed.
+/// The longest retry delay, also for requests that can never be allowed.
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// Number of buckets from which full ones are removed.
+/// From this number of buckets on, full buckets are removed.
 const BUCKETS_KEPT: usize = 10_000;
 
 pub(super) struct MemoryRates {

@@ -10,7 +10,7 @@ use folio_types::{OrgId, Result, Timestamp};
 use super::{Context, locked};
 use folio_storage::SlotStore;
 
-/// The taken slots of one kind, by name, with the end of their lease.
+/// The taken slots of one kind by name, each with the end of its lease.
 type KindSlots = HashMap<String, Timestamp>;
 
 pub(super) struct MemorySlots {

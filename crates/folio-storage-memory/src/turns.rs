@@ -22,11 +22,11 @@ type Key = (OrgId, String);
 #[derive(Default)]
 struct State {
     turns: HashMap<Key, SharedTurn>,
-    /// The states by time of expiry.
+    /// All states, ordered by time of expiry.
     until: BTreeSet<(Timestamp, Key)>,
-    /// The time of expiry of each state.
+    /// The same times of expiry, by state.
     expiries: HashMap<Key, Timestamp>,
-    /// The waiting turns, with the user that started each.
+    /// The user that started each waiting turn. Ordered by the start of the pause.
     waiting: BTreeMap<(OrgId, Timestamp, String), UserId>,
 }
 
