@@ -23,15 +23,15 @@ use folio_storage::{SharedOptions, StoreHealth, Traffic};
 use folio_storage_client::Guard;
 use folio_storage_client::{Material, Tls};
 
-/// Time limit for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_millis(1_000);
 
-/// Kinds of calls in the metrics.
+/// Names of the kinds of calls in metrics.
 const KINDS: &[&str] = &["script", "command"];
 const SCRIPT: usize = 0;
 const COMMAND: usize = 1;
 
-/// A connection that all calls share. The first call opens it; after a failure of its server the next call reopens it.
+/// A connection that all calls share. The first call opens the connection; the call after a failure of the server
+/// reopens it.
 pub(super) struct Connection {
     servers: Vec<ConnectionInfo>,
     options: RedisOptions,
@@ -39,7 +39,7 @@ pub(super) struct Connection {
     guard: Guard,
 }
 
-/// A link that reconnects by itself.
+/// Reconnects by itself.
 #[derive(Clone)]
 enum Link {
     One(ConnectionManager),
@@ -67,7 +67,7 @@ impl Connection {
         &self.options.shared
     }
 
-    /// Returns the key with this name under a hash tag.
+    /// Returns the key with this name under a hash tag. An empty name: the key of the tag itself.
     pub(super) fn key(&self, tag: &str, name: &str) -> String {
         let prefix = &self.options.prefix;
         if name.is_empty() { format!("{prefix}:{{{tag}}}") } else { format!("{prefix}:{{{tag}}}:{name}") }
@@ -104,7 +104,7 @@ impl Connection {
         builder.build()?.get_async_connection().await.map(Link::Cluster)
     }
 
-    /// Runs a script; loads it if the server does not have it.
+    /// Runs a script. Loads the script first if the server does not have it.
     pub(super) async fn run<T: FromRedisValue>(&self, invocation: &ScriptInvocation<'_>) -> Result<T> {
         self.call(SCRIPT, async |link| match link {
             Link::One(mut link) => invocation.invoke_async(&mut link).await,
@@ -113,7 +113,6 @@ impl Connection {
         .await
     }
 
-    /// Runs one command.
     pub(super) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         async fn query<T: FromRedisValue>(command: &Cmd, link: &mut impl ConnectionLike) -> Result<T, RedisError> {
             command.query_async(link).await
@@ -149,7 +148,7 @@ impl Connection {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the connection, so that the next call reconnects, unless another call has replaced it already.
+    /// Drops the connection unless another call has already replaced it. The next call reconnects.
     fn drop_link(&self, used: &Arc<OnceCell<Link>>) {
         let mut link = self.link();
         if Arc::ptr_eq(&link, used) {
@@ -158,15 +157,12 @@ impl Connection {
     }
 }
 
-/// The failure of a call.
 enum CallFailure {
-    /// The call timed out.
     Timeout,
     Redis(RedisError),
 }
 
 impl CallFailure {
-    /// Returns the health of the server after this failure.
     fn health(&self) -> Outcome {
         match self {
             Self::Timeout => Outcome::Failure,
@@ -187,8 +183,8 @@ impl CallFailure {
         }
     }
 
-    /// Returns whether the next call must reconnect: a silent connection may lead to a dead machine, and one that
-    /// refuses writes to a server that has become a replica. The driver itself reopens a broken connection.
+    /// Returns whether the next call must reconnect: the server of a silent connection may be dead, and a server that
+    /// refuses writes may have become a replica. The driver itself reopens a broken connection.
     fn must_reconnect(&self) -> bool {
         match self {
             Self::Timeout => true,
@@ -234,12 +230,11 @@ fn away(message: &'static str) -> Error {
     Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
 }
 
-/// Returns the stored JSON of a value.
 pub(super) fn encode(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::internal(format!("a shared value cannot be encoded: {error}")))
 }
 
-/// Returns the value of stored JSON. A value of another build may be unreadable.
+/// Fails with `STORED_FORMAT` for a value that another build wrote in an unknown format.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| {
         Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, format!("a shared value is unreadable: {error}"))

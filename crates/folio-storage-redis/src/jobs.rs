@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::milliseconds;
 use folio_storage::{Job, JobStore, TakenJob};
 
-/// Time to live of a queue after the last job was added or taken, in milliseconds.
+/// Time to live of a queue after its last push or take, in milliseconds.
 const TTL_MS: u64 = 7 * 24 * 3_600_000;
 
 pub(super) struct RedisJobs {

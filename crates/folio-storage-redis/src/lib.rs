@@ -1,13 +1,14 @@
 //! The shared stores in Redis: one server, or a cluster (all keys of one script share a hash tag).
 //!
 //! Every change of more than one step is a script in `lua/`. The comment at the top of the script that creates a key
-//! describes the key's structure and time to live. All keys have a prefix (`folio`):
+//! describes the structure and the time to live of the key. All keys have a prefix (`folio`):
 //!
 //! | key | content | time to live |
 //! |---|---|---|
 //! | `{nodes}` | hash: incarnations, heartbeats, start of the data | an hour after the last call |
 //! | `{ORG}:turn:TURN` | hash: the state of a turn with its (epoch, version) | until its expiry plus 10 min |
-//! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: turns that wait for decisions, by expiry | that of its longest state |
+//! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: turns that wait for decisions, by start of the pause | that of
+//! its longest state |
 //! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: the newest events of a turn | 10 min after the last event |
 //! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last job |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
@@ -15,7 +16,7 @@
 //!
 //! If a connection breaks or stops responding, or its server has become a replica, the next call reconnects. Scripts
 //! that the server lost are loaded again. A call that times out fails with `STORE_UNAVAILABLE` and may still be
-//! applied: each script states the effect. While the server is unavailable, calls fail at once.
+//! applied; each script states the effect. While the server is unavailable, calls fail immediately.
 
 mod connection;
 mod events;
@@ -35,11 +36,10 @@ use self::connection::Connection;
 use folio_storage::{SharedOptions, SharedStores};
 use folio_storage_client::Tls;
 
-/// Connection settings of Redis.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS. For a cluster, some of its nodes, separated
-    /// by commas.
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS. For a cluster, the addresses of some of its
+    /// nodes, separated by commas.
     pub url: String,
     /// TLS settings of `rediss://` connections. Default: trust the public authorities.
     pub tls: Option<Tls>,
@@ -49,12 +49,10 @@ pub struct RedisOptions {
     pub timeout: Duration,
     /// The circuit breaker. Default: it opens for 1 s after 4 consecutive failures.
     pub breaker: BreakerOptions,
-    /// Times and bounds of the shared stores.
     pub shared: SharedOptions,
 }
 
 impl RedisOptions {
-    /// Returns the defaults for this server.
     pub fn at(url: impl Into<String>) -> Self {
         let (prefix, timeout) = ("folio".to_owned(), Duration::from_secs(2));
         let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_secs(1) };
@@ -71,9 +69,7 @@ impl std::fmt::Debug for RedisOptions {
     }
 }
 
-/// Returns the shared stores in Redis. The first call connects, so that an unavailable Redis is no error here.
-///
-/// # Errors
+/// Returns the shared stores. The first call connects, so that an unavailable Redis is no error here. Fails with
 /// `INVALID_FIELD` if the URL is malformed.
 pub fn shared_stores(options: RedisOptions) -> Result<SharedStores> {
     let connection = Arc::new(Connection::new(options)?);
@@ -88,7 +84,7 @@ pub fn shared_stores(options: RedisOptions) -> Result<SharedStores> {
     })
 }
 
-/// Returns milliseconds, the unit of all scripts.
+/// Returns the duration in milliseconds, the unit of all scripts.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

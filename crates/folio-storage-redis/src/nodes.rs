@@ -65,7 +65,7 @@ impl NodeStore for RedisNodes {
         let answering_for = found.next().and_then(|value| u64::from_redis_value(value).ok()).unwrap_or(0);
         let members = found.filter_map(|value| {
             let (record, silent, is_dead) = <(String, u64, bool)>::from_redis_value(value).ok()?;
-            // Skips a node of a build whose record this build cannot read.
+            // Skips a node whose record was written by another build in an unknown format.
             let node = read(&record).ok()?;
             Some(Member { node, silent_for: Duration::from_millis(silent), is_dead })
         });

@@ -14,7 +14,7 @@ use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
 /// Time to live of the state of a turn without an expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
-/// Number of states that one command removes.
+/// Number of states that one command removes at most.
 const ERASE_BATCH: usize = 200;
 
 pub(super) struct RedisTurns {
@@ -42,7 +42,7 @@ impl RedisTurns {
     }
 }
 
-/// Returns the member of an index: members are ordered by the start of the pause.
+/// Returns the member of an index. Members are ordered by the start of the pause.
 fn member(cursor: &TurnCursor) -> String {
     format!("{:015}:{}", cursor.since.as_millisecond().max(0), cursor.turn)
 }
@@ -106,7 +106,7 @@ impl SharedTurnStore for RedisTurns {
 
     async fn erase(&self, org: &OrgId) -> Result<()> {
         loop {
-            // Reading removes index members without a state.
+            // `waiting` removes index members without a state.
             let some = self.waiting(org, None, None, ERASE_BATCH).await?;
             let mut command = redis::cmd("DEL");
             if some.is_empty() {

@@ -1,5 +1,5 @@
-//! Tests of a Redis that is killed, paused, restarted with and without its data, or that lost its scripts: one server,
-//! and a cluster of three.
+//! Tests of a Redis that is killed, paused, restarted with and without its data, or that lost its scripts, on one
+//! server and on a cluster of three.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,6 @@ use folio_types::{Incarnation, OrgId, Reason, ThreadId, Timestamp, TurnId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The servers of a test: one server, or a cluster.
 enum Deployment {
     One(Redis),
     Cluster(RedisCluster),
@@ -38,7 +37,7 @@ impl Deployment {
         self.servers().iter_mut().for_each(|server| server.run().unwrap());
     }
 
-    /// Restarts the servers without their data. A cluster keeps its slots.
+    /// Restarts the servers without their data. A cluster keeps its assignment of hash slots.
     fn run_emptied(&mut self) {
         match self {
             Self::One(redis) => redis.run_emptied().unwrap(),
@@ -93,7 +92,7 @@ on_each_deployment! {
     late_application_of_a_timed_out_call_is_harmless,
 }
 
-/// Opens stores in which a silent node dies soon, and events outlast a fault.
+/// Opens stores in which a silent node is soon dead, and events outlast a fault.
 fn opened(url: &str, prefix: &str) -> SharedStores {
     let shared = SharedOptions { events_ttl: PATIENCE * 3, ..folio_storage_conformance::shared::options() };
     shared_stores(RedisOptions { prefix: prefix.to_owned(), shared, ..RedisOptions::at(url) }).unwrap()
@@ -175,11 +174,11 @@ async fn lost_data_is_published_again(mut redis: Deployment) {
     assert_eq!(stores.nodes.heartbeat(&young, true).await.unwrap(), HeartbeatStatus::Live);
     assert_eq!(append(&stores, 4..=4).await.unwrap(), EventsAppended::NeedsSnapshot);
     assert_eq!(read(&stores).await, None);
-    // The same in a running server.
+    // The data is lost without a restart.
     redis.command("FLUSHALL");
     assert_eq!(stores.nodes.heartbeat(&old, false).await.unwrap(), HeartbeatStatus::Live);
     assert_eq!(append(&stores, 5..=5).await.unwrap(), EventsAppended::NeedsSnapshot);
-    // A node that died with the data is dead once a live node would have sent a heartbeat.
+    // A node that died when the data was lost is dead once a live node would have sent a heartbeat.
     wait_for("a node without heartbeats to be dead", PATIENCE, async || {
         assert_eq!(stores.nodes.heartbeat(&old, false).await.unwrap(), HeartbeatStatus::Live);
         stores.nodes.nodes().await.unwrap().is_dead(&young.incarnation).then_some(())
@@ -192,7 +191,7 @@ async fn restart_of_redis_kills_no_node(mut redis: Deployment) {
     let living = node("living");
     stores.nodes.heartbeat(&living, true).await.unwrap();
     redis.kill();
-    // Sleeps longer than a node may miss heartbeats: the passage of time itself is under test.
+    // Sleeps longer than a node may miss heartbeats: the test depends on real time.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     redis.run();
     answers(&stores).await;
@@ -214,12 +213,12 @@ async fn late_application_of_a_timed_out_call_is_harmless(mut redis: Deployment)
     stores.nodes.heartbeat(&leaver, true).await.unwrap();
     append(&stores, 1..=1).await.unwrap();
     redis.pause();
-    // Both calls are in the server's buffer when it resumes, and the client has abandoned them.
+    // The client abandons both calls; the server reads them from its buffer when it resumes.
     assert_eq!(stores.nodes.heartbeat(&leaver, true).await.unwrap_err().reason, Reason::StoreUnavailable);
     assert_eq!(append(&stores, 2..=3).await.unwrap_err().reason, Reason::StoreUnavailable);
     redis.resume();
     answers(&stores).await;
-    // After a retry each event is stored once, whether the late call was applied or not.
+    // After the retry each event is stored once, whether or not the late call was applied.
     assert_eq!(append(&stores, 2..=4).await.unwrap(), EventsAppended::Done);
     assert_eq!(read(&stores).await, Some(4));
     stores.nodes.leave(&leaver).await.unwrap();

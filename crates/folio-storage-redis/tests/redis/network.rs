@@ -28,7 +28,7 @@ fn behind(proxy: &Proxy) -> SharedStores {
     opened(&format!("redis://{}", proxy.address()))
 }
 
-/// Returns the number after the first `name` in a text.
+/// Returns the number that follows the first `name` in a text.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let rest = text.split_once(name)?.1;
     rest.get(..rest.find(|char: char| !char.is_ascii_digit())?)?.parse().ok()
@@ -118,7 +118,7 @@ async fn cluster_serves_calls_after_a_replica_replaces_a_dead_server() {
         let pushed = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;
         assert!(!pushed, "{queue} is lost");
     }
-    // The first server restarts as a replica.
+    // The killed server restarts as a replica.
     cluster.nodes()[0].run().unwrap();
     wait_for("all to agree", PATIENCE, async || cluster.agrees().then_some(())).await;
     for queue in &queues {

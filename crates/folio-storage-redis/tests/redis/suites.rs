@@ -55,7 +55,7 @@ async fn every_key_has_a_time_to_live_and_the_prefix() {
     assert!(keys.len() >= 6, "{keys:?}");
     for key in keys {
         assert!(key.starts_with("kept:{"), "{key}");
-        // Keys may contain spaces, so the command quotes them.
+        // Keys may contain spaces, so the command quotes the key.
         let ttl = redis.ask(&format!("PTTL \"{key}\"")).unwrap();
         assert!(ttl.strip_prefix(':').unwrap().parse::<i64>().unwrap() > 0, "{key} has no time to live: {ttl}");
     }
