@@ -1,7 +1,7 @@
-//! Guards the calls to a server: a circuit breaker, a bound on the calls in flight, and counters.
+//! A circuit breaker, a bound on the calls in flight, and counters for the calls to a server.
 //!
-//! Calls to an unavailable server fail fast, and one probe at a time tests it. The number of waiting calls and their
-//! waiting time are bounded, so that neither an unavailable nor a slow store makes a process grow.
+//! Calls to an unavailable server fail fast, and one probe at a time tests the server. The number of waiting calls and
+//! their waiting time are bounded, so that neither an unavailable nor a slow store makes a process grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,21 +15,19 @@ use tracing::Instrument as _;
 use folio_storage::Traffic;
 use folio_storage::spans;
 
-/// Maximum number of calls in flight.
 const IN_FLIGHT_MAX: usize = 1_024;
 
 /// Maximum number of calls that wait for a permit or are in flight.
 const ADMITTED_MAX: usize = 16 * IN_FLIGHT_MAX;
 
-/// The guard of one server.
 pub struct Guard {
     server: &'static str,
-    /// The name of the system in traces.
+    /// The value of `db.system.name` in spans.
     system: &'static str,
     kinds: &'static [&'static str],
     breaker: Mutex<Breaker>,
     begun: Instant,
-    /// Permits of calls that wait or are in flight.
+    /// Permits for calls that wait or are in flight.
     admitted: Semaphore,
     in_flight: Semaphore,
     sent: Vec<AtomicU64>,
@@ -38,7 +36,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Returns the guard of the server with this name. `kinds` are the names of its kinds of calls.
+    /// `kinds`: the names of the kinds of calls, for metrics and spans.
     pub fn new(server: &'static str, kinds: &'static [&'static str], options: BreakerOptions) -> Self {
         Self {
             server,
@@ -54,9 +52,9 @@ impl Guard {
         }
     }
 
-    /// Makes a call. `kind` is an index into the kinds, and `table` the table that the call accesses, if any.
-    /// `classify` maps an error to the health of the server. The call waits for a permit for at most `limit`, its own
-    /// time limit.
+    /// Makes a call. `kind`: an index into the kinds. `table`: the table that the call accesses, if any. `limit`: the
+    /// time limit of the call; the call also waits for a permit for at most this time. `classify` maps an error to the
+    /// health of the server.
     ///
     /// Errors: `STORE_UNAVAILABLE` if the call was not sent. The reason is the same as for an unknown outcome, because
     /// an earlier attempt of the same write may have been sent.
@@ -104,7 +102,7 @@ impl Guard {
         }
     }
 
-    /// Returns a time of a monotonic clock.
+    /// Returns the time of a monotonic clock.
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH.checked_add(self.begun.elapsed()).unwrap_or(Timestamp::MAX)
     }
@@ -117,7 +115,7 @@ impl Guard {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the counters since the process started.
+    /// Returns the counters since the guard was created.
     pub fn traffic(&self) -> Traffic {
         let sent = self.sent.iter().map(|sent| sent.load(Ordering::Relaxed));
         Traffic {
@@ -130,7 +128,7 @@ impl Guard {
     }
 }
 
-/// A call that the breaker admitted. Dropping it without an outcome records that the caller cancelled it.
+/// A call that the breaker admitted. Dropping it without an outcome records the call as abandoned by its caller.
 struct Attempt<'a> {
     guard: &'a Guard,
     admission: Admission,

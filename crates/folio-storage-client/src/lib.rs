@@ -1,7 +1,5 @@
-//! Clients of storage servers: what the adapters for CQL and Redis share.
-//!
-//! [`Guard`] bounds and counts the calls to a server and stops calling a server that does not answer. [`Tls`] encrypts
-//! connections.
+//! Parts that the adapters for CQL and Redis share: [`Guard`] limits and counts the calls to a server and stops calling
+//! an unavailable server; [`Tls`] encrypts connections.
 
 mod guard;
 mod tls;

@@ -8,27 +8,26 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
-/// Trusted authorities and the client certificate of connections: PEM files, read when the first connection is made.
+/// PEM files with the trusted authorities and the client certificate. They are read when the first connection is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The file of the authorities that the server's certificate must chain to. None: the public ones.
+    /// The authorities that the server's certificate must chain to. None: the public authorities.
     pub authorities: Option<PathBuf>,
-    /// The files of the client's certificate chain and of its key, for servers that require a client certificate.
+    /// The client's certificate chain and its key, for servers that require a client certificate.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
 /// The content of the files of [`Tls`].
 #[derive(Default)]
 pub struct Material {
-    /// The PEM of the trusted authorities. None: the public ones.
+    /// The PEM of the trusted authorities. None: the public authorities.
     pub authorities: Option<Vec<u8>>,
-    /// The PEM of the client's certificate chain and of its key.
+    /// The PEM of the client's certificate chain, and of its key.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Tls {
-    /// Reads the files.
-    /// Errors: the path and the reason.
+    /// The error contains the path of the unreadable file.
     pub async fn read(&self) -> Result<Material, String> {
         let mut material = Material::default();
         if let Some(authorities) = &self.authorities {
@@ -46,8 +45,7 @@ async fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 impl Material {
-    /// Returns the configuration for rustls.
-    /// Errors: the reason why a certificate or the key is refused.
+    /// Returns the configuration for rustls. The error is the reason why a certificate or the key is refused.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {

@@ -4,7 +4,7 @@ use folio_storage_client::Tls;
 use folio_test_servers::Identity;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 
-/// Returns a new authority and a certificate of it for 127.0.0.1, for servers and clients.
+/// Returns a new authority, and a certificate of it for 127.0.0.1 that servers and clients can use.
 pub(crate) fn identity() -> Identity {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.distinguished_name.push(DnType::CommonName, "an authority");
@@ -18,8 +18,7 @@ pub(crate) fn identity() -> Identity {
     Identity { authority_pem: authority.pem(), certificate_pem: certificate.pem(), key_pem: key.serialize_pem() }
 }
 
-/// Writes the files of a client that trusts this authority and has this certificate. The folder stays until the system
-/// cleans up.
+/// Writes the files of a client that trusts this authority and uses this certificate. The folder is not removed.
 pub(crate) fn client_files(identity: &Identity) -> Tls {
     let folder = tempfile::Builder::new().prefix("folio-identity-").tempdir().unwrap().keep();
     let file = |name: &str, text: &str| {
