@@ -1,8 +1,8 @@
-//! Blobs: one file each, below a folder for each organization.
+//! A blob store in a folder: one file for each blob, below a folder for each organization.
 //!
-//! A blob is written to a temporary file, synced and renamed; then its folder is synced. So a crash leaves either the
-//! whole blob or none. Temporary files of earlier processes are removed at opening; if several processes share the
-//! folder, they are removed at opening and by each scan, once they are a day old.
+//! A blob is written to a temporary file, synced and renamed; then its folder is synced. After a crash the blob is
+//! therefore complete or missing. Temporary files of earlier processes are removed at opening. If several processes
+//! share the folder, temporary files that are a day old are removed at opening and by each scan.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,16 +31,15 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
 /// Age from which a temporary file in a shared folder belongs to a dead process.
 const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The users of the folder.
+/// Processes that use the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// Only this process.
     Alone,
-    /// Several processes, also on other machines.
+    /// Several processes, possibly on several machines.
     Many,
 }
 
-/// Blobs in a folder.
 pub struct Blobs {
     root: PathBuf,
     unfinished: PathBuf,
@@ -48,7 +47,7 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Opens the folder; creates it if it does not exist.
+    /// Creates the folder if it does not exist.
     pub fn open(root: PathBuf, sharing: Sharing) -> Result<Self> {
         let unfinished = root.join("unfinished");
         let open = || -> io::Result<()> {
@@ -159,7 +158,7 @@ impl BlobStore for Blobs {
     }
 }
 
-/// Returns the folders of the organizations. Their number is bounded as the number of organizations is.
+/// Returns the folders of the organizations.
 async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
     let read = async || {
         let mut entries = tokio::fs::read_dir(root).await?;
@@ -175,7 +174,7 @@ async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
     read().await.map_err(failed("the folder of the blobs cannot be read"))
 }
 
-/// An organization's folder that is being read.
+/// An organization's folder during a scan.
 struct Folder {
     org: OrgId,
     path: PathBuf,
@@ -183,7 +182,8 @@ struct Folder {
 }
 
 impl Folder {
-    /// Returns the next blob and the rest of the folder; none at the end. An error ends the folder.
+    /// Returns the next blob and the rest of the folder. None: the folder has no further blob. After an error there is
+    /// no rest.
     async fn next(mut self) -> Option<(Result<StoredBlob>, Option<Self>)> {
         match self.read().await {
             Ok(found) => found.map(|blob| (Ok(blob), Some(self))),
@@ -199,7 +199,7 @@ impl Folder {
         while let Some(entry) = entries.next_entry().await? {
             let Some(document) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let modified = match entry.metadata().await.and_then(|data| data.modified()) {
-                // The blob was removed meanwhile.
+                // The blob was removed after it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 modified => modified?,
             };
@@ -211,7 +211,7 @@ impl Folder {
 }
 
 struct Writer {
-    /// None: finished.
+    /// None: the blob is finished.
     file: Option<File>,
     temporary: PathBuf,
     folder: PathBuf,

@@ -1,10 +1,10 @@
-//! Blobs that several nodes share: in an S3 bucket, or in a folder that all of them have.
+//! Blobs that several nodes share: in an S3 bucket, or in a folder that all nodes mount.
 //!
-//! The address is `s3://BUCKET[/PREFIX]` or the path of a folder. A blob is the object
-//! `PREFIX/blobs/ORGANIZATION/DOCUMENT`. Writes are atomic: a small blob is one request; a large one is a multipart
-//! upload, which the bucket assembles at its end. An upload is recorded as
-//! `PREFIX/unfinished/ORGANIZATION/DOCUMENT/UPLOAD` while it is in progress, so that [`BlobStore::scan`] finds the
-//! uploads of dead processes and aborts them after a day. S3 itself would keep their parts for ever, unlisted.
+//! The address is `s3://BUCKET[/PREFIX]` or the path of a folder. In a bucket, a blob is the object
+//! `PREFIX/blobs/ORGANIZATION/DOCUMENT`. Writes are atomic: a small blob is one request; a large blob is a multipart
+//! upload. An upload is recorded as `PREFIX/unfinished/ORGANIZATION/DOCUMENT/UPLOAD` while it is in progress, so that
+//! [`BlobStore::scan`] finds the uploads of dead processes and aborts them after a day. S3 itself would keep their
+//! parts indefinitely without listing them.
 
 pub mod files;
 mod s3;
@@ -18,7 +18,7 @@ use folio_types::{Error, Reason, Result};
 pub use self::s3::S3Options;
 use folio_storage::BlobStore;
 
-/// Opens the blobs at an address: `s3://BUCKET[/PREFIX]`, or a folder that all nodes share.
+/// Opens the blob store at an address: `s3://BUCKET[/PREFIX]`, or a folder that all nodes mount.
 ///
 /// # Errors
 /// `INVALID_FIELD` if the address is malformed. `STORE_UNAVAILABLE` if the folder cannot be created or the settings of
@@ -35,7 +35,6 @@ pub fn blobs_at(address: &str, options: &S3Options) -> Result<Arc<dyn BlobStore>
     shared_folder(PathBuf::from(address))
 }
 
-/// Opens the blobs in a folder that several processes share.
 fn shared_folder(path: PathBuf) -> Result<Arc<dyn BlobStore>> {
     std::fs::create_dir_all(&path).map_err(|error| {
         let path = path.display();

@@ -24,21 +24,20 @@ const CHUNK_BYTES: usize = 256 * 1024;
 const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Connection settings of a bucket. The standard environment variables of S3 clients supply missing values
-/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, web identity and the like).
+/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, those of web identity and others).
 #[derive(Clone)]
 pub struct S3Options {
-    /// The server, if it is not Amazon's: `http://HOST:PORT` or `https://…`. Requests use path-style addresses.
+    /// `http://HOST:PORT` or `https://…`. None: Amazon S3. Requests use path-style addresses.
     pub endpoint: Option<String>,
-    /// The region.
     pub region: Option<String>,
-    /// The access key's id and its secret.
+    /// The id and the secret of the access key.
     pub keys: Option<(String, String)>,
-    /// Size of a part of a large upload, in bytes (8 MiB; S3 requires at least 5 MiB). An upload holds one part in
+    /// Size of a part of a large upload, in bytes (8 MiB; S3 requires at least 5 MiB). Each upload buffers one part in
     /// memory.
     pub part_bytes: usize,
     /// Time limit for a connection without data (15 s).
     pub idle_timeout: Duration,
-    /// Retries of a request (3), within `idle_timeout`.
+    /// Maximum number of retries of a request (3), within `idle_timeout`.
     pub retries: usize,
 }
 
@@ -72,7 +71,6 @@ fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
     }
 }
 
-/// Makes a request to the bucket within its span.
 pub(super) async fn request<T>(
     name: &'static str,
     what: &'static str,
@@ -81,7 +79,6 @@ pub(super) async fn request<T>(
     spans::within("s3", name, async { request.await.map_err(failed(what)) }).await
 }
 
-/// The blobs of a bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
     store: AmazonS3,
@@ -100,7 +97,7 @@ impl Bucket {
             max_retries: options.retries,
             retry_timeout: options.idle_timeout,
         };
-        // An endpoint without TLS is an explicit choice.
+        // The operator chooses an endpoint without TLS explicitly.
         let plain = options.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
         let client = if plain { client.with_allow_http(true) } else { client };
         let mut builder =
@@ -129,7 +126,7 @@ impl Bucket {
         self.folder("blobs").join(org.as_str()).join(id.as_str())
     }
 
-    /// Aborts uploads that are unfinished after a day.
+    /// Aborts uploads that are still unfinished after a day.
     async fn abort_unfinished(&self) -> Result<()> {
         let folder = self.folder("unfinished");
         let mut records = self.store.list(Some(&folder));
@@ -148,7 +145,7 @@ impl Bucket {
             let path = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
             let upload = upload_of(upload.as_ref())?;
             match self.store.abort_multipart(&path, &upload).await {
-                // The upload has ended, and only its record was left.
+                // If the upload has ended, only its record remains.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(failed("an unfinished upload cannot be aborted")(error)),
             }
@@ -167,7 +164,7 @@ impl Bucket {
                 Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
             }
         }
-        // No upload for a deleted organization is completed.
+        // An upload for a deleted organization must not complete.
         let mut records = self.store.list(Some(&records));
         while let Some(record) = records.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
             self.abort(&self.folder("unfinished"), &record.location).await?;
@@ -175,7 +172,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Returns the blob at a path; none if the path is not that of a blob.
+    /// Returns None if the path is not the path of a blob.
     fn blob(&self, path: &Path, modified_at: i64) -> Option<StoredBlob> {
         let parts: Vec<_> = path.prefix_match(&self.folder("blobs"))?.collect();
         let [org, document] = parts.as_slice() else { return None };
@@ -242,7 +239,7 @@ impl BlobStore for Bucket {
     }
 }
 
-/// Returns the id of an upload from the name of its record, which percent-encodes some characters.
+/// Returns the id of an upload from the name of its record, in which some characters are percent-encoded.
 fn upload_of(record: &str) -> Result<String> {
     let id = Path::from_url_path(record)
         .map_err(|error| Error::internal(format!("the record of an upload has a malformed name: {error}")))?;

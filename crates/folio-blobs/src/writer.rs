@@ -11,20 +11,19 @@ use object_store::{MultipartId, ObjectStoreExt as _, PutPayload};
 use super::s3::request;
 use folio_storage::BlobWriter;
 
-/// A blob that is being written: the current part, and the multipart upload once the blob is larger than one part.
+/// An upload of a blob: the current part, and the multipart upload once the blob is larger than one part.
 pub(super) struct Upload {
     store: AmazonS3,
     path: Path,
-    /// The folder of the upload's record.
+    /// The folder that contains the upload's record.
     records: Path,
     part_bytes: usize,
     buffer: BytesMut,
     sent: Option<MultipartUpload>,
-    /// Whether the outcome is decided, so that dropping must not abort.
+    /// True: the outcome is decided, and dropping the upload must not abort it.
     settled: bool,
 }
 
-/// A multipart upload.
 #[derive(Clone)]
 struct MultipartUpload {
     id: MultipartId,
@@ -36,7 +35,7 @@ impl Upload {
         Self { store, path, records, part_bytes, buffer: BytesMut::new(), sent: None, settled: false }
     }
 
-    /// Starts the multipart upload and records it.
+    /// Starts and records the multipart upload, unless it is started.
     async fn begin(&mut self) -> Result<()> {
         if self.sent.is_none() {
             let id =
@@ -49,7 +48,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the buffer as a part.
+    /// Sends the buffer as the next part.
     async fn send(&mut self) -> Result<()> {
         self.begin().await?;
         let part = self.buffer.split().freeze();
@@ -72,11 +71,11 @@ impl Upload {
             self.send().await?;
         }
         if let Some(sent) = self.sent.clone() {
-            // The outcome may stay unknown: from here on only the record leads to the upload.
+            // After an unknown outcome, only the record leads to the upload.
             self.settled = true;
             let complete = self.store.complete_multipart(&self.path, &sent.id, sent.parts);
             request("complete_multipart", "a blob cannot be finished", complete).await?;
-            // The scan removes a record that stays behind.
+            // If the deletion fails, the scan removes the record.
             let _ = self.store.delete(&self.records.clone().join(sent.id.as_str())).await;
         }
         Ok(())

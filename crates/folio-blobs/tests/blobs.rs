@@ -16,7 +16,7 @@ use futures::TryStreamExt as _;
 
 const MEBIBYTE: usize = 1024 * 1024;
 
-/// Returns the options and the bucket of `http://KEY:SECRET@HOST:PORT/BUCKET`.
+/// Parses `http://KEY:SECRET@HOST:PORT/BUCKET`.
 fn options(url: &str) -> (S3Options, String) {
     let (keys, rest) = url.strip_prefix("http://").unwrap().split_once('@').unwrap();
     let (key, secret) = keys.split_once(':').unwrap();
@@ -37,7 +37,7 @@ fn bucket(prefix: &str) -> Arc<dyn BlobStore> {
     blobs_at(&format!("s3://{bucket}/{prefix}"), &options).unwrap()
 }
 
-/// Runs the suite on these blobs with an embedded store for the rest.
+/// Runs the suite on these blobs, and on an embedded store for all other data.
 async fn passes(blobs: Arc<dyn BlobStore>) {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
@@ -69,7 +69,7 @@ fn ids(name: &str) -> (OrgId, DocumentId) {
     (OrgId::derive(&[&unique(name)]), DocumentId::derive(&[&unique(name)]))
 }
 
-/// Returns bytes that depend on their position.
+/// Returns bytes whose values depend on their positions.
 fn content(length: usize) -> Bytes {
     (0..length).map(|at| u8::try_from((at / 7 + at / 65_521) % 251).unwrap()).collect()
 }
@@ -96,7 +96,7 @@ async fn read(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId) -> Option<Vec
 async fn large_blobs_are_sent_in_parts_and_read_back_unchanged() {
     let blobs = bucket(&unique("large"));
     let (org, id) = ids("large");
-    // Ends within a part, and exactly at the end of one.
+    // The first length ends within a part, the second at the end of a part.
     for length in [12 * MEBIBYTE + 17, 10 * MEBIBYTE] {
         let bytes = content(length);
         write(&*blobs, &org, &id, &bytes).await;
@@ -104,7 +104,7 @@ async fn large_blobs_are_sent_in_parts_and_read_back_unchanged() {
     }
 }
 
-/// Returns every file below a folder except the server's own.
+/// Returns every file below a folder except the lock files of the server.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -146,7 +146,7 @@ async fn scan_aborts_the_uploads_of_dead_processes_a_day_later() {
     let (org, id) = ids("forgotten");
     let mut writer = blobs.create(&org, &id).await.unwrap();
     writer.write(content(6 * MEBIBYTE)).await.unwrap();
-    // As a process that was killed leaves it.
+    // Simulates a process that was killed.
     std::mem::forget(writer);
     assert!(blobs.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
     let left = files(server.data());
