@@ -1,9 +1,9 @@
-//! Trace context: how Folio's crates refer to spans of a distributed trace.
+//! Trace context: references to the spans of a distributed trace.
 //!
 //! Inside a process the crates use `tracing` spans. A [`TraceContext`] identifies a span where no `tracing` span can be
 //! used: in the headers of an RPC (W3C Trace Context), in a queued job, and in an actor that outlives the request. The
-//! crate `folio-process` samples and exports the spans. Before it installs its layers, spans belong to no trace and
-//! every function here does nothing.
+//! crate `folio-process` samples and exports the spans. Until it installs its layers, spans belong to no trace and
+//! every function of this crate does nothing.
 
 use std::collections::HashMap;
 
@@ -18,12 +18,12 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 /// never contains these events. Traces contain them only if `telemetry.capture_content` is true.
 pub const CONTENT: &str = "folio::content";
 
-/// Header with the version, trace id, span id and flags.
+/// Name of the header that contains the version, trace id, span id and flags.
 pub const TRACEPARENT: &str = "traceparent";
-/// Header with vendor-specific state of the trace.
+/// Name of the header that contains vendor-specific state of the trace.
 pub const TRACESTATE: &str = "tracestate";
 
-/// Maximum length of a propagated `tracestate`. A longer one is dropped, which W3C Trace Context permits.
+/// Maximum length of a propagated `tracestate`. A longer value is dropped, which W3C Trace Context permits.
 const TRACESTATE_MAX_BYTES: usize = 512;
 
 /// Identity of a span in a distributed trace. It does not keep the span open.
@@ -50,7 +50,6 @@ impl TraceContext {
         headers
     }
 
-    /// Returns the value of the header `traceparent`.
     pub fn traceparent(&self) -> String {
         self.headers().remove(TRACEPARENT).unwrap_or_default()
     }
@@ -65,13 +64,12 @@ impl TraceContext {
         Self::from_context(&span.context())
     }
 
-    /// Makes `span`, which must not have been entered yet, a child of this context.
+    /// `span` must not have been entered.
     pub fn set_parent_of(&self, span: &Span) {
         // Fails if the span was entered before or no layer is installed; then the span keeps its parent.
         let _ = span.set_parent(Context::new().with_remote_span_context(self.0.clone()));
     }
 
-    /// Adds to `span` a link to this context.
     pub fn link_from(&self, span: &Span) {
         span.add_link(self.0.clone());
     }
@@ -82,13 +80,13 @@ impl TraceContext {
     }
 }
 
-/// Records in `span`, which must have the fields `error.type` and `otel.status_code`, that its operation failed. `kind`
+/// Records in `span` that its operation failed. `span` must have the fields `error.type` and `otel.status_code`. `kind`
 /// must have low cardinality.
 pub fn record_error(span: &Span, kind: &str) {
     span.record("error.type", kind).record("otel.status_code", "error");
 }
 
-/// Adds to `span` an attribute whose value is a list, which a `tracing` field cannot be.
+/// Adds an attribute whose value is a list. A `tracing` field cannot be a list.
 pub fn set_list(span: &Span, name: &'static str, values: &[&'static str]) {
     let values = values.iter().copied().map(StringValue::from).collect();
     span.set_attribute(name, Value::Array(Array::String(values)));
