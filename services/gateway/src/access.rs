@@ -1,9 +1,8 @@
-//! The operation of an RPC, by rule: `/folio.v1.TagService/CreateTag` carries the operation `CreateTag` of
+//! Maps the path of an RPC to its operation: `/folio.v1.TagService/CreateTag` to the operation `CreateTag` of
 //! `TagService`.
 
 use folio_operations::{Declaration, find};
 
-/// The package of the public API.
 pub(crate) const PACKAGE: &str = "/folio.v1.";
 
 /// Returns the path of the RPC that carries an operation.
@@ -11,18 +10,16 @@ pub fn rpc_path(operation: &Declaration) -> String {
     format!("{PACKAGE}{}/{}", operation.service.name, operation.name)
 }
 
-/// The meaning of a request's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// An operation of the public API.
     Api(&'static Declaration),
-    /// Health or reflection, which need no token.
+    /// Health or reflection, which require no token.
     Public,
     /// A path that is not served.
     Unknown,
 }
 
-/// Returns the route of a path.
 pub(crate) fn route(path: &str) -> Route {
     let operation = path.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('/'));
     if let Some(operation) = operation.and_then(|(service, name)| find(service, name)) {
@@ -69,7 +66,8 @@ mod tests {
             self.messages[message].field.iter().map(|field| field.name()).collect()
         }
 
-        /// Returns whether a message has a request id, itself or in one of its messages (the description of an upload).
+        /// Returns true if a message, or a message in one of its fields (the description of an upload), has a request
+        /// id.
         fn has_request_id(&self, message: &str) -> bool {
             let nested =
                 self.messages[message].field.iter().filter(|field| self.messages.contains_key(field.type_name()));

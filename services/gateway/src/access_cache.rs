@@ -1,5 +1,5 @@
-//! A cache of tokens, members and organizations in front of the store, so that a sequence of calls with one token does
-//! not read the store for each call.
+//! Caches tokens, members and organizations of the store, so that a sequence of calls with one token does not read the
+//! store for each call.
 //!
 //! Gateways do not notify each other: a change takes effect on every gateway within the time to live of an entry (at
 //! most 2 s).
@@ -13,18 +13,18 @@ use folio_storage::{AccessStore, ResourceExecutor, ResourceStore};
 use folio_types::{OrgId, Result, TokenId, UserId};
 use moka::future::Cache;
 
-/// Maximum number of entries of each kind.
+/// Maximum number of entries of each of the three caches.
 const ENTRIES_MAX: u64 = 10_000;
 /// Upper bound of the time to live of an entry.
 const TIME_TO_LIVE_MAX: Duration = Duration::from_secs(2);
 
-/// The cache. Clones share the entries.
+/// Clones share the entries.
 #[derive(Clone)]
 pub(crate) struct AccessCache {
     access: AccessStore,
     organization_store: ResourceStore<Organization>,
     token_store: ResourceStore<TokenRecord>,
-    /// Holds only tokens that exist, so that made-up tokens use no memory.
+    /// Contains only existing tokens, so that forged tokens use no memory.
     tokens: Cache<(OrgId, TokenId), Arc<TokenRecord>>,
     members: Cache<(OrgId, UserId), Option<Arc<Member>>>,
     organizations: Cache<OrgId, Option<Arc<Organization>>>,
@@ -35,7 +35,7 @@ fn cache<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>
 }
 
 impl AccessCache {
-    /// An empty cache in front of these stores, whose entries live for `time_to_live` (at most 2 s).
+    /// Creates an empty cache. `time_to_live` is reduced to 2 s.
     pub(crate) fn new(access: AccessStore, resources: &Arc<dyn ResourceExecutor>, time_to_live: Duration) -> Self {
         let (tokens, members, organizations) = (cache(time_to_live), cache(time_to_live), cache(time_to_live));
         let organization_store = ResourceStore::new(Arc::clone(resources));
@@ -43,7 +43,7 @@ impl AccessCache {
         Self { access, organization_store, token_store, tokens, members, organizations }
     }
 
-    /// Returns the record of a token, or none if it does not exist or is revoked.
+    /// None: the token does not exist or is revoked.
     pub(crate) async fn token(&self, org: &OrgId, id: &TokenId) -> Result<Option<Arc<TokenRecord>>> {
         let key = (org.clone(), id.clone());
         if let Some(cached) = self.tokens.get(&key).await {
@@ -54,7 +54,7 @@ impl AccessCache {
         Ok(Some(record))
     }
 
-    /// Returns the member row of a user, also of a removed member, or none if the user never was a member.
+    /// Returns the member row of a user, including that of a removed member. None: the user never was a member.
     pub(crate) async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Arc<Member>>> {
         let key = (org.clone(), user.clone());
         if let Some(cached) = self.members.get(&key).await {
@@ -65,7 +65,7 @@ impl AccessCache {
         Ok(member)
     }
 
-    /// Returns an organization, or none if it does not exist or is deleted.
+    /// None: the organization does not exist or is deleted.
     pub(crate) async fn organization(&self, org: &OrgId) -> Result<Option<Arc<Organization>>> {
         if let Some(cached) = self.organizations.get(org).await {
             return Ok(cached);

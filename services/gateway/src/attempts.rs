@@ -1,8 +1,8 @@
-//! A bound of failed authentication attempts per minute and address.
+//! Limits failed authentication attempts per address and minute.
 //!
-//! A token has 256 random bits, so guessing is not the risk: the bound keeps a flood of attempts from becoming a flood
-//! of store reads. Beyond the bound, a token from the same address is accepted only if it was valid within the last 15
-//! minutes.
+//! A token has 256 random bits, so the limit does not protect against guessing: it prevents a flood of attempts from
+//! causing a flood of store reads. Beyond the limit, a token from the same address is accepted only if it was valid
+//! within the last 15 minutes.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -12,32 +12,31 @@ use std::time::Duration;
 use folio_types::{Digest, Error, Reason, Result};
 use moka::future::Cache;
 
-/// The window in which failed attempts are counted; it starts with the first one.
+/// The window in which failed attempts are counted. It starts with the first attempt.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Time after a valid use for which a token is exempt from the bound.
+/// Time after a valid use for which a token is exempt from the limit.
 const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
-/// Maximum number of addresses, and of tokens, that are remembered.
+/// Maximum number of cached addresses, and of cached tokens.
 const ENTRIES_MAX: u64 = 10_000;
 
-/// The failed attempts of the current window. Clones share the counts.
+/// Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct Attempts {
-    /// Failed attempts per address and window. 0: unbounded.
+    /// Maximum number of failed attempts per address and window. 0: unlimited.
     most: u32,
     failed: Cache<IpAddr, Arc<AtomicU32>>,
-    /// Digests of whole credentials: the id in a token is not secret.
+    /// Digests of complete credentials, because the id in a token is not secret.
     good: Cache<Digest, ()>,
 }
 
 impl Attempts {
-    /// No failed attempts yet; an address may make `most` per minute. 0: unbounded.
     pub(crate) fn new(most: u32) -> Self {
         let failed = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(WINDOW).build();
         let good = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(GOOD_FOR).build();
         Self { most, failed, good }
     }
 
-    /// Permits an attempt with a credential, given by its digest. Error: `TOO_MANY_ATTEMPTS`.
+    /// Permits an attempt with the credential that has this digest. Error: `TOO_MANY_ATTEMPTS`.
     pub(crate) async fn allow(&self, source: Option<IpAddr>, shown: &Digest) -> Result<()> {
         let Some(source) = source.filter(|_| self.most > 0) else { return Ok(()) };
         let Some(failed) = self.failed.get(&network(source)).await else { return Ok(()) };
@@ -48,7 +47,6 @@ impl Attempts {
         Err(Error::exhausted(Reason::TooManyAttempts, message).retry_after(WINDOW))
     }
 
-    /// Counts a failed attempt.
     pub(crate) async fn failed(&self, source: Option<IpAddr>) {
         if let Some(source) = source.filter(|_| self.most > 0) {
             let failed = self.failed.get_with(network(source), async { Arc::default() }).await;
@@ -56,7 +54,7 @@ impl Attempts {
         }
     }
 
-    /// Remembers that a credential is valid.
+    /// Caches the digest of a valid credential.
     pub(crate) async fn was_good(&self, shown: Digest) {
         if !self.good.contains_key(&shown) {
             self.good.insert(shown, ()).await;
@@ -64,7 +62,7 @@ impl Attempts {
     }
 }
 
-/// Returns the key under which an address is counted: an IPv6 address by its network of 64 bits, which has one owner.
+/// Returns the key under which an address is counted. For an IPv6 address: its /64 network, which has one owner.
 fn network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! Authentication: turns a bearer token into a caller.
+//! Authenticates the bearer token of a request.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,20 +19,18 @@ use crate::jwt::{Issuers, VerifiedClaims, is_jwt};
 use crate::options::Options;
 use crate::rates::Rates;
 
-/// A use of a token, to be stored.
+/// A use of a token that is to be stored.
 struct TokenUse {
     org: OrgId,
     token: TokenId,
     at: Timestamp,
 }
 
-/// The credential of a request.
 enum Credential<'a> {
-    /// A token of Folio.
+    /// An access token of Folio.
     Token(Token),
     /// A text in the form of a JWT.
     Jwt(&'a str),
-    /// Any other text.
     Malformed,
 }
 
@@ -56,7 +54,7 @@ pub(crate) struct Authenticator {
     issuers: Issuers,
     /// Tokens whose use was recorded within the last minute.
     recorded: Cache<TokenId, ()>,
-    /// Uses to be written: at most as many as there are tokens in `recorded`.
+    /// Uses to be written.
     uses: Arc<Mutex<Vec<TokenUse>>>,
     attempts: Attempts,
     quotas: Quotas,
@@ -66,15 +64,14 @@ pub(crate) struct Authenticator {
 
 /// Maximum number of tokens in `recorded`.
 const RECORDED_MAX: u64 = 10_000;
-/// Maximum number of uses that wait to be written.
+/// Maximum number of uses to be written; further uses are dropped.
 const USES_MAX: usize = 10_000;
-/// Interval at which the use of a token is recorded.
+/// Minimum time between two recorded uses of a token.
 const RECORD_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval at which uses are written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Authenticator {
-    /// Reads tokens from these stores, and JWTs of these issuers.
     pub(crate) fn new(
         store: AccessStore,
         resources: &Arc<dyn ResourceExecutor>,
@@ -89,12 +86,12 @@ impl Authenticator {
         Self { store, environment, cache, issuers, recorded, uses: Arc::default(), attempts, quotas, rates }
     }
 
-    /// Limits the calls per second, with these quotas for organizations without quotas.
+    /// Limits the calls per second. `quotas` apply to organizations without quotas of their own.
     pub(crate) fn with_quotas(self, quotas: Quotas, rates: Rates) -> Self {
         Self { quotas, rates: Some(rates), ..self }
     }
 
-    /// Counts a call of an organization against its calls per second. Error: `QUOTA_EXCEEDED`.
+    /// Counts a call against the organization's calls per second. Error: `QUOTA_EXCEEDED`.
     pub(crate) async fn count(&self, org: &OrgId) -> Result<()> {
         let Some(rates) = &self.rates else { return Ok(()) };
         let organization = self.cache.organization(org).await?;
@@ -102,8 +99,8 @@ impl Authenticator {
         rates.allow(org, own.over(self.quotas)).await
     }
 
-    /// Returns the caller of a request. Every invalid token gets the same answer. After too many failed attempts from
-    /// an address, only recently valid tokens are accepted from it.
+    /// Returns the caller of a request. The error of an invalid token does not depend on the reason. After too many
+    /// failed attempts from an address, only recently valid tokens from the address are accepted.
     pub(crate) async fn caller(&self, headers: &HeaderMap, source: Option<IpAddr>) -> Result<Caller> {
         let text = bearer(headers).ok_or_else(Token::refused)?;
         let digest = Digest::of(text.as_bytes());
@@ -126,8 +123,8 @@ impl Authenticator {
         admitted
     }
 
-    /// Returns true if the token of a caller is still valid and its user's role is not lower than before. Errors: the
-    /// store does not answer.
+    /// Returns true if the token of a caller is still valid and the role of its user is not lower than before. Error:
+    /// the store is unavailable.
     pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
@@ -149,7 +146,7 @@ impl Authenticator {
         Ok(Caller { principal, token: record.id.clone(), scopes, platform, end, jwt: false })
     }
 
-    /// Admits a JWT, which never permits operations on the whole installation.
+    /// Admits a JWT. A JWT never permits operations on the whole installation.
     async fn admit_jwt(&self, token: &str) -> Result<Caller> {
         let VerifiedClaims { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
@@ -170,7 +167,7 @@ impl Authenticator {
         }
     }
 
-    /// Records the use of a token without delaying the call.
+    /// Records the use of a token for [`Authenticator::write_uses`], without I/O.
     async fn record_use(&self, caller: &Caller) {
         if self.recorded.contains_key(&caller.token) {
             return;
@@ -183,8 +180,8 @@ impl Authenticator {
         }
     }
 
-    /// Writes the recorded uses periodically. A failed write is ignored: the times only help people to find unused
-    /// tokens. Never returns.
+    /// Writes the recorded uses periodically. A failed write is ignored, because the times only help people to find
+    /// unused tokens. Never returns.
     pub(crate) async fn write_uses(self) {
         loop {
             tokio::time::sleep(WRITE_INTERVAL).await;

@@ -1,8 +1,9 @@
-//! A bound on the number of connections.
+//! Bounds the number of connections.
 //!
 //! A connection without a permit is still served under one of a few extra permits, so that its calls are refused with a
-//! reason and a retry delay; its next call takes a regular permit if one is free. Beyond the extra permits, a
-//! connection is closed at once. A connection that is silent, without even an answer to a ping, is closed.
+//! reason and a retry delay. The next call of such a connection acquires a regular permit if one is free. If no extra
+//! permit is free, a new connection is closed immediately. A connection without any traffic, including the answer to a
+//! ping, is closed.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,10 +26,10 @@ use crate::counters::{Counters, OpenConnection};
 use crate::options::Options;
 use crate::tls::Socket;
 
-/// Maximum number of connections whose calls are all refused.
+/// Number of extra permits: connections whose calls are all refused.
 const REFUSED_MAX: usize = 64;
 
-/// Streams the connections of a listener, with TLS if there is an acceptor.
+/// Accepts the connections of a listener, with TLS if there is an acceptor.
 pub(crate) fn connections(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
@@ -58,26 +59,21 @@ pub(crate) fn connections(
     })
 }
 
-/// The permit of a connection until it ends.
 enum Admission {
     Served { _permit: OwnedSemaphorePermit },
     Refused { _permit: OwnedSemaphorePermit },
 }
 
-/// The permit of a connection, as its calls see it.
+/// Clones share the permit: every call of the connection has one.
 #[derive(Clone)]
 pub(crate) struct ConnectionPermit {
     permits: Arc<Semaphore>,
     admission: Arc<Mutex<Admission>>,
-    /// The address of the peer.
     pub(crate) source: Option<IpAddr>,
 }
 
 impl ConnectionPermit {
-    /// Admits a call of this connection.
-    ///
-    /// # Errors
-    /// `OVERLOADED`.
+    /// Admits a call of this connection. Error: `OVERLOADED`.
     pub(crate) fn admit(&self) -> Result<()> {
         let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*admission, Admission::Refused { .. }) {
@@ -91,7 +87,6 @@ impl ConnectionPermit {
     }
 }
 
-/// A connection with its permit.
 pub(crate) struct Connection {
     stream: Socket,
     permit: ConnectionPermit,
@@ -128,7 +123,7 @@ impl AsyncRead for Connection {
             this.last_read = Instant::now();
             return Poll::Ready(read);
         }
-        // The timer is set when it fires, not at each read.
+        // The timer is reset only when it fires, not at each read.
         loop {
             ready!(this.timer.as_mut().poll(context));
             let until = this.last_read + this.silence_max;

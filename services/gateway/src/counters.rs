@@ -1,9 +1,9 @@
-//! Counters of a gateway, for its metrics.
+//! Counters for the metrics of a gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of one gateway. Clones share the counters.
+/// Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     inner: Arc<Inner>,
@@ -17,17 +17,16 @@ struct Inner {
 }
 
 impl Counters {
-    /// Returns the number of calls received.
     pub fn calls(&self) -> u64 {
         self.inner.calls.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of calls refused with `OVERLOADED`.
+    /// Number of calls refused with `OVERLOADED`.
     pub fn refused(&self) -> u64 {
         self.inner.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of open connections.
+    /// Number of open connections.
     pub fn connections(&self) -> u64 {
         self.inner.connections.load(Ordering::Relaxed)
     }
@@ -47,7 +46,6 @@ impl Counters {
     }
 }
 
-/// Counts an open connection. Dropping it ends the count.
 pub(crate) struct OpenConnection(Counters);
 
 impl Drop for OpenConnection {

@@ -13,7 +13,6 @@ use crate::caller::Authenticator;
 use crate::jwt::Issuers;
 use crate::options::Options;
 
-/// An empty store.
 #[derive(Clone, Default)]
 pub(crate) struct Empty {
     /// The token whose read never returns. None: every read finds nothing.
@@ -21,7 +20,6 @@ pub(crate) struct Empty {
 }
 
 impl Empty {
-    /// An authenticator that reads from this store.
     pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
         let resources: Arc<dyn ResourceExecutor> = Arc::new(self.clone());
         Authenticator::new(AccessStore::new(Arc::new(self)), &resources, Arc::new(System), Issuers::default(), options)

@@ -1,4 +1,4 @@
-//! Health of the server by the health of its stores, as `grpc.health.v1`.
+//! Reports the health of the server as `grpc.health.v1`, depending on the health of its stores.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use tonic_health::server::HealthReporter;
 
 use crate::access::PACKAGE;
 
-/// Consecutive failed checks until the server reports `NOT_SERVING`: a short overload may cause a single failure.
+/// Number of consecutive failed checks after which the server reports `NOT_SERVING`: a short overload may cause a
+/// single failure.
 const FAILURES: u32 = 2;
 
-/// Sets the status of the whole server (the empty name) and of each service of the API.
+/// Sets the status of the whole server (the empty name) and of each API service.
 pub async fn report(reporter: &HealthReporter, status: ServingStatus) {
     let services: BTreeSet<&str> = operations().map(|operation| operation.service.name).collect();
     reporter.set_service_status("", status).await;
@@ -23,7 +24,7 @@ pub async fn report(reporter: &HealthReporter, status: ServingStatus) {
     }
 }
 
-/// Checks the stores every `interval`, with `interval` as the timeout of a check, and reports changes. Never returns.
+/// Checks the stores every `interval`, with `interval` as the time-out of a check, and reports changes. Never returns.
 pub async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHealth>, interval: Duration) {
     let mut failures = 0;
     let mut ticks = tokio::time::interval(interval);
@@ -52,7 +53,7 @@ pub async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHea
 async fn check(stores: &dyn StoreHealth, limit: Duration) -> Result<()> {
     let late = || Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the stores did not answer in time");
     match tokio::time::timeout(limit, stores.check()).await.map_err(|_| late())? {
-        // The store works and is overloaded.
+        // An overloaded store works.
         Err(error) if error.reason == Reason::Overloaded => Ok(()),
         answer => answer,
     }
@@ -71,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Scripted health checks of a store, by their number.
+    /// Scripted health checks of a store, by call number.
     struct Answers(AtomicUsize);
 
     #[async_trait]
@@ -79,7 +80,7 @@ mod tests {
         async fn check(&self) -> Result<()> {
             let broken = Err(Error::unavailable(Reason::StoreUnavailable, "broken"));
             match self.0.fetch_add(1, Ordering::SeqCst) {
-                // A single failure, then overload, then failures, then checks that do not return, then success.
+                // One failure, then overload, then failures, then checks that do not return, then success.
                 1 => broken,
                 2..=3 => Err(Error::exhausted(Reason::Overloaded, "busy")),
                 5..=7 => broken,

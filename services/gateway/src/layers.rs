@@ -1,21 +1,22 @@
 //! The layers that every request passes before a service sees it, in this order:
 //!
-//! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and
-//!    the span ends with the last byte of the response (`traced`). The span and the response hold the id of the call:
-//!    the client's `x-request-id`, or a generated one.
-//! 2. **Admit**: refuses the call at once beyond the bound of connections or of calls in progress. It comes first,
-//!    because the other checks cost more. The permit is kept until the last byte of the response, or until the caller
-//!    has not read for too long (`response_body`).
-//! 3. **Authenticate**: turns the bearer token into the principal; nothing in the request itself names the
-//!    organization.
+//! 1. **Trace**: opens a span in the caller's trace for the logs of the call. The trace continues on the node. The span
+//!    ends with the last byte of the response (`traced`). Span and response contain the id of the call: the client's
+//!    `x-request-id`, or a generated one.
+//! 2. **Admit**: refuses the call immediately if there are too many connections or calls in progress. Admission
+//!    precedes the other checks because they cost more. The permit is kept until the last byte of the response, or
+//!    until the caller has not read for too long (`response_body`).
+//! 3. **Authenticate**: turns the bearer token into the principal; no field of a request determines the organization.
 //! 4. **Authorize**: checks role and scope against the operation's declaration, and counts the call against the
-//!    organization's calls per second (`rates`), whatever other quota the operation declares. A long call ends with
-//!    its token (`sessions`).
-//! 5. **Deadline**: bounds short calls; long calls have limits of their own (`streams`). The caller's own deadline
-//!    ends the response, not the work behind it (`response_body`). Calls that remain when the drain ends are cut
+//!    organization's calls per second (`rates`), in addition to the quota that the operation declares. A long call ends
+//!    when its token becomes invalid (`sessions`).
+//! 5. **Deadline**: bounds short calls; long calls have their own limits (`streams`). The caller's deadline ends the
+//!    response, but not the work behind it (`response_body`). Calls that remain at the end of the drain are cancelled
 //!    here.
-//! 6. **Survive**: turns a panic into an error of this call; otherwise it would end every call of the connection.
-//! 7. **Clarify**: reports a request that tonic could not parse as an error of the caller, not of Folio.
+//! 6. **Survive**: turns a panic into an error of this call; otherwise the panic would end every call of the
+//!    connection.
+//! 7. **Clarify**: if tonic cannot parse a request, replaces its status, which reports a server error, by a client
+//!    error.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,7 +46,6 @@ use crate::response_body::{UnreadWatch, caller_timeout};
 use crate::sessions::{Session, Sessions};
 use crate::traced;
 
-/// All layers in one; see the module's documentation.
 #[derive(Clone)]
 pub(crate) struct Layers {
     inner: Arc<Inner>,
@@ -62,7 +62,6 @@ struct Inner {
     counters: Counters,
 }
 
-/// The observers of calls in progress.
 #[derive(Clone, Default)]
 pub(crate) struct CallObservers {
     /// Ends responses that are left unread.
@@ -71,7 +70,7 @@ pub(crate) struct CallObservers {
     pub(crate) sessions: Arc<Sessions>,
 }
 
-/// Creates the layers of a gateway. `cut` ends the remaining calls when the drain is over.
+/// Creates the layers of a gateway. Cancelling `cut` ends the remaining calls at the end of the drain.
 pub(crate) fn layers(
     options: &Options,
     authenticator: Authenticator,
@@ -100,7 +99,6 @@ impl<S> Layer<S> for Layers {
     }
 }
 
-/// A service behind the layers.
 #[derive(Clone)]
 pub(crate) struct Layered<S> {
     layers: Arc<Inner>,
@@ -122,7 +120,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // The clone is the one that was polled ready.
+        // The service that was polled ready handles this request; its clone handles the next one.
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
@@ -147,7 +145,7 @@ const CALL_ID: &str = "x-request-id";
 /// Maximum number of characters of a client's call id.
 const CALL_ID_CHARS: usize = 64;
 
-/// The client's id of the call, or a generated one if the client sent none or one with other characters.
+/// Returns the client's id of the call, or a generated one if the client sent none or one with other characters.
 fn call_id(headers: &HeaderMap) -> HeaderValue {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let sent = headers.get(CALL_ID).filter(|id| (1..=CALL_ID_CHARS).contains(&id.len()));
@@ -254,7 +252,8 @@ fn refusal(error: Error) -> Response<Body> {
     status::from_error(error).into_http()
 }
 
-/// Replaces the status of a request that tonic could not read. Folio's own statuses carry details; tonic's do not.
+/// Replaces the status of a request that tonic could not parse. Statuses of Folio contain details; those of tonic do
+/// not.
 fn clarified(response: Response<Body>) -> Response<Body> {
     let Some(status) = Status::from_header_map(response.headers()) else { return response };
     let foreign = status.details().is_empty()
@@ -322,7 +321,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_permit_is_kept_until_the_last_byte_of_the_response() {
-        /// A body whose bytes have not arrived.
         struct PendingBody;
         impl http_body::Body for PendingBody {
             type Data = Bytes;

@@ -1,9 +1,9 @@
 //! The gateway: the public API over gRPC, with health and reflection on the same port.
 //!
-//! A request passes the layers first: it is admitted, authenticated to a principal, and its role checked against the
-//! operation's declaration. A service then translates the message into an operation of `folio-operations`, runs it, and
-//! translates its output. The gateway keeps no state of its own, so that any number of them may run. It must not know
-//! how a turn works.
+//! A request first passes the layers, which admit it, authenticate its caller, and check the caller's role against the
+//! operation's declaration. A service then translates the message into an operation of `folio-operations`, runs the
+//! operation, and translates its output. The gateway keeps no durable state, so that any number of gateways may run. It
+//! must not know how a turn works.
 
 mod access;
 mod access_cache;

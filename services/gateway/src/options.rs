@@ -12,30 +12,30 @@ use serde::{Deserialize, Serialize};
 use crate::jwt::{self, IssuerOptions};
 use crate::tls::TlsOptions;
 
-/// Settings of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Maximum number of concurrent calls that read or change one resource; further calls are refused with
+    /// Maximum number of concurrent calls that read or change one resource. Further calls are refused with
     /// `OVERLOADED`.
     pub short_calls: usize,
-    /// Maximum number of concurrent streams, approvals, extractions and transfers; further calls are refused with
+    /// Maximum number of concurrent streams, approvals, extractions and transfers. Further calls are refused with
     /// `OVERLOADED`.
     pub long_calls: usize,
-    /// Maximum number of concurrent calls without a token (health, reflection); further calls are refused with
+    /// Maximum number of concurrent calls without a token (health, reflection). Further calls are refused with
     /// `OVERLOADED`.
     pub public_calls: usize,
     /// Deadline of a short call.
     #[serde(rename = "short_timeout_seconds", with = "folio_types::seconds")]
     pub short_timeout: Duration,
-    /// Lifetime of cached tokens, members and organizations: at most two seconds, the delay of a revocation.
+    /// Time for which tokens, members and organizations are cached: at most 2 s, which is the maximum delay of a
+    /// revocation.
     #[serde(rename = "token_cache_seconds", with = "folio_types::seconds")]
     pub token_cache: Duration,
     /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with
     /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy, all
     /// callers have the address of the proxy.
     pub failed_attempts_per_minute: u32,
-    /// The issuers whose JWTs are accepted as access tokens, by a name of your choice.
+    /// The issuers whose JWTs are accepted as access tokens, by a name that the operator chooses.
     pub jwt: BTreeMap<String, IssuerOptions>,
     /// Maximum size of an incoming message in bytes.
     pub message_bytes: usize,
@@ -45,7 +45,7 @@ pub struct Options {
     /// Maximum time between two items of a stream.
     #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
     pub stream_idle: Duration,
-    /// Maximum lifetime of a stream; a caller that still follows reconnects.
+    /// Maximum lifetime of a stream. A caller that still follows the stream reconnects.
     #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
     pub stream_lifetime: Duration,
     /// Maximum time between two parts of an upload or download.
@@ -54,12 +54,12 @@ pub struct Options {
     /// Maximum duration of an upload or download.
     #[serde(rename = "transfer_lifetime_seconds", with = "folio_types::seconds")]
     pub transfer_lifetime: Duration,
-    /// Maximum time for which a caller may leave a response unread before its stream is ended.
+    /// Maximum time for which a response may remain unread before its stream is ended.
     #[serde(rename = "unread_seconds", with = "folio_types::seconds")]
     pub unread: Duration,
     /// Maximum number of connections; calls on further connections are refused with `OVERLOADED`.
     pub connections: usize,
-    /// Interval of the health checks of the stores, which the health of the server follows.
+    /// Interval of the health checks of the stores, which determine the health of the server.
     #[serde(rename = "health_interval_seconds", with = "folio_types::seconds")]
     pub health_interval: Duration,
     /// Maximum number of concurrent calls of a connection.
@@ -70,7 +70,6 @@ pub struct Options {
     /// Time-out of the answer to a ping.
     #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
     pub keepalive_timeout: Duration,
-    /// Certificate and key of the listener.
     pub tls: TlsOptions,
     /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is trusted.
     pub insecure: bool,
@@ -108,14 +107,11 @@ impl Default for Options {
 const SHORTEST: Duration = Duration::from_millis(10);
 /// Upper bound of the deadline of short calls, and of intervals.
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// Upper bound of the cache of tokens: it delays a revocation.
+/// Upper bound of the time for which tokens are cached, because the cache delays a revocation.
 const TOKEN_CACHE_MAX: Duration = Duration::from_secs(2);
 
 impl Options {
-    /// Checks every setting.
-    ///
-    /// # Errors
-    /// All that is out of bounds, with the bounds.
+    /// Error: every setting that is out of bounds, with the bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("gateway");
         for (path, value) in
@@ -147,9 +143,7 @@ impl Options {
     }
 
     /// Checks that the public API may be served at an address: with TLS, on loopback, or because `insecure` permits it.
-    ///
-    /// # Errors
-    /// Tokens and documents would cross a network in plain text.
+    /// Otherwise tokens and documents would be sent in plain text.
     pub fn allows(&self, address: SocketAddr) -> Result<()> {
         if self.tls.is_on() || self.insecure || address.ip().is_loopback() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Purchased credit, which a payment system reports by a webhook.
 //!
-//! A message is signed by Standard Webhooks (version 1, HMAC-SHA-256) with the headers `webhook-id`,
-//! `webhook-timestamp` (at most five minutes from now) and `webhook-signature`. Its body:
+//! A message is signed according to Standard Webhooks (version 1, HMAC-SHA-256), with the headers `webhook-id`,
+//! `webhook-timestamp` (at most five minutes from now) and `webhook-signature`. The body of a message:
 //!
 //! ```json
 //! {"type": "credit.purchased",
@@ -9,7 +9,8 @@
 //!           "expires_at": "2027-11-22T00:00:00Z", "priority": 100, "note": "November"}}
 //! ```
 //!
-//! A purchase is granted once, however often it is reported. Messages of other types are accepted and ignored.
+//! A purchase is granted once, regardless of the number of its messages. Messages of other types are accepted and
+//! ignored.
 
 use std::sync::Arc;
 
@@ -29,11 +30,11 @@ use standardwebhooks::{HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 /// Maximum size of a message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The default priority of purchased credit: used after granted credit, which expires sooner.
+/// Default priority of purchased credit. Granted credit, which expires sooner, is used first.
 const PRIORITY: u8 = 100;
-/// Maximum number of characters of a purchase's id.
+/// Maximum number of characters of the id of a purchase.
 const PURCHASE_ID_CHARS: usize = 200;
-/// Minimum size of a signing key in bytes, by Standard Webhooks.
+/// Minimum size of a signing key in bytes, according to Standard Webhooks.
 const KEY_BYTES_MIN: usize = 24;
 
 /// Settings of purchases (`purchases`).
@@ -43,16 +44,13 @@ pub struct Options {
     /// The address `HOST:PORT` of the HTTP/1.1 listener for `/webhooks/purchases`, behind a proxy that terminates TLS.
     /// Port 0: any free port. Empty (the default): no listener.
     pub listen: String,
-    /// The signing secrets, each `whsec_` and at least 24 bytes in Base64. A message must be signed with one of them;
-    /// several permit a rotation.
+    /// The signing secrets, each `whsec_` and at least 24 bytes in Base64. A message must be signed with one of them.
+    /// Several secrets permit a rotation.
     pub secrets: Vec<Secret>,
 }
 
 impl Options {
-    /// Checks every setting.
-    ///
-    /// # Errors
-    /// All unusable settings, with their bounds.
+    /// Error: every unusable setting, with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("purchases");
         problems.check(self.listen.is_empty() || !self.secrets.is_empty(), "secrets", "are required with listen");
@@ -67,21 +65,19 @@ impl Options {
 }
 
 fn is_secret(text: &str) -> bool {
-    // Four characters of Base64 are three bytes.
+    // Four characters of Base64 encode three bytes.
     let long = text.strip_prefix("whsec_").is_some_and(|key| key.trim_end_matches('=').len() >= KEY_BYTES_MIN * 4 / 3);
     long && Webhook::new(text).is_ok()
 }
 
-/// The result of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurchaseOutcome {
-    /// The credit is granted, now or before.
+    /// The credit is granted, by this message or by an earlier one.
     Granted,
     /// The message has another type and is ignored.
     Ignored,
 }
 
-/// Receives the messages of a payment system.
 pub struct Purchases {
     webhooks: Vec<Webhook>,
     organizations: ResourceStore<Organization>,
@@ -117,10 +113,7 @@ struct Purchase {
 }
 
 impl Purchases {
-    /// Accepts messages that are signed with one of these secrets.
-    ///
-    /// # Errors
-    /// A secret is malformed.
+    /// Accepts messages that are signed with one of these secrets. Error: a secret is malformed.
     pub fn new(
         secrets: &[Secret],
         stores: &Stores,
@@ -134,12 +127,9 @@ impl Purchases {
         Ok(Self { webhooks, organizations, audit, credit, environment })
     }
 
-    /// Processes a message.
-    ///
     /// # Errors
     /// `UNAUTHENTICATED` without a valid signature; `INVALID_FIELD` with the field; `NOT_FOUND` if the organization
-    /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with another content before; those of the
-    /// store.
+    /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with other content before.
     pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<PurchaseOutcome> {
         if !self.is_signed(headers, body) {
             return Err(Error::new(
@@ -163,7 +153,7 @@ impl Purchases {
     }
 
     fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
-        // The library would accept any text for the time.
+        // The library accepts any text as the time.
         let time = headers.get(HEADER_WEBHOOK_TIMESTAMP).map(|time| time.as_bytes());
         let plain = time.is_some_and(|time| (1..=12).contains(&time.len()) && time.iter().all(u8::is_ascii_digit));
         plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
@@ -200,7 +190,7 @@ impl Purchases {
         Ok(PurchaseOutcome::Granted)
     }
 
-    /// Writes the entry of a grant to the organization's audit log; a repeated message writes the same entry.
+    /// Writes the entry of a grant to the organization's audit log. A repeated message writes the same entry.
     async fn record(&self, org: &OrgId, grant: &Grant) -> Result<()> {
         let Grant { id, amount, priority, expires_at, at, .. } = grant;
         let arguments = json!({ "credits": amount, "priority": priority, "expires_at": expires_at });

@@ -1,7 +1,7 @@
-//! The limit of an organization's calls per second, over all gateways: a token bucket in the shared store. While that
-//! store does not answer, each gateway limits its own calls.
+//! Limits the calls per second of an organization over all gateways, by a token bucket in the shared store. While that
+//! store is unavailable, each gateway applies the limit to its own calls.
 //!
-//! After a pause of one second, an organization may make the calls of one second at once.
+//! The burst size is the number of calls per second.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,19 +14,18 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
 
-/// Maximum number of organizations with a local limiter.
 const ENTRIES_MAX: u64 = 100_000;
-/// Idle time after which the local limiter of an organization is dropped; its bucket is full after one second.
+/// Idle time after which the local limiter of an organization is dropped. Its bucket is full after one second.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The bucket's name in the shared store, and the limit's.
+/// Name of the bucket in the shared store, and of the limit.
 const REQUESTS: &str = "requests_per_second";
 
-/// The rate limiters of all organizations. Clones share them.
+/// Clones share the limiters.
 #[derive(Clone)]
 pub(crate) struct Rates {
     shared: Arc<dyn RateStore>,
-    /// Used while the shared store does not answer.
+    /// Used while the shared store is unavailable.
     local: Cache<OrgId, Arc<LocalLimit>>,
 }
 
@@ -36,15 +35,11 @@ struct LocalLimit {
 }
 
 impl Rates {
-    /// Limiters whose buckets are in this store.
     pub(crate) fn new(shared: Arc<dyn RateStore>) -> Self {
         Self { shared, local: Cache::builder().max_capacity(ENTRIES_MAX).time_to_idle(IDLE).build() }
     }
 
-    /// Counts a call of an organization.
-    ///
-    /// # Errors
-    /// `QUOTA_EXCEEDED`, with the time after which a call is permitted.
+    /// Counts a call of an organization. Error: `QUOTA_EXCEEDED`, with the time after which a call is permitted.
     pub(crate) async fn allow(&self, org: &OrgId, quotas: Quotas) -> Result<()> {
         let Some(most) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
         let rate = Rate { burst: most.get(), per_second: most.get().into() };
@@ -61,7 +56,7 @@ impl Rates {
     async fn allow_locally(&self, org: &OrgId, most: NonZeroU32) -> Result<()> {
         let limit = match self.local.get(org).await {
             Some(limit) if limit.most == most => limit,
-            // New, or the quota has changed since.
+            // The limiter is missing, or the quota has changed.
             _ => {
                 let limit = Arc::new(LocalLimit { most, limiter: RateLimiter::direct(Quota::per_second(most)) });
                 self.local.insert(org.clone(), Arc::clone(&limit)).await;
@@ -84,7 +79,6 @@ mod tests {
     use folio_storage::SharedOptions;
     use folio_types::{Reason, System};
 
-    /// A store that never answers.
     struct Away;
 
     #[async_trait]
@@ -103,7 +97,7 @@ mod tests {
         let shared = folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default()).rates;
         let gateways = [Rates::new(Arc::clone(&shared)), Rates::new(shared)];
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
-        // One in a second, so that the time that this takes plays no part.
+        // One call per second, so that the duration of the test does not affect the result.
         gateways[0].allow(&one, quotas(1)).await.unwrap();
         let error = gateways[1].allow(&one, quotas(1)).await.unwrap_err();
         assert_eq!(error.reason, Reason::QuotaExceeded);

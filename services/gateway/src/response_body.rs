@@ -1,9 +1,9 @@
-//! The body of a response: keeps the permit of its call until the last byte, ends at the caller's deadline, and ends
-//! when the caller does not read for too long.
+//! The body of a response. It keeps the permit of its call until the last byte, ends at the caller's deadline, and ends
+//! if the caller does not read for too long.
 //!
-//! While a caller does not read, the body is not polled and cannot end by itself. Therefore [`UnreadWatch`] knows all
-//! bodies and drops the source and the permit of a body that is unread for too long. A caller that reads later receives
-//! the buffered bytes and then the status. The work behind the response (a turn) continues.
+//! While a caller does not read, the body is not polled and cannot end by itself. Therefore [`UnreadWatch`] has a
+//! reference to every body, and drops the source and the permit of a body that is unread for too long. A caller that
+//! reads later receives the buffered bytes and then the status. The work behind the response (a turn) continues.
 
 use std::collections::HashMap;
 use std::future::Future as _;
@@ -27,10 +27,10 @@ use tonic::body::Body;
 
 use crate::sessions::Session;
 
-/// The guards of a call until the last byte of its response: its permit, and the session of a long call.
+/// The guards of a call, kept until the last byte of its response: its permit, and the session of a long call.
 pub(crate) type CallGuard = (OwnedSemaphorePermit, Option<Session>);
 
-/// The bodies in progress: at most as many as there are permits for calls.
+/// The bodies in progress, at most one for each permit.
 #[derive(Default)]
 pub(crate) struct UnreadWatch {
     bodies: Mutex<HashMap<u64, Arc<Source>>>,
@@ -38,7 +38,7 @@ pub(crate) struct UnreadWatch {
 }
 
 impl UnreadWatch {
-    /// Wraps a body with the guards of its call. The body ends at `deadline`, and when the call's token is no longer
+    /// Wraps a body with the guards of its call. The body ends at `deadline`, or when the call's token is no longer
     /// valid.
     pub(crate) fn guard(self: &Arc<Self>, body: Body, deadline: Option<Instant>, guard: CallGuard) -> GuardedBody {
         let revoked = guard.1.as_ref().map(|session| Box::pin(session.ended().cancelled_owned()));
@@ -49,13 +49,13 @@ impl UnreadWatch {
         GuardedBody { source, deadline, revoked, ended: false, number, watch: Arc::clone(self) }
     }
 
-    /// Ends the bodies that are unread for longer than `limit`. Never returns.
+    /// Periodically ends the bodies that are unread for longer than `limit`. Never returns.
     pub(crate) async fn run(self: Arc<Self>, limit: Duration) {
         loop {
             tokio::time::sleep((limit / 4).max(Duration::from_millis(10))).await;
             let bodies: Vec<_> = self.lock().values().cloned().collect();
             for source in bodies {
-                // Dropped at the end of the loop body, without a lock.
+                // Dropped at the end of the iteration, without a lock.
                 let ended = source.take_if_unread(limit);
                 if ended.is_some() {
                     tracing::info!("a response was unread for too long; its stream was ended");
@@ -69,12 +69,12 @@ impl UnreadWatch {
     }
 }
 
-/// The source of a response with the guards of its call, until they are dropped.
+/// The source of a response with the guards of its call. None after they were dropped.
 struct Source(Mutex<State>);
 
 struct State {
     body: Option<(Body, CallGuard)>,
-    /// The time since which the caller has not read a frame. None: the caller waits for one.
+    /// Time of the last frame that was returned. None: the caller waits for a frame.
     unread_since: Option<Instant>,
 }
 
@@ -90,11 +90,10 @@ impl Source {
     }
 }
 
-/// A response body with the guards of its call.
 pub(crate) struct GuardedBody {
     source: Arc<Source>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Ready when the token is no longer valid.
+    /// Completes when the token is no longer valid.
     revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ended: bool,
     number: u64,
@@ -160,8 +159,8 @@ impl http_body::Body for GuardedBody {
     }
 }
 
-/// Returns the caller's time-out from the header `grpc-timeout`: at most eight digits and a unit. A malformed header is
-/// ignored, as other gRPC servers do.
+/// Returns the caller's time-out from the header `grpc-timeout`: at most eight digits and a unit. Like other gRPC
+/// servers, ignores a malformed header.
 pub(crate) fn caller_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

@@ -26,19 +26,16 @@ use crate::services::routes;
 use crate::sessions::Sessions;
 use crate::tls::Certificates;
 
-/// Time that tasks which outlive their calls may take at shutdown: the settlement of a model call is one write.
+/// Maximum time at shutdown for tasks that outlive their calls: the settlement of a model call is one write.
 const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The components of a gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    /// The components that operations run on. Their tasks end before [`serve`] returns.
+    /// The tasks of the components end before [`serve`] returns.
     pub components: Components,
-    /// The rate limits that gateways share.
+    /// Shared by all gateways.
     pub rates: Arc<dyn RateStore>,
-    /// The counters of its metrics.
     pub counters: Counters,
-    /// Settings.
     pub options: Options,
 }
 
@@ -48,11 +45,11 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// Serves the public API, health and reflection on this listener until the shutdown (see [`Shutdown`]), and then waits
-/// for tasks that outlive their calls (the settlement of a model call).
+/// Serves the public API, health and reflection on this listener until the shutdown (see [`Shutdown`]). Then waits for
+/// tasks that outlive their calls (the settlement of a model call).
 ///
-/// A process that also drains a node does so between the two phases of the shutdown: its running turns close their
-/// streams.
+/// A process that also drains a node drains it between the two phases of the shutdown: the running turns of the node
+/// close their streams.
 pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
     let tasks = gateway.components.tasks.clone();
     let served = serve_calls(listener, gateway, shutdown).await;
@@ -69,7 +66,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     options.allows(address)?;
     let certificates = Certificates::load(&options.tls)?;
     let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
-    // These tasks end with this function.
+    // Dropping the set ends these tasks with this function.
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let components = &gateway.components;
@@ -125,7 +122,7 @@ fn reflection()
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(folio_proto::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        // Error details: a client by reflection reads the reason and the fields at fault.
+        // Error details, so that a reflection client can decode the reason and the invalid fields.
         .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| Error::internal(format!("cannot build the reflection service: {error}")))

@@ -1,5 +1,5 @@
-//! Ends long calls with their token: within seconds after the token was revoked or expired, or its user was removed or
-//! got a lower role.
+//! Ends long calls when their token is no longer valid: within seconds after the token is revoked or expires, or its
+//! user is removed or gets a lower role.
 //!
 //! Work that the call started (a turn, an extraction) continues; only the stream to the caller ends.
 
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use crate::caller::Authenticator;
 use folio_operations::Caller;
 
-/// Interval of the checks of the tokens of long calls.
+/// Interval at which the tokens of long calls are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent checks.
 const CHECKS_MAX: usize = 32;
 
-/// The tokens with long calls in progress.
+/// The access tokens with long calls in progress.
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Mutex<HashMap<TokenId, Open>>,
@@ -32,21 +32,21 @@ struct Open {
 }
 
 impl Sessions {
-    /// Registers a long call.
     pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Session {
         let token = caller.token.clone();
         let mut open = self.lock();
         let new = || Open { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
         let entry = open.entry(token.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
-        // Calls of one token end together: when the role falls below the highest role that one of them started with.
+        // All calls of a token end together, when the role falls below the highest role that one of the calls started
+        // with.
         if entry.caller.principal.role < caller.principal.role {
             entry.caller = caller.clone();
         }
         Session { token, ended: entry.ended.clone(), sessions: Arc::clone(self) }
     }
 
-    /// Checks the tokens periodically. Never returns.
+    /// Checks all access tokens periodically. Never returns.
     pub(crate) async fn run(self: Arc<Self>, authenticator: Authenticator) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
@@ -59,7 +59,7 @@ impl Sessions {
     /// Ends the calls of a token that is no longer valid.
     async fn check(&self, authenticator: &Authenticator, caller: Caller) {
         let token = &caller.token;
-        // An unavailable store ends no call.
+        // A failed check (an unavailable store) ends no call.
         if matches!(authenticator.is_good(&caller).await, Ok(false)) {
             tracing::info!(%token, "a token is no longer valid; ending its calls");
             if let Some(open) = self.lock().remove(token) {

@@ -1,4 +1,4 @@
-//! The span of a call: from its first byte to the last byte of its response, with the outcome.
+//! The span of a call, from the first byte of the request to the last byte of the response, with the outcome.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,7 +14,7 @@ use tracing::field::Empty;
 
 use crate::access::{Route, rpc_path};
 
-/// Returns the span of a call of the API. Health and reflection have none.
+/// Returns the span of an API call. Calls of health and reflection have no span.
 pub(crate) fn span(route: Route) -> Span {
     let Route::Api(operation) = route else { return Span::none() };
     let path = rpc_path(operation);
@@ -34,7 +34,7 @@ pub(crate) fn span(route: Route) -> Span {
     )
 }
 
-/// Keeps the span of a call until the last byte of its response.
+/// Ends the span of a call with the last byte of its response.
 pub(crate) fn until_its_end(response: Response<Body>, span: Span) -> Response<Body> {
     if span.is_disabled() {
         return response;
@@ -52,7 +52,7 @@ struct Traced {
 }
 
 impl Traced {
-    /// Records the outcome if these headers or trailers contain it.
+    /// Records the outcome if these headers or trailers contain the status.
     fn note(&mut self, headers: &HeaderMap) {
         if let Some(code) = headers.get("grpc-status").filter(|_| !self.is_recorded) {
             self.is_recorded = true;
@@ -66,7 +66,7 @@ impl Drop for Traced {
         if !self.is_recorded {
             status::record(&self.span, Code::Cancelled);
         }
-        // Ends the span now, not at the start of the response.
+        // Ends the span at the end of the body, not at the start of the response.
         self.span.in_scope(|| ());
     }
 }

@@ -1,4 +1,4 @@
-//! The claims of a JWT: organization, user, role, scopes and expiry. Pure; the signature is verified before.
+//! The claims of a JWT: organization, user, role, scopes and expiry. Performs no I/O; the signature is verified before.
 
 use std::time::Duration;
 
@@ -14,11 +14,9 @@ const SUBJECT_CHARS: usize = 255;
 /// The content of a valid JWT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerifiedClaims {
-    /// The organization.
     pub(crate) org: OrgId,
-    /// The user.
     pub(crate) user: UserId,
-    /// The maximum role.
+    /// The role that the token claims. The role of a member bounds it.
     pub(crate) role: Role,
     /// The scopes that the token is restricted to. Empty: unrestricted.
     pub(crate) scopes: Vec<Scope>,
@@ -26,13 +24,11 @@ pub(crate) struct VerifiedClaims {
     pub(crate) end: Timestamp,
 }
 
-/// The reason why a JWT is refused: for the log, never for the caller.
+/// Reason for the refusal of a JWT. It is logged, but not returned to the caller.
 pub(super) type Refusal = &'static str;
 
-/// The claims of a token.
 pub(super) type Claims = Map<String, Value>;
 
-/// Reads the claims.
 pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<VerifiedClaims, Refusal> {
     if claims.get("iss").and_then(Value::as_str) != Some(&options.issuer) {
         return Err("it is of another issuer");
@@ -49,8 +45,8 @@ pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> 
     })
 }
 
-/// Returns the time from which the token is refused, by `exp` and age. Error: the token has expired, or is not valid
-/// yet.
+/// Returns the time from which the token is refused, according to `exp` and the maximum age. Error: the token has
+/// expired, or is not valid yet.
 fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Timestamp, Refusal> {
     let leeway = options.leeway;
     let expires = time(claims, "exp")?.ok_or("it has no exp")?;
@@ -69,7 +65,7 @@ fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
     let wrong = "a time is not a number, or out of range";
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().ok_or(wrong)?;
-    // Beyond any representable time; a conversion of floats saturates.
+    // Larger than any representable time. A conversion from a larger float would saturate.
     if !(0.0..1e11).contains(&seconds) {
         return Err(wrong);
     }
@@ -89,7 +85,7 @@ fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refus
     options.organizations.get(name).cloned().ok_or("the organization claim has no entry in `organizations`")
 }
 
-/// Returns the user: a Folio id is used unchanged; from any other subject an id is derived, which differs between
+/// Returns the user. A Folio id is used unchanged; for any other subject an id is derived, which differs between
 /// issuers.
 fn user(options: &IssuerOptions, claims: &Claims) -> Result<UserId, Refusal> {
     let subject = at(claims, &options.user_claim).and_then(Value::as_str).unwrap_or_default();
@@ -113,11 +109,11 @@ fn scopes(options: &IssuerOptions, claims: &Claims) -> Result<Vec<Scope>, Refusa
     let mut scopes: Vec<Scope> = names.filter_map(|name| Scope::parse("scope", name).ok()).collect();
     scopes.sort_unstable();
     scopes.dedup();
-    // No scopes would be no limit.
+    // An empty list would mean an unrestricted token.
     if scopes.is_empty() { Err("it names no scope") } else { Ok(scopes) }
 }
 
-/// Returns the claim of exactly this name, otherwise the claim at the end of a path with periods.
+/// Returns the claim with exactly this name; otherwise the claim at this path, in which periods separate the names.
 fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
@@ -126,7 +122,7 @@ fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     rest.split('.').try_fold(claims.get(first)?, |here, name| here.get(name))
 }
 
-/// Returns a text, or the texts of a list.
+/// Returns a text as one item, and a list as its texts.
 fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
     let values = match value {
         Some(Value::Array(values)) => values.as_slice(),
@@ -193,7 +189,7 @@ mod tests {
             for wrong in
                 [json!(null), json!({}), json!([]), json!(true), json!(""), json!("other"), json!(-1), json!(1e300)]
             {
-                // Any text is a subject.
+                // Any text is a valid subject.
                 if (name, &wrong) != ("sub", &json!("other")) {
                     assert!(of(&options(), json!({ name: wrong })).is_err(), "{name}: {wrong}");
                 }

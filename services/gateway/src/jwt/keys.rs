@@ -1,4 +1,4 @@
-//! The keys of an issuer. One task reads them from a file or a URL periodically, and again when a token names an
+//! The keys of an issuer. One task reads them from a file or a URL periodically, and additionally when a token names an
 //! unknown key.
 
 use std::io;
@@ -25,7 +25,6 @@ const SET_BYTES: usize = 256 * 1024;
 /// Maximum number of keys of a set; further keys are ignored.
 const KEYS_MAX: usize = 100;
 
-/// One public key.
 pub(super) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
@@ -33,7 +32,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Parses a key that verifies signatures. None: any other key.
+    /// Parses a key that verifies signatures. None: the key has another use or an unsupported type.
     fn of(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         if jwk.common.public_key_use.as_ref().is_some_and(|used| *used != PublicKeyUse::Signature) {
@@ -59,7 +58,7 @@ impl Key {
     }
 }
 
-/// The keys of an issuer at one time.
+/// The key set of an issuer.
 struct Set(Vec<Arc<Key>>);
 
 impl Set {
@@ -73,7 +72,7 @@ impl Set {
         if keys.is_empty() { Err("it contains no key that verifies signatures".to_owned()) } else { Ok(Self(keys)) }
     }
 
-    /// Returns the key that a token names, or the only suitable key if it names none.
+    /// Returns the key that the header names; without a key id, the only key that supports the algorithm.
     fn find(&self, header: &Header) -> Option<Arc<Key>> {
         let mut fitting = self.0.iter().filter(|key| {
             key.algorithms.contains(&header.alg) && (header.kid.is_none() || key.id.is_some() && key.id == header.kid)
@@ -83,16 +82,14 @@ impl Set {
     }
 }
 
-/// The cached keys.
 #[derive(Clone, Default)]
 struct CachedKeys {
     /// The keys and the time at which they were read.
     set: Option<(Arc<Set>, Instant)>,
-    /// The time of the last attempt to read them.
+    /// Time of the last attempt to read the keys.
     tried: Option<Instant>,
 }
 
-/// The keys of an issuer.
 pub(super) struct Keys {
     seen: watch::Receiver<CachedKeys>,
     wanted: Arc<Notify>,
@@ -102,7 +99,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Starts a task of `tasks` that reads the keys. The task never returns.
+    /// Starts a task in `tasks` that reads the keys and never returns.
     ///
     /// # Errors
     /// The file is unusable, or no HTTP client can be built for the URL.
@@ -116,15 +113,16 @@ impl Keys {
         let wanted = Arc::new(Notify::new());
         let (refresh, refetch) = (options.refresh, options.refetch);
         tasks.spawn(follow(name.to_owned(), source, sender, Arc::clone(&wanted), refresh, refetch));
-        // The time-out of the task, and time for its answer.
+        // The time-out of the task, plus time to publish the result.
         let patience = options.fetch_timeout + Duration::from_secs(1);
         Ok(Self { seen, wanted, refetch, stale: options.stale, patience })
     }
 
-    /// Returns the key that a token names. An unknown key triggers a read of the keys, unless one has just ended.
+    /// Returns the key of a token. An unknown key triggers a read of the keys, unless the last read was less than
+    /// `refetch` ago.
     ///
     /// # Errors
-    /// `INVALID_TOKEN`: there is no such key. `UNAVAILABLE`: the keys could not be read for too long.
+    /// `INVALID_TOKEN`: the issuer has no such key. `UNAVAILABLE`: the last successful read is older than `stale`.
     pub(super) async fn find(&self, header: &Header) -> Result<Arc<Key>> {
         let mut seen = self.seen.clone();
         let CachedKeys { set, tried } = seen.borrow_and_update().clone();
@@ -137,7 +135,7 @@ impl Keys {
         }
         // The first attempt starts immediately.
         if again || tried.is_none() {
-            // Whether it was read or not is seen below.
+            // The result is checked below.
             let _ = tokio::time::timeout(self.patience, seen.changed()).await;
         }
         let set = seen.borrow().set.clone();
@@ -190,7 +188,6 @@ async fn follow(
     }
 }
 
-/// The source of the keys.
 enum Source {
     File(PathBuf),
     Url(reqwest::Client, Url),
@@ -206,7 +203,7 @@ impl Source {
         let mut client = reqwest::Client::builder()
             .user_agent(concat!("folio/", env!("CARGO_PKG_VERSION")))
             .timeout(options.fetch_timeout)
-            // Only the host of the settings is called: redirects are not followed.
+            // Redirects are not followed, so that only the configured host is called.
             .redirect(reqwest::redirect::Policy::none());
         if is_local(&url) {
             client = client.no_proxy();
@@ -232,7 +229,7 @@ impl Source {
     }
 }
 
-/// Reads a file, at most one byte more than the bound.
+/// Reads a file, but at most one byte more than the maximum size.
 async fn read_file(file: &PathBuf) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let bound = u64::try_from(SET_BYTES).unwrap_or(u64::MAX);
@@ -240,7 +237,7 @@ async fn read_file(file: &PathBuf) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Reads the body of an answer, bounded in size here and in time by the client.
+/// Reads the body of a response. Its size is bounded here, its duration by the client.
 async fn fetch(client: &reqwest::Client, url: Url) -> Result<Vec<u8>, String> {
     let without_url = |error: reqwest::Error| error.without_url().to_string();
     let mut answer = client.get(url).send().await.map_err(without_url)?;

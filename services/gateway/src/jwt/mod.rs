@@ -1,10 +1,11 @@
-//! JWTs as access tokens. The settings name the accepted issuers; each JWT is signed with a key that its issuer publishes.
+//! JWTs as access tokens. The settings name the accepted issuers. Each JWT is signed with a key that its issuer
+//! publishes.
 //!
 //! - [`options`] contains the settings of an issuer.
 //! - [`keys`] reads and caches the keys of an issuer.
 //! - [`claims`] interprets the claims.
 //!
-//! Every invalid token gets the same answer; the reason is in the log (`debug`).
+//! The error of an invalid token does not depend on the reason; the reason is logged at level `debug`.
 
 mod claims;
 mod keys;
@@ -25,9 +26,8 @@ pub use options::{IssuerOptions, RoleNames};
 use claims::{Claims, Refusal};
 use keys::Keys;
 
-/// Maximum size of a token in bytes.
 const TOKEN_BYTES: usize = 8 * 1024;
-/// The accepted values of `typ`, in lower case.
+/// Accepted values of `typ`, in lower case.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
 /// The accepted issuers, by `iss`.
@@ -60,7 +60,7 @@ impl Issuers {
         Ok(Self { issuers: Arc::new(issuers) })
     }
 
-    /// Verifies a token and returns its content.
+    /// Verifies a token and returns its claims.
     ///
     /// # Errors
     /// `INVALID_TOKEN`, or `UNAVAILABLE` if the keys of the issuer are unknown.
@@ -75,7 +75,7 @@ impl Issuers {
         claims::read(&issuer.options, &claims, now).map_err(refused)
     }
 
-    /// Returns the issuer that an unverified token names, with its header.
+    /// Returns the issuer that an unverified token names, and the header of the token.
     fn issuer(&self, token: &str) -> Result<(&Issuer, Header), Refusal> {
         if token.len() > TOKEN_BYTES {
             return Err("it is too long");
@@ -99,7 +99,7 @@ impl Issuers {
 
 /// Returns the claims of a token if this key signed it.
 fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, Refusal> {
-    // The library checks the signature only; the gateway checks the claims with its own clock.
+    // The library checks the signature only. The gateway checks the claims with its own clock.
     let mut validation = Validation::new(header.alg);
     (validation.validate_exp, validation.validate_aud) = (false, false);
     validation.required_spec_claims.clear();

@@ -11,7 +11,7 @@ use jsonwebtoken::Algorithm;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-/// An issuer whose JWTs are accepted as access tokens, as in this part of a `folio.toml`:
+/// An issuer whose JWTs are accepted as access tokens. Example in `folio.toml`:
 ///
 /// ```toml
 #[doc = include_str!("example.toml")]
@@ -23,11 +23,11 @@ pub struct IssuerOptions {
     pub issuer: String,
     /// The accepted audiences: the claim `aud` must contain at least one.
     pub audiences: Vec<String>,
-    /// The URL of the JWK set (at most 256 KiB): `https://…`. Either this or `jwks_file`.
+    /// The URL of the JWK set (at most 256 KiB): `https://…`. Exactly one of `jwks_url` and `jwks_file` is required.
     pub jwks_url: String,
     /// The file with the JWK set, which is read periodically.
     pub jwks_file: Option<PathBuf>,
-    /// The certificate authority (PEM) of `jwks_url`. None: the public ones.
+    /// The certificate authority (PEM) of `jwks_url`. None: the public authorities.
     pub ca: Option<PathBuf>,
     /// Permits `http://` to an address that is not loopback, because the network to the issuer is trusted.
     pub insecure: bool,
@@ -37,14 +37,14 @@ pub struct IssuerOptions {
     /// Minimum time between two reads, if a token names an unknown key or the last read failed.
     #[serde(rename = "refetch_seconds", with = "folio_types::seconds")]
     pub refetch: Duration,
-    /// Time-out of a read.
+    /// Time-out of one read of the keys.
     #[serde(rename = "fetch_timeout_seconds", with = "folio_types::seconds")]
     pub fetch_timeout: Duration,
-    /// Maximum age of keys that cannot be refreshed; then the issuer's tokens are refused with `UNAVAILABLE`.
+    /// Maximum age of keys that cannot be refreshed. After that, the issuer's tokens are refused with `UNAVAILABLE`.
     #[serde(rename = "stale_seconds", with = "folio_types::seconds")]
     pub stale: Duration,
-    /// The accepted algorithms, of those with a public key: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384,
-    /// EdDSA.
+    /// The accepted algorithms. Only algorithms with a public key are allowed: RS256, RS384, RS512, PS256, PS384,
+    /// PS512, ES256, ES384, EdDSA.
     pub algorithms: Vec<Algorithm>,
     /// Maximum difference between the clocks of issuer and gateway.
     #[serde(rename = "leeway_seconds", with = "folio_types::seconds")]
@@ -56,22 +56,22 @@ pub struct IssuerOptions {
     pub organization: Option<OrgId>,
     /// The claim that names the organization.
     pub organization_claim: String,
-    /// The values of that claim, each with its organization. Empty: the claim holds an organization's id, and every
-    /// organization is accepted, so that the issuer is trusted for all of them.
+    /// The values of `organization_claim`, each with its organization. Empty: the claim contains an organization's id,
+    /// and every organization is accepted, so that the issuer is trusted for all organizations.
     pub organizations: BTreeMap<String, OrgId>,
-    /// The claim that names the user: a Folio id, or any text, from which an id is derived. Users must not be able to
-    /// choose it.
+    /// The claim that names the user: a Folio id, or any other text, from which an id is derived. Users must not be
+    /// able to change the value of this claim.
     pub user_claim: String,
-    /// The claim that names the role. Of several roles, the highest applies.
+    /// The claim that names the role. If the claim names several roles, the highest applies.
     pub role_claim: String,
-    /// The names of the roles in that claim.
+    /// The names of the roles in `role_claim`.
     pub roles: RoleNames,
-    /// The role of tokens whose claim names none. None: they are refused.
+    /// The role of tokens whose claim names no role. None: these tokens are refused.
     pub default_role: Option<Role>,
-    /// The claim that restricts a token to parts of the API: a list, or a text with blanks between. A token without the
-    /// claim, or with no scope in it, is refused. Empty: no token is restricted.
+    /// The claim that restricts a token to parts of the API: a list, or a text with blanks between the scopes. A token
+    /// without the claim, or without a scope in the claim, is refused. Empty: no token is restricted.
     pub scopes_claim: String,
-    /// The prefix of the scopes' names in that claim.
+    /// The prefix of the names of scopes in `scopes_claim`.
     pub scope_prefix: String,
 }
 
@@ -79,11 +79,8 @@ pub struct IssuerOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoleNames {
-    /// Names of the viewer.
     pub viewer: Vec<String>,
-    /// Names of the member.
     pub member: Vec<String>,
-    /// Names of the admin.
     pub admin: Vec<String>,
 }
 
@@ -95,7 +92,6 @@ impl Default for RoleNames {
 }
 
 impl RoleNames {
-    /// Returns the role of a name.
     pub(super) fn role(&self, name: &str) -> Option<Role> {
         let roles = [(Role::Admin, &self.admin), (Role::Member, &self.member), (Role::Viewer, &self.viewer)];
         roles.into_iter().find(|(_, names)| names.iter().any(|known| known == name)).map(|(role, _)| role)
@@ -144,10 +140,8 @@ impl Default for IssuerOptions {
     }
 }
 
-/// Maximum number of issuers.
 const ISSUERS_MAX: usize = 100;
 
-/// Checks every issuer.
 pub(crate) fn check(issuers: &BTreeMap<String, IssuerOptions>, problems: &mut Problems) {
     problems.check(issuers.len() <= ISSUERS_MAX, "jwt", format_args!("has more than {ISSUERS_MAX} issuers"));
     let mut names = BTreeSet::new();
@@ -202,9 +196,9 @@ impl IssuerOptions {
         problems.check(self.stale >= self.refresh, at("stale_seconds"), "is less than refresh_seconds");
     }
 
-    /// The source of the keys.
+    /// Returns the URL of the keys. Error: the problem, for the operator.
     pub(super) fn url(&self) -> Result<Url, &'static str> {
-        // The message omits the text, because it may contain a password.
+        // The message omits the URL, because it may contain a password.
         let url = Url::parse(&self.jwks_url).map_err(|_| "is no URL")?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("must hold no user and no password");
@@ -220,7 +214,7 @@ impl IssuerOptions {
     }
 }
 
-/// Returns true if a URL leads to this machine.
+/// Returns true if a URL refers to this machine.
 pub(super) fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -64,7 +64,7 @@ struct Line<'a> {
     entry: &'a AuditEntry,
 }
 
-/// An entry as a line of JSON, with its line feed.
+/// Returns an entry as a line of JSON, with a line feed.
 fn line(entry: &AuditEntry) -> Result<String> {
     let line = serde_json::to_string(&Line { id: entry.id(), entry });
     let line = line.map_err(|error| Error::internal(format!("an audit entry cannot be serialized: {error}")))?;

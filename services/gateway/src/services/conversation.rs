@@ -1,4 +1,5 @@
-//! ConversationService. The caller's role and the limits of streams apply here; the owner of the thread runs the turn.
+//! ConversationService. The gateway applies the caller's role and the limits of streams; the owner of the thread runs
+//! the turn.
 
 use folio_cluster::draining;
 use folio_history::command::ApproveAnswer;
@@ -96,7 +97,7 @@ impl ConversationService for Api {
             |request: v1::WatchPendingApprovalsRequest| Ok(Call::new(WatchPendingApprovals { filter: request.filter }));
         let response = |changes: <WatchPendingApprovals as Operation>::Output| {
             let changes = changes.map(|change| Ok(v1::WatchPendingApprovalsResponse { change: Some(encode(change?)) }));
-            // The stream does not end by itself, so that a drain must end it.
+            // The stream does not end by itself, so the drain must end it.
             let drained = stream::once(async { Err(draining()) });
             let changes = changes.take_until(self.begin.clone().cancelled_owned()).chain(drained);
             streamed(changes, self.event_limits(), self.cut.clone())
@@ -106,7 +107,7 @@ impl ConversationService for Api {
 }
 
 impl Api {
-    /// Bounds the events of a turn. The turn does not depend on the stream.
+    /// Bounds a stream of events. The end of the stream does not end the turn.
     fn events<T: Send + 'static>(&self, events: EventStream, wrap: impl Fn(Event) -> T + Send + 'static) -> Answer<T> {
         streamed(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
     }

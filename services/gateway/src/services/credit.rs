@@ -39,7 +39,6 @@ fn note(text: &str) -> Result<String> {
     if text.is_empty() { Ok(String::new()) } else { fields::line("note", text, limits::NAME_CHARS) }
 }
 
-/// A grant as a message.
 pub(super) fn to_proto(grant: &Grant) -> v1::Grant {
     let kind = match grant.kind {
         GrantKind::Allowance => v1::GrantKind::Allowance,

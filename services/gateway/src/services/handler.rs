@@ -10,7 +10,7 @@
 //!
 //! A response field is converted by `Into`, or by the function that follows it: `{ webhook_endpoint: to_proto }`.
 
-/// Declares a handler: its name, the messages, the translation of the request, and that of the output.
+/// Declares a handler from its name, its messages, the translation of the request, and the translation of the output.
 macro_rules! handler {
     ($name:ident, $request:ident, $response:ident, $call:expr, $answer:expr) => {
         fn $name<'api, 'call>(
@@ -46,7 +46,7 @@ macro_rules! get {
     };
 }
 
-/// Declares a handler that returns a page of resources. An id in the operation selects their parent.
+/// Declares a handler that returns a page of resources. An id in braces selects their parent.
 macro_rules! list {
     ($name:ident, $request:ident, $operation:ident { $($parent:ident)? }, $response:ident { $field:ident }) => {
         $crate::services::handler::list!(
@@ -89,7 +89,7 @@ macro_rules! delete {
     };
 }
 
-/// Declares a handler of an operation that the request id makes idempotent.
+/// Declares a handler of an operation that changes something under a request id.
 macro_rules! change {
     ($name:ident, $request:ident, $response:ident { $field:ident }, |$input:ident| $operation:expr) => {
         $crate::services::handler::change!($name, $request, $response { $field: Into::into }, |$input| $operation);

@@ -1,4 +1,4 @@
-//! The services of the public API: one file each.
+//! The services of the public API, one in each file.
 
 mod audit;
 mod conversation;
@@ -33,7 +33,7 @@ use tonic::{Request, Response, Status};
 use crate::options::Options;
 use crate::serve::Gateway;
 
-/// Every service of the API.
+/// Implements every service of the API.
 #[derive(Clone)]
 pub(crate) struct Api {
     operations: Operations,
@@ -44,8 +44,8 @@ pub(crate) struct Api {
     cut: CancellationToken,
 }
 
-/// Returns the services as routes. Request messages are bounded by the options; response messages are as large as the
-/// stored data.
+/// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
+/// bounded.
 pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
     let Gateway { components, options, .. } = gateway;
     let bytes = options.message_bytes;
@@ -93,13 +93,13 @@ macro_rules! list_request {
 }
 use list_request;
 
-/// Returns `total_size`, reduced to the largest number that its field can hold.
+/// Converts a count to `total_size`; a larger number becomes `i32::MAX`.
 fn total_size(count: u64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 impl Api {
-    /// Runs the operation that a request translates to, and translates its output.
+    /// Translates a request to an operation, runs the operation, and translates its output.
     async fn call<Q, O: Operation, A>(
         &self,
         request: Request<Q>,
@@ -112,32 +112,27 @@ impl Api {
         Ok(Response::new(response(output)))
     }
 
-    /// Returns the limits of a stream of events.
     fn event_limits(&self) -> Limits {
         let options = &self.options;
         Limits { first: options.stream_first, idle: options.stream_idle, lifetime: options.stream_lifetime }
     }
 
-    /// Returns the limits of a transfer of bytes.
     fn transfer_limits(&self) -> Limits {
         let options = &self.options;
         Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
     }
 }
 
-/// Returns the caller of a request, as the layers authenticated it.
+/// Returns the caller that the layers authenticated.
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let found = request.extensions().get::<Caller>().cloned();
     found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a caller")))
 }
 
-/// The result of a handler.
 type Reply<T> = Result<Response<T>, Status>;
 
-/// A stream of response messages.
 type Answer<T> = BoxStream<'static, Result<T, Status>>;
 
-/// Bounds a stream of response messages.
 fn streamed<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,

@@ -105,7 +105,7 @@ impl OrganizationService for Api {
     );
 }
 
-/// The role of a member. None: unspecified.
+/// None: the role is unspecified.
 fn role(number: i32) -> folio_types::Result<Option<Role>> {
     Ok(fields::choice::<v1::Role>("member.role", number)?.specified())
 }

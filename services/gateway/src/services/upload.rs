@@ -1,4 +1,4 @@
-//! `UploadDocument`: a description, then bytes.
+//! The stream of `UploadDocument`: a description, then bytes.
 
 use std::time::Duration;
 
@@ -14,11 +14,10 @@ use v1::upload_document_request::Part;
 
 use super::Api;
 
-/// Maximum number of bytes of one chunk.
 // proto: UploadDocumentRequest.chunk "at most {} MiB"
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// The parts of an upload, within the limits of transfers.
+/// The messages of an upload, within the limits of transfers.
 struct Parts {
     stream: Streaming<v1::UploadDocumentRequest>,
     idle: Duration,
@@ -38,7 +37,7 @@ impl Parts {
         }
     }
 
-    /// The chunks after the description.
+    /// The bytes after the description. Error: a second description, or a chunk that is too large.
     fn chunks(self) -> impl Stream<Item = Result<Bytes>> {
         futures::stream::try_unfold(self, |mut parts| async move {
             match parts.next().await? {
@@ -57,7 +56,7 @@ impl Parts {
 }
 
 impl Api {
-    /// Reads the description of an upload.
+    /// Reads the description of an upload. The operation reads the chunks.
     pub(super) async fn upload(&self, stream: Streaming<v1::UploadDocumentRequest>) -> Result<Call<UploadDocument>> {
         let limits = self.transfer_limits();
         let mut parts = Parts { stream, idle: limits.idle, end: Instant::now() + limits.lifetime };

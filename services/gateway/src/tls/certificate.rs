@@ -1,4 +1,4 @@
-//! The certificate of new connections, which follows its files.
+//! The certificate of new connections. It is reloaded when its files change.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,7 +15,6 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::TlsOptions;
 
-/// The certificate in use, and the files it comes from.
 pub(crate) struct Certificates {
     files: Files,
     read: Pem,
@@ -29,14 +28,13 @@ struct Files {
     key: PathBuf,
 }
 
-/// The content of the files.
+/// Content of the files.
 #[derive(PartialEq, Eq)]
 struct Pem {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// The certificate resolver of new connections.
 #[derive(Debug)]
 struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
@@ -47,10 +45,10 @@ impl ResolvesServerCert for CertificateResolver {
 }
 
 impl Certificates {
-    /// Reads the files. None: the settings name none.
+    /// Reads the files. None: the settings name no file.
     ///
     /// # Errors
-    /// A file is missing or unusable, or certificate and key do not belong together.
+    /// A file is missing or unusable, or the key does not belong to the certificate.
     pub(crate) fn load(options: &TlsOptions) -> Result<Option<Self>> {
         let (certificate, key) = match (&options.certificate, &options.key) {
             (None, None) => return Ok(None),
@@ -64,10 +62,7 @@ impl Certificates {
         Ok(Some(Self { files, read, provider, resolver }))
     }
 
-    /// Returns the acceptor of connections.
-    ///
-    /// # Errors
-    /// The library supports no version of TLS.
+    /// Error: the library supports no version of TLS.
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor> {
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()
@@ -77,7 +72,7 @@ impl Certificates {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Reads the files every `interval`. Never returns.
+    /// Reads the files every `interval`, and reloads the certificate if they have changed. Never returns.
     pub(crate) async fn follow(mut self, interval: Duration) {
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -93,14 +88,14 @@ impl Certificates {
         }
     }
 
-    /// Applies the content of the files. Returns true if it has changed.
+    /// Reloads the certificate. Returns true if the files have changed.
     fn reload(&mut self) -> Result<bool> {
         let now = self.files.read()?;
         if now == self.read {
             return Ok(false);
         }
-        // Between the replacement of the two files, the key does not belong to the certificate: the next reload reads
-        // both new files.
+        // While only one of the two files is replaced, the key does not belong to the certificate. The next reload
+        // reads both new files.
         let key = now.parse(&self.files, &self.provider)?;
         *self.resolver.0.write().unwrap_or_else(PoisonError::into_inner) = key;
         self.read = now;

@@ -1,6 +1,6 @@
-//! TLS of the public listener: its certificate is read again when its files change.
+//! TLS of the public listener.
 //!
-//! - [`certificate`] has the certificate of new connections, and follows its files.
+//! - [`certificate`] contains the certificate of new connections, and reloads it when its files change.
 //! - [`socket`] is a connection with or without TLS.
 
 mod certificate;
@@ -21,10 +21,9 @@ pub(crate) use socket::Socket;
 pub struct TlsOptions {
     /// The certificate chain up to an authority that callers trust. None: plain text.
     pub certificate: Option<PathBuf>,
-    /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// Interval at which the files are read. A change applies to new connections; unusable files are
-    /// reported, and the previous certificate stays in use.
+    /// Interval at which the files are read. A change applies to new connections. Unusable files are logged, and the
+    /// previous certificate remains in use.
     #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
     pub reload_interval: Duration,
 }
@@ -36,7 +35,6 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    /// Returns true if connections are encrypted.
     pub fn is_on(&self) -> bool {
         self.certificate.is_some() || self.key.is_some()
     }

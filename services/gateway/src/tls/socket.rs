@@ -9,10 +9,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
-/// A connection. Its first read or write performs the handshake, so that a slow handshake delays no other connection.
-/// The time limit of the handshake is that of a silent connection.
+/// A connection. The first read or write performs the handshake, so that a slow handshake delays no other connection. A
+/// handshake is bounded by the time-out of a silent connection.
 pub(crate) enum Socket {
-    /// Plain text.
     Plain(TcpStream),
     /// TLS before the end of the handshake.
     Greeting(Box<Accept<TcpStream>>),
@@ -21,7 +20,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Creates a connection, with TLS if there is an acceptor.
+    /// Creates a connection with TLS, or without TLS if `acceptor` is None.
     pub(crate) fn new(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Self {
         match acceptor {
             None => Self::Plain(stream),
