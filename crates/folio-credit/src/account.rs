@@ -11,9 +11,7 @@ const DRAW_DIVISOR: u64 = 4;
 /// Part of a block that was drawn from one grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Id of the grant.
     pub grant: GrantId,
-    /// Credits drawn from the grant.
     pub amount: u64,
 }
 
@@ -22,18 +20,15 @@ pub struct Part {
 pub struct OpenBlock {
     /// Id of the block and of the ledger partition with its rows.
     pub id: BlockId,
-    /// Process that drew the block.
     pub holder: Incarnation,
     /// Parts by grant, in the order of use.
     pub parts: Vec<Part>,
-    /// Time of the draw.
     pub at: Timestamp,
     /// Time until which the holder reserves from the block. Afterwards any process may close it.
     pub until: Timestamp,
 }
 
 impl OpenBlock {
-    /// Returns the credits that were drawn with the block.
     pub fn amount(&self) -> u64 {
         self.parts.iter().map(|part| part.amount).sum()
     }
@@ -44,7 +39,6 @@ impl OpenBlock {
 pub struct InsufficientCredit {
     /// Credits that can be drawn.
     pub available: u64,
-    /// Credits in open blocks.
     pub in_blocks: u64,
 }
 
@@ -61,7 +55,6 @@ pub struct Account {
     pub settled: u64,
     /// Grants with unused or drawn credit, in the order of use.
     pub grants: Vec<Grant>,
-    /// Open blocks.
     pub blocks: Vec<OpenBlock>,
 }
 
@@ -76,12 +69,10 @@ impl Account {
         self.grants.iter().filter(|grant| !grant.is_due(now)).map(|grant| grant.available).sum()
     }
 
-    /// Returns the credits in open blocks.
     pub fn in_blocks(&self) -> u64 {
         self.blocks.iter().map(OpenBlock::amount).sum()
     }
 
-    /// Returns the open block with this id.
     pub fn block(&self, id: &BlockId) -> Option<&OpenBlock> {
         self.blocks.iter().find(|block| block.id == *id)
     }
@@ -134,7 +125,7 @@ impl Account {
     /// Draws a block of at least `need` credits: `want`, bounded by a quarter of the available credit.
     ///
     /// # Errors
-    /// The account has less than `need`, or [`BLOCKS_MAX`] open blocks.
+    /// Refused if less than `need` is available, or if the account has [`BLOCKS_MAX`] open blocks.
     pub fn draw(
         &mut self,
         mut block: OpenBlock,
@@ -159,8 +150,8 @@ impl Account {
         Ok(block)
     }
 
-    /// Closes a block whose calls cost `settled` credits. The rest returns to its grants, or expires with them. Returns
-    /// None if no such block is open.
+    /// Closes a block whose calls cost `settled` credits. Unused credit returns to its grants; credit of expired grants
+    /// expires. Returns None if no such block is open.
     pub fn close(&mut self, id: &BlockId, settled: u64, now: Timestamp) -> Option<AccountEntry> {
         let index = self.blocks.iter().position(|block| block.id == *id)?;
         self.begin_change(now);

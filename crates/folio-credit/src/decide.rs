@@ -1,15 +1,15 @@
-//! Decisions about conditional writes of credit: turn the rows that a store read into an answer or a write.
+//! Decisions about conditional writes of credit: map the rows that a store read to an answer or a write.
 //!
-//! | write | order | check | verdict |
+//! | write | order | condition | decision |
 //! |---|---|---|---|
-//! | change of an account | 1 | an entry of its key exists | [`AccountChanged::EntryExists`] |
+//! | change of an account | 1 | an entry with this key exists | [`AccountChanged::EntryExists`] |
 //! | | 2 | the account has another version | [`AccountChanged::VersionMismatch`] |
-//! | | 3 | – | the account and its entry are stored |
-//! | reservation | 1 | the same permit reserved the row, and it has not ended | [`Reserved::Done`] |
+//! | | 3 | – | store the account and its entry |
+//! | reservation | 1 | the same permit reserved the row, and the row is not settled | [`Reserved::Done`] |
 //! | | 2 | the row exists | [`Reserved::Exists`] |
 //! | | 3 | the block is sealed | [`Reserved::Sealed`] |
-//! | | 4 | – | the row is inserted |
-//! | settlement | 1 | the row has ended, or another permit reserved it | [`Settlement::Stored`] |
+//! | | 4 | – | insert the row |
+//! | settlement | 1 | the row is settled, or another permit reserved it | [`Settlement::Stored`] |
 //! | | 2 | the row exists | [`Settlement::End`] |
 //! | | 3 | – | [`Settlement::Abandon`] |
 
@@ -17,33 +17,29 @@ use folio_types::{Error, OrgId, Result};
 
 use crate::{Account, AccountEntry, LedgerRow};
 
-/// A change of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
-    /// The tenant.
     pub org: OrgId,
-    /// The expected version.
+    /// Version that the stored account must have.
     pub expected: u64,
     /// The account after the change, with its new version.
     pub account: Account,
-    /// The entry that records the change.
     pub entry: AccountEntry,
 }
 
-/// The result of a change of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChanged {
     /// The change is committed.
     Done,
-    /// An entry with this key exists, of this change or of another one. If it existed before, nothing was changed.
+    /// An entry with this key exists, written by this change or by another one. If it existed before, nothing changed.
     EntryExists(Box<AccountEntry>),
     /// The account has another version; nothing was changed.
     VersionMismatch,
 }
 
 impl AccountChange {
-    /// Returns the answer if nothing is written. None: the account and its entry are stored. `version`: that of the stored
-    /// account, 0 if there is none; a store reads it before the entry.
+    /// Returns the answer if the change must not be written. None: store the account and its entry. `version` is the
+    /// version of the stored account, or 0 if none is stored; a store reads it before `entry`.
     pub fn answer(&self, entry: Option<AccountEntry>, version: u64) -> Option<AccountChanged> {
         match entry {
             Some(entry) => Some(AccountChanged::EntryExists(Box::new(entry))),
@@ -53,40 +49,37 @@ impl AccountChange {
     }
 }
 
-/// The result of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reserved {
     /// The reservation is committed: the call may be made.
     Done,
-    /// The block is sealed without the row; the row will never be inserted.
+    /// The block is sealed and does not contain the row, which can never be inserted.
     Sealed,
-    /// A row with this key exists that another permit reserved or that has ended.
+    /// Another permit reserved the row, or the row is settled.
     Exists(Box<LedgerRow>),
 }
 
-/// A block's ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Whether the block accepts no further reservation.
+    /// If true, the block accepts no further reservation.
     pub sealed: bool,
-    /// Its rows by key.
+    /// Sorted by key.
     pub rows: Vec<LedgerRow>,
 }
 
-/// The decision about a settlement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settlement {
-    /// The stored row is the answer; nothing is written.
+    /// Nothing is written; the stored row is the answer.
     Stored(LedgerRow),
-    /// The row replaces the reservation of its permit, and is the answer.
+    /// The row replaces the reservation of the same permit and is the answer.
     End(LedgerRow),
-    /// The row, which was never reserved, is inserted as abandoned, and is the answer.
+    /// The row was never reserved: it is inserted as not sent and is the answer.
     Abandon(LedgerRow),
 }
 
 impl LedgerRow {
-    /// Returns the answer to the reservation of this row if nothing is written. None: the row is inserted. `sealed`: whether the
-    /// block is sealed; a store reads it before the stored row.
+    /// Returns the answer if the reservation must not be written. None: insert the row. `sealed`: the block is sealed;
+    /// a store reads this flag before `stored`.
     pub fn reserve(&self, stored: Option<Self>, sealed: bool) -> Option<Reserved> {
         match stored {
             Some(stored) if stored.settled.is_none() && stored.permit == self.permit => Some(Reserved::Done),
@@ -95,10 +88,10 @@ impl LedgerRow {
         }
     }
 
-    /// Evaluates the settlement of this row, which holds its end.
+    /// Decides how to settle the row. `self` contains the settlement.
     ///
     /// # Errors
-    /// `INTERNAL` if the row has no end.
+    /// `INTERNAL` if `self` is not settled.
     pub fn settle(&self, stored: Option<Self>) -> Result<Settlement> {
         let settled = self.settled.as_ref().ok_or_else(|| Error::internal("a settled row needs an end"))?;
         Ok(match stored {

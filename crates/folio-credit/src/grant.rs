@@ -1,4 +1,4 @@
-//! A grant of credit.
+//! Grants of credit: their amounts, expiry and order of use.
 
 use folio_types::{GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,6 @@ pub enum GrantKind {
 pub struct Grant {
     /// Idempotency key: a grant with the same id is added once.
     pub id: GrantId,
-    /// Origin of the grant.
     pub kind: GrantKind,
     /// Granted credits minus withdrawn credits.
     pub amount: u64,
@@ -42,13 +41,12 @@ pub struct Grant {
     /// Time at which the grant was marked as expired. Once set, it is never cleared, even if another clock is behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired_at: Option<Timestamp>,
-    /// Reason, as free text.
+    /// Free text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The administrator who made the grant. None for allowances and purchases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<UserId>,
-    /// Time of the grant.
     pub at: Timestamp,
 }
 

@@ -30,19 +30,16 @@ impl Basis {
 pub struct Settled {
     /// Credits charged, at most the reservation.
     pub credits: u64,
-    /// Tokens and calls that were used.
     pub usage: Usage,
     /// Cost in micro-dollars. None if the prices of the model are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_microdollars: Option<u64>,
-    /// Source of `usage`.
     pub basis: Basis,
     /// Credits beyond the reservation, which are not charged.
     #[serde(default)]
     pub written_off: u64,
     /// True if the model answered completely.
     pub completed: bool,
-    /// Time of the settlement.
     pub at: Timestamp,
 }
 
@@ -54,30 +51,27 @@ pub struct LedgerRow {
     /// Random id of the reservation. It distinguishes a repeated reservation (after a lost reply) from a conflicting
     /// one.
     pub permit: String,
-    /// User on whose behalf the call is made.
     pub user: UserId,
     /// Kind of operation: `chat`, `extraction`, …
     pub operation: String,
-    /// Name of the model.
     pub model: String,
-    /// Document that the call is about. None if there is none.
+    /// None: the call is not about one document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<DocumentId>,
     /// Reserved credits: the maximum cost of the call.
     pub credits: u64,
     /// Tokens of the prompt, counted by Folio.
     pub input_tokens: u64,
-    /// Time of the reservation.
     pub at: Timestamp,
     /// Time after which a process other than the block's holder may settle the row.
     pub deadline: Timestamp,
-    /// Settlement. None while the call is in flight.
+    /// None while the call is in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settled>,
 }
 
 impl LedgerRow {
-    /// Returns the credits that the row takes of its block: the charge if settled, else the reservation.
+    /// Returns the credits that the row uses: the charge if settled, otherwise the reservation.
     pub fn charge(&self) -> u64 {
         self.settled.as_ref().map_or(self.credits, |settled| settled.credits)
     }

@@ -1,12 +1,12 @@
 //! Credit of an organization: its account, its grants, the blocks that processes draw, and the ledger of model calls.
 //!
-//! Every item is data with its pure changes; the crate knows no store. A caller that changes an account stores it with
-//! a compare-and-set on [`Account::version`]. Amounts are whole credits (SPU), costs are whole micro-dollars.
+//! Every item is data with pure changes; the crate must not know a store. A caller that changes an account stores it
+//! with a compare-and-set on [`Account::version`]. Amounts are whole credits (SPU), costs are whole micro-dollars.
 //!
 //! ```text
 //!   grant ──▶ Account.grants ──draw──▶ OpenBlock ──reserve──▶ LedgerRow ──settle──▶ Settled
 //!                   ▲                      │
-//!                   └──── rest ◀── close ──┘
+//! └── unused ◀─ close ──┘
 //! ```
 
 mod account;
@@ -24,16 +24,14 @@ pub use ledger::{Basis, LedgerRow, Settled};
 use folio_types::{BlockId, GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-/// Maximum amount of one grant or adjustment.
+/// Maximum credits of one grant or adjustment.
 // proto: GrantCreditRequest.credits "1 to {} credits"
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
-/// Maximum number of grants with unused credit. The bound does not apply to allowances: there is one per month, and it
-/// expires with the month.
+/// Maximum number of grants with unused credit. Monthly allowances are exempt; each expires with its month.
 pub const GRANTS_MAX: usize = 500;
-/// Maximum number of open blocks.
 pub const BLOCKS_MAX: usize = 1_000;
 
-/// The record of a change of an account.
+/// Entry of an account's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountEntry {
@@ -43,32 +41,27 @@ pub enum AccountEntry {
     Withdrawn {
         /// Id of the adjustment, which makes it idempotent.
         id: GrantId,
-        /// Credits that were withdrawn.
         amount: u64,
-        /// Reason that the administrator gave.
         note: String,
-        /// The administrator. None if the platform token made the change.
+        /// None: the platform token made the change.
         by: Option<UserId>,
-        /// Time of the change.
         at: Timestamp,
     },
     /// A process drew the block.
     Drawn(OpenBlock),
-    /// A block was closed and its unsettled credit returned to its grants.
+    /// A block was closed, and its unused credit returned to its grants.
     Closed {
-        /// Id of the block.
         block: BlockId,
-        /// Credits that were drawn with the block.
+        /// Credits that the block contained.
         amount: u64,
-        /// Credits that its settled calls cost.
+        /// Credits that the calls of the block cost.
         settled: u64,
-        /// Time of the change.
         at: Timestamp,
     },
 }
 
 impl AccountEntry {
-    /// Returns the key of the entry, which is unique in the account: a repeated change does not add a second entry.
+    /// Returns a key that is unique in the account, so that repeating a change adds no second entry.
     pub fn key(&self) -> String {
         match self {
             Self::Granted(grant) => format!("grant/{}", grant.id),
@@ -78,13 +71,12 @@ impl AccountEntry {
         }
     }
 
-    /// Returns true if the entry is never removed. Entries of blocks only answer repeated changes, so a store may remove them
-    /// once no such change can arrive.
+    /// Returns true if the entry is never removed. A store may remove the other entries, which only answer repeated
+    /// changes, as soon as no repeated change can arrive.
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::Granted(_) | Self::Withdrawn { .. })
     }
 
-    /// Returns the time of the change.
     pub fn at(&self) -> Timestamp {
         match self {
             Self::Granted(grant) => grant.at,
