@@ -1,4 +1,4 @@
-//! A short-lived cache of the quotas of organizations.
+//! A cache of the quotas of organizations. Changed quotas apply in every process within two seconds.
 
 use std::time::Duration;
 
@@ -9,12 +9,10 @@ use moka::future::Cache;
 use folio_resources::Organization;
 use folio_storage::ResourceStore;
 
-/// Maximum number of cached organizations.
 const CACHE_CAPACITY: u64 = 10_000;
-/// Time to live of a cached quota.
 const CACHE_TTL: Duration = Duration::from_secs(2);
 
-/// The quotas of organizations. Cheap to clone; all clones share the cache.
+/// Cheap to clone; all clones share the cache.
 #[derive(Clone)]
 pub struct QuotaCache {
     organizations: ResourceStore<Organization>,
@@ -29,16 +27,12 @@ impl std::fmt::Debug for QuotaCache {
 }
 
 impl QuotaCache {
-    /// Returns a cache over this store. `defaults` apply to organizations without quotas of their own.
+    /// `defaults` apply to organizations without quotas of their own.
     pub fn new(organizations: ResourceStore<Organization>, defaults: Quotas) -> Self {
         let cache = Cache::builder().max_capacity(CACHE_CAPACITY).time_to_live(CACHE_TTL).build();
         Self { organizations, defaults, cache }
     }
 
-    /// Returns the quotas that apply to an organization.
-    ///
-    /// # Errors
-    /// `STORE_UNAVAILABLE`.
     pub async fn of(&self, org: &OrgId) -> Result<Quotas> {
         if let Some(cached) = self.cache.get(org).await {
             return Ok(cached);

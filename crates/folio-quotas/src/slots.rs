@@ -1,7 +1,7 @@
-//! Bounds an organization's concurrent work by its quota, counted in all processes together.
+//! Bounds an organization's concurrent work by its quota, counted across all processes.
 //!
-//! Each process registers its slots in the shared store, under leases that one task renews. An organization without a
-//! quota causes no calls to the store. While the store is unavailable, each process counts its own slots only.
+//! Each process registers its slots in the shared store under leases, which one task renews. An organization without a
+//! quota causes no calls to the store. While the store is unavailable, each process counts only its own slots.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,14 +15,13 @@ use tokio::sync::Notify;
 use crate::QuotaCache;
 use folio_storage::{SLOTS_SYNC_MAX, SlotStore};
 
-/// The retry delay after a refusal: work that occupies a slot has to end first.
+/// Retry delay after a refusal: other work has to end first.
 const ENDS_SOON: Duration = Duration::from_secs(1);
 /// Renewals within one lease.
 const RENEWALS: u32 = 3;
-/// Maximum number of organizations that are synced concurrently.
 const CONCURRENT_SYNCS: usize = 16;
 
-/// The slots of one kind of work. Cheap to clone; all clones share the state.
+/// Slots of one kind of work. Cheap to clone; all clones share the state.
 #[derive(Clone)]
 pub struct Slots(Arc<Inner>);
 
@@ -36,20 +35,20 @@ struct Inner {
     renews: Arc<Notify>,
 }
 
-/// The slots of an organization in this process. Memory: one name for each slot.
+/// Slots of one organization in this process.
 #[derive(Default)]
 struct OrgSlots {
-    /// Taken slots by name, with the number of their holders.
+    /// Taken slots by name, with the number of [`Slot`]s that share the name.
     taken: HashMap<String, usize>,
-    /// Slots taken locally without asking the store; not yet registered there.
+    /// Slots taken without asking the store and not yet registered there.
     joined: Vec<String>,
     /// Freed slots that are still registered in the store.
     freed: Vec<String>,
-    /// Whether leases are renewed: the organization has a quota, as far as this process knows.
+    /// If true, the organization has a quota according to the newest read, and leases are renewed.
     limited: bool,
 }
 
-/// A pending update of an organization's leases in the store.
+/// A pending update of an organization's leases.
 struct LeaseUpdate {
     org: OrgId,
     taken: Vec<String>,
@@ -63,13 +62,13 @@ impl std::fmt::Debug for Slots {
 }
 
 impl Slots {
-    /// Returns the slots of running turns. Spawns tasks, so it must be called on a runtime; the tasks end with the last
-    /// clone.
+    /// Returns the slots of running turns. Must be called on a runtime: it spawns two tasks, which end when the last
+    /// clone is dropped.
     pub fn of_turns(quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
         Self::new("concurrent_turns", |quotas| quotas.concurrent_turns, quotas, store)
     }
 
-    /// Returns the slots of model calls in flight; otherwise as [`Slots::of_turns`].
+    /// Returns the slots of in-flight model calls. Spawns tasks like [`Slots::of_turns`].
     pub fn of_model_calls(quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
         Self::new("concurrent_model_calls", |quotas| quotas.concurrent_model_calls, quotas, store)
     }
@@ -78,17 +77,18 @@ impl Slots {
         let [changed, renews] = std::array::from_fn(|_| Arc::new(Notify::new()));
         let (changes, renewed) = (Arc::clone(&changed), Arc::clone(&renews));
         let inner = Arc::new(Inner { kind, most, quotas, store, local: Mutex::default(), changed, renews });
-        // The slots own both tasks: they end with the last clone.
+        // Both tasks end when the last clone is dropped.
         tokio::spawn(sync_changes(Arc::downgrade(&inner), changes));
         tokio::spawn(renew(Arc::downgrade(&inner), renewed)); // See above.
         Self(inner)
     }
 
-    /// Takes a slot of an organization if its quota allows it. The name is unique in its kind: the same work in another
-    /// process under the same name counts once.
+    /// Takes a slot if the organization's quota allows it. A name identifies the work: the same name counts once, even
+    /// if several processes take it.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`; `STORE_UNAVAILABLE` if the quota cannot be read.
+    /// `QUOTA_EXCEEDED`, or `STORE_UNAVAILABLE` if the quota cannot be read. If only the slot store fails, the slot is
+    /// taken.
     pub async fn take(&self, org: &OrgId, name: &str) -> Result<Slot> {
         let most = self.0.most(org).await?;
         let over = || exceeded(self.0.kind, most.into(), ENDS_SOON);
@@ -112,7 +112,7 @@ impl Slots {
         }
     }
 
-    /// Takes a slot regardless of the quota, for work that was admitted before.
+    /// Takes a slot regardless of the quota, for work that was admitted earlier.
     pub fn join(&self, org: &OrgId, name: &str) -> Slot {
         self.0.join(org, name);
         self.slot(org, name)
@@ -123,13 +123,13 @@ impl Slots {
     }
 }
 
-/// A slot that is taken. Dropping it frees the slot.
+/// Dropping it frees the slot.
 #[must_use = "dropping it frees the slot"]
 pub struct Slot {
     inner: Arc<Inner>,
     org: OrgId,
     name: String,
-    /// Whether the store refused the slot, so that nothing has to be freed there.
+    /// If true, the store refused the slot, so nothing has to be freed there.
     refused: bool,
 }
 
@@ -150,7 +150,8 @@ impl Inner {
         Ok((self.most)(&self.quotas.of(org).await?))
     }
 
-    /// Takes a slot in the store. If none is free, this first syncs the slots that this process has freed.
+    /// Takes a slot in the store. If none is free, frees the released slots of this process in the store and retries
+    /// once.
     async fn take(&self, org: &OrgId, name: &str, most: u32) -> Result<bool> {
         if self.store.take(org, self.kind, name, most).await? {
             return Ok(true);
@@ -166,7 +167,7 @@ impl Inner {
         self.store.take(org, self.kind, name, most).await
     }
 
-    /// Counts a slot locally; returns false if this process alone has reached the limit.
+    /// Counts a slot locally. Returns false if this process alone has reached the limit.
     fn hold(&self, org: &OrgId, name: &str, most: u32) -> bool {
         let mut local = self.local();
         let local = local.entry(org.clone()).or_default();
@@ -207,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Returns the changes since the last sync.
+    /// Returns the changes since the previous sync.
     fn updates(&self) -> Vec<LeaseUpdate> {
         let mut local = self.local();
         let update = local.iter_mut().map(|(org, local)| LeaseUpdate {
@@ -218,7 +219,7 @@ impl Inner {
         update.filter(|update| !update.taken.is_empty() || !update.freed.is_empty()).collect()
     }
 
-    /// Returns the slots of organizations with a quota, and the unregistered slots of others.
+    /// Returns all slots of organizations with a quota, and the unregistered slots of the others.
     fn leases(&self) -> Vec<LeaseUpdate> {
         let mut local = self.local();
         let leases = local.iter_mut().map(|(org, local)| {
@@ -229,8 +230,8 @@ impl Inner {
         leases.filter(|update| !update.taken.is_empty()).collect()
     }
 
-    /// Syncs slot leases to the store. Failed acquires are retried at the next renewal; failed releases expire with the
-    /// lease.
+    /// Writes an update to the store. Failed registrations are retried at the next renewal; failed releases expire with
+    /// the lease.
     async fn sync(&self, update: LeaseUpdate) {
         let LeaseUpdate { org, mut taken, freed } = update;
         let synced = async {
@@ -270,7 +271,7 @@ impl Inner {
         self.renews.notify_one();
     }
 
-    /// Removes slots that the store has freed or that expire there.
+    /// Forgets slots that the store has freed or whose leases expire there.
     fn remove_freed(&self, org: &OrgId, freed: &[String]) {
         let mut all = self.local();
         if let Some(local) = all.get_mut(org) {
@@ -289,7 +290,7 @@ impl Inner {
         self.local().values().any(|local| local.limited || !local.joined.is_empty())
     }
 
-    /// Locks the local slots. The lock is held for a few instructions, never across an await.
+    /// The lock is never held across an await.
     fn local(&self) -> MutexGuard<'_, HashMap<OrgId, OrgSlots>> {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -313,7 +314,7 @@ impl Drop for Inner {
     }
 }
 
-/// Syncs taken and freed slots immediately after each change.
+/// Syncs taken and freed slots immediately.
 async fn sync_changes(slots: Weak<Inner>, changed: Arc<Notify>) {
     loop {
         changed.notified().await;
@@ -322,7 +323,7 @@ async fn sync_changes(slots: Weak<Inner>, changed: Arc<Notify>) {
     }
 }
 
-/// Renews all leases before they end, while there are any.
+/// Renews all leases three times per lease duration. Sleeps while there are none.
 async fn renew(weak: Weak<Inner>, renews: Arc<Notify>) {
     while weak.strong_count() > 0 {
         renews.notified().await;

@@ -10,7 +10,7 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Processes with one shared store, and a clock that a test moves.
+/// Processes with one shared store and a simulated clock.
 struct Processes {
     quotas: QuotaCache,
     clock: Arc<Simulated>,
@@ -19,7 +19,7 @@ struct Processes {
     _folder: tempfile::TempDir,
 }
 
-/// Counts the calls to the store, which can be made unavailable.
+/// Counts the calls to the store. Every call fails while `away` is true.
 struct Counted {
     inner: Arc<dyn SlotStore>,
     calls: AtomicUsize,
@@ -54,7 +54,6 @@ impl SlotStore for Counted {
 }
 
 impl Processes {
-    /// Processes in which an organization may run `turns` turns concurrently.
     fn new(turns: u32, slot_lease: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stores = EmbeddedStore::open(Options::at(folder.path())).unwrap().stores();
@@ -111,7 +110,7 @@ async fn a_joined_slot_ignores_the_quota_and_counts_once_in_all_processes() {
     let all = Processes::new(2, Duration::from_secs(60));
     let [one, other] = [all.start(), all.start()];
     let taken = one.take(&all.org, "1").await.unwrap();
-    // Another process takes the turn over before the first one frees the slot.
+    // Another process takes over the turn before the first one frees the slot.
     let _over = other.join(&all.org, "1");
     let second = one.take(&all.org, "2").await.unwrap();
     let _beyond = [other.join(&all.org, "3"), other.join(&all.org, "4")];
@@ -143,8 +142,7 @@ async fn an_organization_without_a_quota_causes_no_calls_to_the_store() {
 
 #[tokio::test]
 async fn leases_are_renewed_and_those_of_a_dead_process_expire() {
-    // Leases are renewed in real time every few milliseconds; the clock by which they expire only moves when the test
-    // advances it.
+    // Leases are renewed in real time every few milliseconds. They expire by the simulated clock.
     let all = Processes::new(2, Duration::from_millis(30));
     let slots = all.start();
     let _held = slots.take(&all.org, "held").await.unwrap();
