@@ -1,7 +1,7 @@
-//! The journal of a thread: its entries in order. The history that a reader or a model sees is a fold over them; there
-//! is no second copy of it.
+//! The journal of a thread. The history that readers and models see is a fold over its entries; no second copy is
+//! stored.
 //!
-//! Entries are stored. A change must keep old entries readable; the golden files of `folio-storage` test this.
+//! Old entries must stay readable after every change; the golden files of `folio-storage` test this.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,34 +16,31 @@ use folio_types::{
     UserId,
 };
 
-/// One entry. `turn` is the number of the turn in its thread.
+/// `turn` is the number of the turn in its thread, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "entry")]
 pub enum Entry {
-    /// A turn was accepted.
     Accepted(Box<Accepted>),
-    /// A round: the model's answer, and the results of the calls that needed no intent.
+    /// The model's answer, with the results of the calls that needed no intent.
     Round(Box<Round>),
     /// The turn waits for decisions on the calls of its newest round.
     Paused(Paused),
-    /// Decisions of one request, durable before any call runs.
+    /// Decisions of one request, stored before any call runs.
     Decisions(Decisions),
     /// A write call is about to start.
     Intent(Intent),
-    /// The outcome of one call.
     Outcome(Outcome),
-    /// A new owner, or a new attempt after a failed end, continues the turn.
+    /// A new owner, or a retry after a failure, continues the turn.
     Resumed(Resumed),
-    /// The turn is being ended with open intents: the next owner completes the closing and runs no further call.
+    /// The turn is ending with open intents: the next owner completes the end and runs no further call.
     Closing(Closing),
-    /// The turn ended.
     Ended(Box<Ended>),
-    /// Messages that precede the thread: of a fork, or of the request for an ephemeral thread.
+    /// Messages that precede the thread's turns: of a fork, or of the request for an ephemeral thread.
     Imported(Imported),
 }
 
 impl Entry {
-    /// Returns the number of the entry's turn. None: the entry belongs to no turn.
+    /// None: the entry belongs to no turn.
     pub fn turn(&self) -> Option<u32> {
         match self {
             Self::Accepted(accepted) => Some(accepted.turn),
@@ -59,13 +56,13 @@ impl Entry {
         }
     }
 
-    /// Returns whether the entry starts a segment of the history: a turn, or imported messages. The entries up to the
-    /// next such entry belong to it.
+    /// Returns true if the entry starts a segment of the history: a turn or imported messages. The entries up to the
+    /// next such entry belong to the segment.
     pub fn begins(&self) -> bool {
         matches!(self, Self::Accepted(_) | Self::Imported(_))
     }
 
-    /// Returns the position of the segment that the entry starts, if known.
+    /// None: the entry starts no segment, or its position is unknown.
     pub fn position(&self) -> Option<&SegmentPosition> {
         match self {
             Self::Accepted(accepted) => accepted.position.as_ref(),
@@ -75,61 +72,54 @@ impl Entry {
     }
 }
 
-/// A turn was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The client's id for the request.
+    /// Idempotency key of the chat.
     pub request: RequestId,
-    /// Digest of the request's content.
+    /// Digest of the request's content, to detect another request with the same id.
     pub digest: Digest,
     /// The requester.
     pub user: UserId,
-    /// The user message.
     pub text: String,
-    /// References in the message.
     pub mentions: Vec<Mention>,
-    /// Options of the turn.
     pub options: TurnOptions,
-    /// Number of kept messages (user and final assistant ones); later ones are dropped. None: all.
+    /// Number of user and final assistant messages to keep; later ones are dropped. None: all.
     pub truncate_to: Option<u32>,
-    /// The working state that the turn starts from.
+    /// Working state at the start of the turn.
     pub working: WorkingState,
-    /// Position of its messages. None: unknown (an old entry).
+    /// None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<SegmentPosition>,
-    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// Position of an entry's messages among the messages that were visible when it was appended, after its truncation.
-/// With positions a reader finds any message in a number of steps that grows with the logarithm of the thread.
+/// Position of a segment among the messages that were visible when it was appended, after its truncation. Positions let
+/// a reader find any message in a logarithmic number of reads.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SegmentPosition {
-    /// Visible messages before the entry's own messages.
+    /// Number of visible messages before the segment.
     pub messages: u32,
-    /// User and final assistant messages among them.
+    /// Number of user and final assistant messages before the segment.
     pub counted: u32,
-    /// Sequence numbers of the entries that started the segments 1, 2, 4, 8, … before it, as far as they exist. The
-    /// visible messages of the first one are the difference between the two positions.
+    /// Sequence numbers of the entries that start the segments 1, 2, 4, 8, … before this one, as far as they exist. The
+    /// difference between this position and that of the first of them is the number of its visible messages.
     pub below: Vec<u64>,
 }
 
-/// Options of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnOptions {
-    /// The model, resolved when the turn was accepted.
+    /// Resolved when the turn was accepted.
     pub model: String,
-    /// If true, calls run without approval.
+    /// If true, calls run without approval unless `policy` requires one.
     pub auto_approve: bool,
-    /// Tools whose calls run without approval.
+    /// Tools whose calls run without approval unless `policy` requires one.
     pub auto_approved_tools: Vec<String>,
     /// Seconds that a pause waits for decisions.
     pub approval_ttl_seconds: u32,
-    /// Maximum model calls of the turn.
+    /// Maximum number of model calls of the turn.
     pub rounds_max: u32,
-    /// Rules of the organization's policy that may apply to the turn, at the time of its acceptance.
+    /// Rules of the organization's policy that may apply to the turn, as of its acceptance.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,
 }
@@ -138,59 +128,51 @@ pub struct TurnOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "id")]
 pub enum Mention {
-    /// A schema revision.
     Schema(SchemaRevId),
-    /// A prompt revision.
     Prompt(PromptRevId),
-    /// A tag.
     Tag(TagId),
 }
 
-/// A round: one model call and the calls that it requested.
+/// One model call and the tool calls that it requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The round, from 1.
+    /// From 1.
     pub round: u32,
-    /// The model that answered.
+    /// Model that answered.
     pub model: String,
-    /// Text of the answer.
     pub text: String,
-    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
-    /// The requested calls in order. A call's index is its position, from 1.
+    /// In order; the index of a call is its position, from 1.
     pub calls: Vec<Call>,
-    /// Results of calls that ran before the round was appended, by index.
+    /// Results of calls that ran before the round was appended, sorted by index.
     pub results: Vec<CallResult>,
     /// Usage of the model call.
     pub usage: Usage,
 }
 
-/// A call that a model requested.
+/// A tool call that a model requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Index in the round, from 1.
     pub index: u32,
-    /// The provider's id, which may repeat.
+    /// Id that the provider assigned; it may repeat.
     pub provider_id: String,
     /// Name of the tool.
     pub name: String,
-    /// The model's arguments. An empty object if they were not a JSON object.
+    /// Empty object if the model's arguments were not a JSON object.
     pub arguments: Value,
-    /// Access of the tool.
     pub access: Access,
     /// True if the call waits for a decision.
     pub needs_approval: bool,
-    /// The rule that requires the decision. None: no rule does.
+    /// None: no rule of the policy requires a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_requirement: Option<ApprovalRequirement>,
-    /// Reason why the call cannot run (an unknown tool, or arguments that are not JSON or do not match the tool's
-    /// schema). Its result contains it.
+    /// Reason why the call cannot run, which its result contains: an unknown tool, or arguments that are not JSON or
+    /// violate the tool's schema. None: the call can run.
     pub problem: Option<String>,
 }
 
-/// Access of a tool to resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -200,37 +182,30 @@ pub enum Access {
     ReadWrite,
 }
 
-/// The result of a call, as the model receives it. Final.
+/// The final result of a call, as the model receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The round of the call.
     pub round: u32,
-    /// Index of the call in the round.
     pub index: u32,
-    /// Outcome of the call.
     pub status: CallStatus,
-    /// The result's text.
     pub content: String,
-    /// Changes of the working state.
     #[serde(default, skip_serializing_if = "WorkingChange::is_empty")]
     pub change: WorkingChange,
-    /// Usage of the tool's model calls, independent of the outcome.
+    /// Usage of the tool's own model calls, whatever the outcome.
     #[serde(default, skip_serializing_if = "Usage::is_empty")]
     pub usage: Usage,
-    /// Time of the result. None: unknown (an old entry).
+    /// None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
-/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// The call succeeded.
     Ok,
-    /// The call failed. The content contains the reason.
+    /// `content` states the reason.
     Failed,
-    /// The user rejected the call.
+    /// The approver rejected the call.
     Rejected,
     /// The turn was cancelled before the call ran.
     Cancelled,
@@ -240,12 +215,11 @@ pub enum CallStatus {
     Superseded,
     /// The target changed since the approval; nothing was written.
     Conflict,
-    /// The turn had no rounds left.
+    /// The turn reached its maximum number of rounds.
     NotRun,
 }
 
 impl CallStatus {
-    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -260,177 +234,146 @@ impl CallStatus {
     }
 }
 
-/// A turn waits for decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The pending round.
     pub round: u32,
     /// Time from which decisions are refused.
     pub expires_at: Timestamp,
-    /// The working state at the pause.
+    /// Working state at the pause.
     pub working: WorkingState,
-    /// Number of the closing event of the stream.
+    /// Number of the stream's closing event.
     pub event: u64,
-    /// Time of the entry.
     pub at: Timestamp,
 }
 
 /// Decisions of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decisions {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// Number of the round, from 1.
+    /// From 1.
     pub round: u32,
-    /// Decisions by the index of the call.
+    /// Decisions with the index of their call.
     pub decided: Vec<(u32, Decision)>,
     /// The approver.
     pub by: UserId,
-    /// The time at which expiry was evaluated.
+    /// Time for which expiry was evaluated.
     pub decided_at: Timestamp,
-    /// If true, the turn continues through rounds in which no call needs approval.
+    /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
-/// A decision on one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum Decision {
     /// The call runs.
     Approve,
-    /// The call runs with these arguments, which the history contains.
+    /// The call runs with these arguments, which also replace the model's in the history.
     ApproveEdited {
-        /// The complete arguments, validated against the tool's schema.
+        /// Complete arguments, validated against the tool's schema.
         arguments: Value,
     },
     /// The call does not run.
     Reject {
-        /// Reason for the model, in addition to the rejection.
+        /// Reason that the model receives in addition to the rejection.
         reason: Option<String>,
     },
 }
 
-/// A write call is about to start.
+/// A write call is about to start. Recovery repeats the write with the recorded values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// Number of the round, from 1.
+    /// From 1.
     pub round: u32,
-    /// Index of the call in the round.
+    /// Index of the call in the round, from 1.
     pub index: u32,
-    /// The aggregate that the call changes.
+    /// Resource that the call changes.
     pub target: Target,
-    /// The version that the deciding write expects, at execution and in recovery.
+    /// Version that the write expects, at execution and in recovery.
     pub expected: Expected,
-    /// Other values that the tool resolved (names to ids), so that recovery uses the same ones.
+    /// Other values that the tool resolved (ids of names), so that recovery uses the same ones.
     #[serde(default)]
     pub resolved: Value,
-    /// Time of the entry. None: unknown (an old entry).
+    /// None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
-/// The outcome of a call after its intent, or in the order of an approved round.
+/// The outcome of a call that had an intent or belongs to an approved round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The result.
     pub result: CallResult,
 }
 
-/// The turn continues under a new owner or as a new attempt.
+/// The turn continues under a new owner or as a retry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The new owner.
     pub owner: Incarnation,
-    /// Epoch of the new owner.
     pub epoch: u64,
-    /// Takeover or new attempt.
     pub why: ResumeCause,
-    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// Cause of a resumption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeCause {
     /// The previous owner is dead.
     Takeover,
-    /// The turn had failed retriably.
+    /// The turn had failed retriably, and a user resumed it.
     Retry,
 }
 
-/// The turn is being ended.
+/// The turn is ending; intents are open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closing {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The end that follows.
     pub why: ClosingCause,
-    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// The end that follows a `closing` entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosingCause {
-    /// The turn was cancelled.
     Cancelled,
     /// Another message supersedes the turn.
     Superseded,
 }
 
-/// The turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Number of the turn in its thread.
     pub turn: u32,
-    /// The kind of end.
     pub how: End,
-    /// Results, including synthetic ones, of calls that had none.
+    /// Results of calls that had none, including synthetic results.
     pub results: Vec<CallResult>,
-    /// True if these results are not final: none of their calls started, and resuming the turn runs them.
+    /// If true, the results are not final: none of their calls started, and resuming the turn runs them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs_again: bool,
-    /// The working state after the turn.
+    /// Working state after the turn.
     pub working: WorkingState,
-    /// Usage of the turn's model calls.
+    /// Usage of all model calls of the turn.
     pub usage: Usage,
     /// Number of the closing event.
     pub event: u64,
-    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// The kind of a turn's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "end")]
 pub enum End {
-    /// The turn is completed.
     Completed {
-        /// The answer.
         text: String,
         /// Thinking that precedes the answer.
         thinking: Vec<ThinkingBlock>,
-        /// Reason for the end of the answer.
         finish: FinishReason,
     },
-    /// The turn failed.
     Failed {
-        /// The error.
         error: Error,
         /// True if `ResumeTurn` can resume the turn.
         retriable: bool,
     },
-    /// The turn was cancelled.
     Cancelled,
     /// The approval expired.
     Expired,
@@ -438,74 +381,64 @@ pub enum End {
     Superseded,
 }
 
-/// Messages that precede the thread. A long history is split into several such entries.
+/// Messages that precede the thread's turns. A long history is split into several such entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
-    /// The messages, sanitized.
+    /// Sanitized: valid for every provider.
     pub messages: Vec<Message>,
-    /// The working state after them.
+    /// Working state after these messages.
     pub working: WorkingState,
-    /// Position of the messages. None: unknown.
+    /// None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<SegmentPosition>,
 }
 
-/// The working state of a thread: the model receives it in each round, and it is stored after each turn.
+/// The working state of a thread: sent to the model in each round and stored after each turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkingState {
-    /// The last created schema revision.
+    /// The revision that was created last.
     pub schema_revid: Option<SchemaRevId>,
-    /// The last created or executed prompt revision.
+    /// The revision that was created or executed last.
     pub prompt_revid: Option<PromptRevId>,
-    /// The last extraction.
+    /// The extraction that was created or edited last.
     pub extraction: Option<WorkingExtraction>,
 }
 
 /// The extraction that the agent edits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkingExtraction {
-    /// Id of the extraction.
     pub id: ExtractionId,
-    /// The document of the extraction.
     pub document: DocumentId,
-    /// The prompt of the extraction.
     pub prompt: PromptRevId,
-    /// The current data.
+    /// Current data, after the agent's edits.
     pub data: Value,
 }
 
-/// The changes of a call to the working state. Deleted resources are removed from it.
+/// Changes that a call makes to the working state. Deleted resources are removed from the state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkingChange {
-    /// The new schema revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_revid: Option<SchemaRevId>,
-    /// The new prompt revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_revid: Option<PromptRevId>,
-    /// The new extraction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extraction: Option<WorkingExtraction>,
-    /// A deleted schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_schema: Option<SchemaId>,
-    /// A deleted prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_prompt: Option<PromptId>,
-    /// A deleted document, with its extractions.
+    /// The document's extraction is removed as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document: Option<DocumentId>,
 }
 
 impl WorkingChange {
-    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl WorkingState {
-    /// Returns the state after a call's change.
     pub fn apply(&mut self, change: &WorkingChange) {
         if let Some(deleted) = &change.deleted_schema {
             self.schema_revid.take_if(|revid| revid.of == *deleted);

@@ -1,10 +1,9 @@
 //! The data model of a conversation: thread headers, journal entries, and the pure fold of a journal into a history.
 //!
 //! A thread is an append-only journal ([`journal::Entry`]) plus one header ([`thread::ThreadHeader`]) on which every
-//! append is conditional. [`History`] folds the entries; readers and models see only this fold, so the history has no
-//! second copy. [`peer::ConversationPeer`] is the interface of the node that owns a thread, over these types. The crate
-//! contains data, pure functions and that interface: no I/O, no runtime, no clock. It must not know storage adapters,
-//! gRPC, models or tools.
+//! append is conditional. Readers and models see only the fold ([`History`]), so the history has no second copy.
+//! [`peer::ConversationPeer`] is the interface of the node that owns a thread. The crate contains data, pure functions
+//! and that interface: no I/O, no runtime, no clock. It must not know storage adapters, gRPC, models or tools.
 
 pub mod command;
 pub mod event;

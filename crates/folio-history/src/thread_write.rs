@@ -1,14 +1,18 @@
-//! Writes of threads: turns the rows that a store read into a plan of writes.
+//! Writes of threads: maps the rows that a store read to an answer or a plan of writes. The first matching row applies:
 //!
-//! | order | check | decision |
+//! | # | condition | decision |
 //! |---|---|---|
 //! | 1 | the thread was removed | `NOT_FOUND` |
-//! | 2 | the write creates the thread without an append, and the thread exists | [`Appended::Done`], or `REQUEST_ID_CONFLICT` if the digest of its request differs |
-//! | 3 | the row of the batch exists | [`Appended::Done`] |
-//! | 4 | the thread exists although the write creates it, the fence differs, or the row of the request exists | [`Appended::Refused`] |
-//! | 5 | the thread does not exist and is not created | `NOT_FOUND` |
-//! | 6 | the write is malformed: an epoch that does not grow, a first append with another fence, entries of another kind in an import | `INTERNAL` |
-//! | 7 | – | [`WriteDecision::Write`] |
+//! | 2 | [`ThreadWrite::Create`]: the thread exists, created by a request of another digest | `REQUEST_ID_CONFLICT` |
+//! | 3 | [`ThreadWrite::Create`]: the thread exists | [`Appended::Done`] |
+//! | 4 | the row of the batch exists | [`Appended::Done`] |
+//! | 5 | [`ThreadWrite::Begin`]: the thread exists | [`Appended::Refused`] |
+//! | 6 | the fence differs, or the row of the request exists | [`Appended::Refused`] |
+//! | 7 | [`ThreadWrite::Append`]: the thread does not exist | `NOT_FOUND` |
+//! | 8 | a takeover does not increase the epoch | `INTERNAL` |
+//! | 9 | the first append has another fence than epoch 0 and version 0 | `INTERNAL` |
+//! | 10 | the import contains entries of another kind | `INTERNAL` |
+//! | 11 | – | [`WriteDecision::Write`] |
 
 use folio_resources::ListEntry;
 use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId};
@@ -18,19 +22,16 @@ use crate::thread::{
     Append, Appended, Fence, JournalSize, NewThread, OpenTurnRow, RequestRow, ThreadHeader, ThreadRecord,
 };
 
-/// A write of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThreadWrite {
     /// Creates a thread unless it exists.
     Create(Box<NewThread>),
     /// Creates a thread together with its first append. Refused if the thread exists.
     Begin(Box<NewThread>, Append),
-    /// Appends to a thread.
     Append(OrgId, ThreadId, Append),
 }
 
 impl ThreadWrite {
-    /// Returns the organization and the id of the thread.
     pub fn thread(&self) -> (&OrgId, &ThreadId) {
         match self {
             Self::Create(new) | Self::Begin(new, _) => (&new.org, &new.id),
@@ -38,7 +39,7 @@ impl ThreadWrite {
         }
     }
 
-    /// Returns the thread that the write creates.
+    /// None: the write creates no thread.
     pub fn new_thread(&self) -> Option<&NewThread> {
         match self {
             Self::Create(new) | Self::Begin(new, _) => Some(new),
@@ -46,7 +47,7 @@ impl ThreadWrite {
         }
     }
 
-    /// Returns the append of the write.
+    /// None: the write only creates a thread.
     pub fn append(&self) -> Option<&Append> {
         match self {
             Self::Create(_) => None,
@@ -63,72 +64,68 @@ impl ThreadWrite {
     }
 }
 
-/// The sizes of the encoded entries of a write.
+/// Sizes of the encoded entries of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
-    /// The imported entries of a new thread.
     pub imported: JournalSize,
-    /// The entries of the append.
     pub appended: JournalSize,
 }
 
 /// The rows that a store read to evaluate a write.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredState {
-    /// The record of the thread. None: it never existed.
+    /// None: the thread never existed.
     pub record: Option<ThreadRecord>,
-    /// Whether the row of the append's batch exists. The record must not be older than this row.
+    /// True if the row of the append's batch exists. The store must not read `record` before this row.
     pub is_committed: bool,
-    /// The stored row of [`ThreadWrite::request`].
+    /// Stored row of [`ThreadWrite::request`].
     pub request: Option<RequestRow>,
 }
 
-/// The decision about a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteDecision {
-    /// The answer; nothing is written.
+    /// Nothing is written.
     Answer(Appended),
-    /// The writes to execute.
     Write(Box<ThreadPlan>),
 }
 
-/// The writes that execute one write of a thread.
+/// Writes that execute one [`ThreadWrite`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadPlan {
-    /// The row of the index of open turns. Written before the header.
+    /// Row of the index of open turns. Written before the header.
     pub opens: Option<OpenTurnRow>,
-    /// The list row, if it is new or changes. Written before the header.
+    /// New or changed list row. Written before the header.
     pub list_after: Option<ListEntry>,
 
-    /// The header that is replaced if its epoch and version are stored. None: the thread is created if it never
-    /// existed.
+    /// Header to replace, on the condition that its epoch and version are stored. None: the thread is created if it
+    /// never existed.
     pub before: Option<ThreadHeader>,
-    /// The header after the write.
+    /// Header after the write.
     pub after: ThreadHeader,
-    /// Id of the row of the batch. Inserted together with the header, unless a row with this id exists.
+    /// Id of the row of the batch, inserted together with the header unless it exists.
     pub batch: Option<u128>,
-    /// The rows of requests. Each is inserted together with the header, unless a row with its id exists.
+    /// Rows of requests, each inserted together with the header unless it exists.
     pub requests: Vec<RequestRow>,
-    /// The sequence number of the first appended entry. The entries are written together with the header. Imported
-    /// entries begin at 0.
+    /// Sequence number of the first appended entry. Entries are written together with the header. Imported entries
+    /// start at 0.
     pub appends_at: u64,
 
-    /// The list row that is replaced. Removed after the header is written.
+    /// List row to replace. Removed after the header is written.
     pub list_before: Option<ListEntry>,
 }
 
 impl ThreadPlan {
-    /// Returns the ids that a new thread refers to. Before the header is written, each resource must be live, and gets
-    /// an entry that refers to the thread.
+    /// Returns the ids that a new thread references. Before the header is written, each of these resources must be live
+    /// and gets a reference entry for the thread.
     pub fn new_references(&self) -> impl Iterator<Item = &str> {
         self.after.references().filter(|_| self.before.is_none())
     }
 }
 
-/// Evaluates a write against the rows that were read for it.
+/// Decides how to execute a write, given the rows that were read for it.
 ///
 /// # Errors
-/// `NOT_FOUND`, `REQUEST_ID_CONFLICT`, `INTERNAL`.
+/// `NOT_FOUND`, `REQUEST_ID_CONFLICT` or `INTERNAL`: see the table in the module documentation.
 pub fn decide(write: &ThreadWrite, sizes: Sizes, read: StoredState) -> Result<WriteDecision> {
     let not_found = || Error::not_found("thread", write.thread().1);
     let stored = match read.record {

@@ -8,7 +8,7 @@ use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::limits;
 use folio_types::message::{Message, ToolCall};
 
-/// Returns a journal of turns with these numbers of rounds, some with truncations, as an owner writes it.
+/// Returns the journal that an owner writes for turns with these numbers of rounds and truncations.
 fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
     let mut history = History::new();
     let mut entries = Vec::new();
@@ -31,7 +31,7 @@ fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
     entries
 }
 
-/// Finds the messages by positions only, from the newest segment backwards.
+/// Reads the visible messages by positions only, starting at the newest segment.
 fn by_places(entries: &[Entry]) -> Vec<(u32, Message)> {
     let mut found = Vec::new();
     let mut next = entries.iter().rposition(Entry::begins);
@@ -61,7 +61,7 @@ proptest! {
         let history = History::fold(entries.clone());
         let expected: Vec<_> = history.messages().map(|shown| (shown.count, shown.message)).collect();
         prop_assert_eq!(&by_places(&entries), &expected);
-        // The segments below are named at distances 1, 2, 4, …, each with fewer preceding messages.
+        // The positions reference the segments at distances 1, 2, 4, …; each of them has fewer preceding messages.
         for entry in entries.iter().filter(|entry| entry.begins()) {
             let position = entry.position().unwrap();
             let mut before = position.messages;
@@ -101,7 +101,7 @@ fn a_fork_of_a_full_thread_copies_its_newest_half_and_states_it() {
     assert!(kept[0].contains("left out"), "{}", kept[0]);
     assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part unchanged");
     assert_eq!(forked.working(), history.working());
-    // A fork of a fork stays within the bound, and its first message is stated once.
+    // A fork of a fork stays within the bound, and the note about omitted messages is not repeated.
     let again = History::fold(forked.fork(None).unwrap());
     assert_eq!(texts(&again), kept);
     let early = History::fold(history.fork(Some(4)).unwrap());

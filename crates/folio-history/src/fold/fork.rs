@@ -1,4 +1,4 @@
-//! Entries of a new thread with messages of another thread or of a request.
+//! Journal entries of a new thread that starts with messages of another thread or of a request.
 
 use super::History;
 use super::messages::counts;
@@ -9,27 +9,27 @@ use folio_types::Result;
 use folio_types::limits;
 use folio_types::message::Message;
 
-/// Size in bytes of an entry's frame and working state in addition to its messages.
+/// Bytes reserved in an entry for everything except its messages and working state.
 const FRAME_BYTES: usize = 2 * 1024;
 
-/// First message of a fork whose source did not fit completely.
+/// Text of the first message of a fork whose source was not copied completely.
 const LEFT_OUT: &str = "(Earlier messages were left out: a fork takes the newest part of a long thread. They are still in the \
                         thread that it was made from.)";
-/// Mark at the end of a truncated text.
+/// Suffix of a truncated text.
 const CUT: &str = "\n[cut: too long for a fork]";
-/// Minimum length to which a result is cut, in bytes.
+/// Minimum bytes to which a text is cut.
 const RESULT_FLOOR: usize = 1_024;
 
 impl History {
-    /// Returns the entries of a fork: the first `count` user and final assistant messages (none: all). The working
-    /// state changes where it changed in the source.
+    /// Returns the entries of a fork: the first `count` user and final assistant messages with the messages between
+    /// them (None: all). Each entry has the working state that its source had.
     ///
-    /// Beyond [`limits::FORK_BYTES`] or [`limits::FORK_TURNS`] the fork contains the newest part, after a message that
-    /// states this; every call keeps its results. A message that does not fit into an entry is visibly truncated.
+    /// A fork is bounded by [`limits::FORK_BYTES`] and [`limits::FORK_TURNS`]: it contains the newest part that fits,
+    /// after a message that states the omission. Calls keep their results. A message that does not fit into an entry is
+    /// visibly truncated.
     ///
     /// # Errors
-    ///
-    /// `TOO_LARGE` if a working state alone fills an entry; a stored one never does.
+    /// `TOO_LARGE` if a working state alone fills an entry; no stored working state is that large.
     pub fn fork(&self, count: Option<u32>) -> Result<Vec<Entry>> {
         let slots = count.map_or_else(|| self.slots.clone(), |count| self.cut(count).0);
         let mut newest_first: Vec<Entry> = Vec::new();
@@ -58,7 +58,7 @@ impl History {
     }
 }
 
-/// Returns the size in bytes of the messages that fit into an entry with a working state.
+/// Returns the bytes that an entry with this working state can use for messages.
 fn bytes_max(working: &WorkingState) -> usize {
     limits::ENTRY_BYTES.saturating_sub(json_bytes(working)).saturating_sub(FRAME_BYTES)
 }
@@ -75,7 +75,7 @@ fn left_out(working: &WorkingState) -> Entry {
     entry(vec![note], working)
 }
 
-/// Shortens a segment: cuts its longest results, then drops its calls and cuts its text.
+/// Shrinks a segment to `bytes_max`: cuts its longest results, then drops its calls and cuts its text.
 fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     let mut longest = limits::TOOL_RESULT_BYTES;
     while json_bytes(&group) > bytes_max && longest > RESULT_FLOOR {
@@ -93,7 +93,7 @@ fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     group
 }
 
-/// Keeps only the text of a message, cut to the available bytes.
+/// Drops everything but the text of a message, and cuts it to `bytes_max`.
 fn plain(message: &mut Message, bytes_max: usize) {
     let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
@@ -118,10 +118,10 @@ fn shorten(text: &mut String, longest: usize) {
     }
 }
 
-/// Returns messages, sanitized, as entries within [`limits::ENTRY_BYTES`], followed by the working state.
+/// Sanitizes messages and returns them as entries within [`limits::ENTRY_BYTES`], each with the working state.
 ///
 /// # Errors
-/// `TOO_LARGE` if one message (with the results of its calls) does not fit into an entry.
+/// `TOO_LARGE` if one message with the results of its calls does not fit into an entry.
 pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entry>> {
     let bytes_max = bytes_max(working);
     let mut entries = Vec::new();
@@ -162,7 +162,7 @@ fn groups(messages: Vec<Message>) -> Vec<Vec<Message>> {
     groups
 }
 
-/// Returns the size of a value as JSON, without serializing it into memory.
+/// Returns the size of a value as JSON without serializing it into memory. `usize::MAX` if it cannot be serialized.
 pub fn json_bytes(value: &impl serde::Serialize) -> usize {
     let mut counter = Counter(0);
     match serde_json::to_writer(&mut counter, value) {

@@ -1,30 +1,26 @@
-//! The visible messages, their positions, and truncation.
+//! Visible messages of a history, their counting, and truncation.
 
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
 use crate::journal::{End, Ended, WorkingState};
 use folio_types::message::{Message, ToolCall};
 
-/// A message of the visible history with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisibleMessage {
-    /// Number of the turn. None: the message was imported.
+    /// None: the message was imported.
     pub turn: Option<u32>,
-    /// Number of user and final assistant messages up to and including this one: the value of
-    /// `truncate_to_message_count` that keeps it and drops the following ones.
+    /// Number of user and final assistant messages up to and including this one. As `truncate_to_message_count`, this
+    /// number keeps this message and drops the following ones.
     pub count: u32,
-    /// The message.
     pub message: Message,
 }
 
-/// Returns the id of a call in the history of a model: unique in the thread, with characters that every provider
-/// accepts.
+/// Returns the id of a call for models: unique in the thread, in characters that every provider accepts.
 pub fn call_name(turn: u32, round: u32, index: u32) -> String {
     format!("call_{turn}_{round}_{index}")
 }
 
-/// Returns true if a message counts for `truncate_to_message_count`: user messages and assistant messages without
-/// calls.
+/// Returns true for user messages and assistant messages without calls, which `truncate_to_message_count` counts.
 pub(super) fn counts(message: &Message) -> bool {
     match message {
         Message::User { .. } => true,
@@ -50,8 +46,8 @@ impl History {
         self.slots.iter().map(|slot| self.slot_count(*slot)).fold(0, u32::saturating_add)
     }
 
-    /// Returns the messages before a turn that a model may receive, newest first, in segments that must not be split: a
-    /// message, or an assistant message with the results of its calls. Segments are built lazily.
+    /// Returns the messages before a turn, newest first, in segments that must not be split: a message, or an assistant
+    /// message with the results of its calls. Segments are built lazily.
     pub fn groups_before(&self, turn: u32) -> impl Iterator<Item = Vec<Message>> + '_ {
         self.slots
             .iter()
@@ -66,14 +62,14 @@ impl History {
         slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
     }
 
-    /// Keeps the first `count` user and final assistant messages with the messages that belong to them.
+    /// Keeps the first `count` user and final assistant messages and their tool results.
     pub(super) fn truncate(&mut self, count: u32) {
         let (slots, _) = self.cut(count);
         self.marks.truncate(slots.len());
         self.slots = slots;
     }
 
-    /// Returns the slots with the first `count` counted messages, and their actual number.
+    /// Returns the slots that contain the first `count` counted messages, and the number of messages that they count.
     pub(super) fn cut(&self, count: u32) -> (Vec<Slot>, u32) {
         let mut kept = Vec::new();
         let mut counted = 0u32;
@@ -91,11 +87,11 @@ impl History {
             }
             break;
         }
-        // A turn without an answer counts one message. It is dropped if none of its messages is kept.
+        // A turn without an answer counts as one message. It is dropped if none of its messages is kept.
         (kept, counted)
     }
 
-    /// Returns the part of a slot that contains its first `count` counted messages (fewer than it has).
+    /// Returns the part of a slot with its first `count` counted messages; `count` is less than the slot contains.
     fn part(&self, slot: Slot, count: u32) -> Option<Slot> {
         if count == 0 {
             return None;
@@ -143,7 +139,6 @@ impl History {
         }
     }
 
-    /// Returns the working state after a slot.
     pub(super) fn working_after(&self, slot: Slot) -> WorkingState {
         match slot {
             Slot::Imported { at, messages } => {
@@ -167,7 +162,7 @@ impl Slot {
     }
 }
 
-/// Moves tool results to the assistant message before them.
+/// Groups messages so that tool results follow their assistant message in the same segment.
 fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
     let mut groups: Vec<Vec<Message>> = Vec::new();
     for message in messages {
@@ -180,13 +175,12 @@ fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
 }
 
 impl TurnRecord {
-    /// Returns the messages of a turn: the user's, complete rounds with their results, the text of incomplete rounds,
-    /// and the answer.
+    /// Returns the user message, complete rounds with their results, the texts of incomplete rounds, and the answer.
     pub fn messages(&self) -> Vec<Message> {
         self.groups().into_iter().flatten().collect()
     }
 
-    /// Returns the same messages in segments that must not be split.
+    /// Returns the [`Self::messages`] in segments that must not be split.
     pub fn groups(&self) -> Vec<Vec<Message>> {
         let mut groups = vec![vec![self.user_message()]];
         groups.extend(self.rounds.iter().map(|round| round.messages(self.number())).filter(|group| !group.is_empty()));
@@ -198,12 +192,12 @@ impl TurnRecord {
         Message::User { text: self.accepted.text.clone() }
     }
 
-    /// Returns true if there is a final assistant message.
+    /// Returns true if the turn has a final assistant message.
     pub(super) fn is_answered(&self) -> bool {
         matches!(&self.ended, Some(Ended { how: End::Completed { .. }, .. }))
     }
 
-    /// Returns the final assistant message of a completed turn.
+    /// Returns the final assistant message. None: the turn is not completed.
     pub fn answer_message(&self) -> Option<Message> {
         match &self.ended.as_ref()?.how {
             End::Completed { text, thinking, .. } => {
@@ -215,8 +209,8 @@ impl TurnRecord {
 }
 
 impl RoundRecord {
-    /// Returns the assistant message and the results of its calls. If a call has no result: only the text, or nothing
-    /// without text.
+    /// Returns the assistant message and the results of its calls. If a call has no result, only the text is returned,
+    /// or nothing if it is empty.
     pub fn messages(&self, turn: u32) -> Vec<Message> {
         let whole = self.unanswered().next().is_none();
         if !whole && self.text.is_empty() {

@@ -1,9 +1,8 @@
-//! The history of a thread as a pure fold of its journal: entries are pushed in order, and the state can be read after
-//! any of them.
+//! The history of a thread as a pure fold of its journal. Entries are pushed in order; the state is readable after
+//! each.
 //!
-//! The history has no second copy: the owner's actor, the thread service and a gateway that reads the journal fold the
-//! same entries here. The cost of a push is proportional to its entry, so an event never requires folding the thread
-//! again.
+//! The owner's actor, the thread service and gateways fold the same journal, so no second copy of a history is stored.
+//! A push costs time proportional to its entry.
 
 mod fork;
 mod messages;
@@ -29,20 +28,18 @@ use std::sync::Arc;
 use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::RequestId;
 
-/// The fold of a thread's journal.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct History {
     imported: Vec<Arc<Imported>>,
     turns: Vec<TurnRecord>,
-    /// The visible segments, in order. Later turns may have truncated earlier segments.
+    /// Visible segments in order. Segments that a later turn truncated are removed or shortened.
     slots: Vec<Slot>,
-    /// Position of each visible segment.
+    /// Position of each slot.
     marks: Vec<Mark>,
-    /// Number of entries.
+    /// Number of pushed entries.
     entries: u64,
 }
 
-/// A visible segment of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slot {
     /// The first `messages` messages of an imported entry.
@@ -52,19 +49,17 @@ enum Slot {
 }
 
 impl History {
-    /// Returns the history of a thread without entries.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the fold of these entries.
     pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Self {
         let mut history = Self::new();
         entries.into_iter().for_each(|entry| history.push(entry));
         history
     }
 
-    /// Adds the next entry. An entry of a turn that was never accepted changes nothing.
+    /// Entries of a turn that was never accepted are ignored.
     pub fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Imported(imported) => {
@@ -89,34 +84,31 @@ impl History {
         self.entries = self.entries.saturating_add(1);
     }
 
-    /// Returns every turn, oldest first, including turns that were removed by a truncation.
+    /// Returns every turn, oldest first, including truncated turns.
     pub fn turns(&self) -> &[TurnRecord] {
         &self.turns
     }
 
-    /// Returns the turn with this number.
     pub fn turn(&self, number: u32) -> Option<&TurnRecord> {
         let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
         self.turns.get(at)
     }
 
-    /// Returns the turn with this number, for an owner that buffers rounds before it appends them.
+    /// For an owner that buffers rounds before it appends them.
     pub fn turn_mut(&mut self, number: u32) -> Option<&mut TurnRecord> {
         let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
         self.turns.get_mut(at)
     }
 
-    /// Returns the newest turn.
     pub fn last(&self) -> Option<&TurnRecord> {
         self.turns.last()
     }
 
-    /// Returns the open turn. None: the newest turn has ended, or there is none.
+    /// None: the newest turn has ended, or the thread has no turn.
     pub fn open(&self) -> Option<&TurnRecord> {
         self.turns.last().filter(|record| record.ended.is_none())
     }
 
-    /// Returns the turn that a request started.
     pub fn by_request(&self, request: &RequestId) -> Option<&TurnRecord> {
         self.turns.iter().rev().find(|record| record.accepted.request == *request)
     }

@@ -1,27 +1,26 @@
-//! Positions of the segments of a history, with which a reader finds a message without reading the journal before it.
+//! Positions of the visible segments, by which a reader finds a message without reading the journal before it.
 //!
-//! The visible segments are a stack: a turn that truncates removes segments before it adds its own. The segments below
-//! a segment never change, so the entry that starts a segment describes them once.
+//! The visible segments are a stack: a turn that truncates removes segments before it pushes its own. The segments
+//! below a segment never change, so the entry that starts a segment stores its position once.
 
 use super::messages::counts;
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
 use crate::journal::{Entry, SegmentPosition};
 
-/// Position of a visible segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Sequence number of its first entry.
+    /// Sequence number of the first entry of the segment.
     entry: u64,
-    /// Number of visible messages before it.
+    /// Number of visible messages before the segment.
     messages: u32,
-    /// Number of user and final assistant messages among them.
+    /// Number of user and final assistant messages before the segment.
     counted: u32,
 }
 
 impl History {
-    /// Returns the position of the next entry after a truncation to the first `keep` user and final assistant messages
-    /// (None: all). The newest turn must have ended, without entries that are not in the journal.
+    /// Returns the position of the next segment after a truncation to the first `keep` user and final assistant
+    /// messages (None: no truncation). The newest turn must have ended, and all pushed entries must be appended.
     pub fn position(&self, keep: Option<u32>) -> SegmentPosition {
         let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.cut(keep).0);
         let mark = self.mark_after(&slots);
@@ -30,12 +29,11 @@ impl History {
         SegmentPosition { messages: mark.messages, counted: mark.counted, below }
     }
 
-    /// Returns the position of the next segment.
     pub(super) fn next_mark(&self) -> Mark {
         self.mark_after(&self.slots)
     }
 
-    /// Returns the position of a segment after these slots, which are the first visible ones or all of them.
+    /// `slots` is a prefix of the visible slots.
     fn mark_after(&self, slots: &[Slot]) -> Mark {
         let (messages, counted) = match slots.last().zip(self.marks.get(slots.len().saturating_sub(1))) {
             None => (0, 0),
@@ -47,7 +45,6 @@ impl History {
         Mark { entry: self.entries, messages, counted }
     }
 
-    /// Returns the number of messages in a slot.
     fn slot_messages(&self, slot: Slot) -> u32 {
         let messages = match slot {
             Slot::Imported { messages, .. } => messages,
@@ -59,14 +56,14 @@ impl History {
 }
 
 impl TurnRecord {
-    /// Returns the number of messages, see [`TurnRecord::messages`].
+    /// Returns the length of [`TurnRecord::messages`].
     fn size(&self) -> usize {
         1 + self.rounds.iter().map(RoundRecord::size).sum::<usize>() + usize::from(self.is_answered())
     }
 }
 
 impl RoundRecord {
-    /// Returns the number of messages, see [`RoundRecord::messages`].
+    /// Returns the length of [`RoundRecord::messages`].
     fn size(&self) -> usize {
         match self.unanswered().next() {
             None => 1 + self.calls.len(),
@@ -75,7 +72,7 @@ impl RoundRecord {
     }
 }
 
-/// Returns the initial entries of a thread, each with its position.
+/// Sets the positions of the initial entries of a thread.
 pub(super) fn placed(mut entries: Vec<Entry>) -> Vec<Entry> {
     let (mut messages, mut counted) = (0u32, 0u32);
     for (at, entry) in entries.iter_mut().enumerate() {

@@ -7,62 +7,53 @@ use crate::journal::{
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{CallId, Digest, TurnId};
 
-/// One turn: acceptance, rounds with their calls, pauses, decisions, end.
+/// One turn with its rounds, pauses, decisions and end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRecord {
-    /// The entry that accepted the turn.
     pub accepted: Accepted,
-    /// Rounds with calls, in order. (The round without calls is the end.)
+    /// Rounds with calls, in order. The final answer, which has no calls, is in `ended`.
     pub rounds: Vec<RoundRecord>,
-    /// The `closing` entry. None: the turn is not being ended.
+    /// None: the turn is not being ended.
     pub closing: Option<Closing>,
-    /// Number of resumptions: new owners and new attempts.
+    /// Number of takeovers and retries.
     pub takeovers: u32,
-    /// The newest resumption.
+    /// The newest takeover or retry.
     pub resumed: Option<Resumed>,
-    /// The end. None: the turn is open, or was resumed after a failed end.
+    /// None: the turn is open, or was resumed after a failure.
     pub ended: Option<Ended>,
-    /// The current working state.
     pub working: WorkingState,
-    /// Usage of the turn's model calls so far.
+    /// Usage of all model calls so far.
     pub usage: Usage,
-    /// Number of the newest closing event. 0: none.
+    /// 0: the turn has no closing event.
     pub last_closing_event: u64,
 }
 
-/// One round of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundRecord {
-    /// Number of the round, from 1.
+    /// From 1.
     pub round: u32,
-    /// Name of the model that answered.
+    /// Model that answered.
     pub model: String,
-    /// Text of the answer.
     pub text: String,
-    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
-    /// Calls in order.
     pub calls: Vec<CallRecord>,
-    /// Usage of the round's model call.
+    /// Usage of the round's model call, without its tools.
     pub usage: Usage,
-    /// The pause before its calls ran.
+    /// None: the calls ran without a pause.
     pub paused: Option<Paused>,
-    /// True if the round was approved: it has a decisions entry, possibly an empty one.
+    /// True if the round has a decisions entry, possibly an empty one.
     pub decided: bool,
-    /// True if the newest decisions let the turn continue through rounds in which no call needs approval.
+    /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
-/// One call of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecord {
-    /// The call as the model requested it.
+    /// As the model requested it.
     pub call: Call,
-    /// The decision on the call.
     pub decision: Option<Decision>,
-    /// The intent of the call.
     pub intent: Option<Intent>,
-    /// The result. Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
+    /// Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
     pub result: Option<CallResult>,
 }
 
@@ -71,7 +62,7 @@ impl CallRecord {
         Self { call, decision: None, intent: None, result: None }
     }
 
-    /// Returns the arguments of the call, after an edit by a decision.
+    /// Returns the arguments after an edit by a decision.
     pub fn arguments(&self) -> &serde_json::Value {
         match &self.decision {
             Some(Decision::ApproveEdited { arguments }) => arguments,
@@ -79,7 +70,7 @@ impl CallRecord {
         }
     }
 
-    /// Returns the digest of the arguments, after an edit by a decision.
+    /// Returns the digest of [`Self::arguments`].
     pub fn digest(&self) -> Digest {
         Digest::of_json(self.arguments())
     }
@@ -112,7 +103,7 @@ impl RoundRecord {
         record
     }
 
-    /// Returns the journal entry of the round, with the results so far.
+    /// Returns the journal entry of the round with the results so far.
     pub fn entry(&self, turn: u32) -> Round {
         Round {
             turn,
@@ -132,7 +123,7 @@ impl RoundRecord {
         results.fold(self.usage, |sum, result| sum.plus(result.usage))
     }
 
-    /// Returns the call with this index, from 1.
+    /// Indices start at 1.
     pub fn call(&self, index: u32) -> Option<&CallRecord> {
         self.calls.iter().find(|record| record.call.index == index)
     }
@@ -141,22 +132,20 @@ impl RoundRecord {
         self.calls.iter_mut().find(|record| record.call.index == index)
     }
 
-    /// Returns true if the round waits: it is paused, and a needed decision or the approval of the round is missing.
+    /// Returns true if the round is paused and lacks its decisions entry or a needed decision.
     pub fn is_waiting(&self) -> bool {
         self.paused.is_some() && !self.is_decided()
     }
 
-    /// Returns true if no needed decision is missing.
+    /// Returns true if the round has a decisions entry and no needed decision is missing.
     pub fn is_decided(&self) -> bool {
         self.decided && self.undecided().next().is_none()
     }
 
-    /// Returns the calls that wait for a decision.
     pub fn undecided(&self) -> impl Iterator<Item = &CallRecord> {
         self.calls.iter().filter(|record| record.is_undecided())
     }
 
-    /// Returns the calls without a result.
     pub fn unanswered(&self) -> impl Iterator<Item = &CallRecord> {
         self.calls.iter().filter(|record| record.result.is_none())
     }
@@ -171,7 +160,6 @@ impl RoundRecord {
 }
 
 impl TurnRecord {
-    /// Creates the record of a turn that was just accepted.
     pub fn new(accepted: Accepted) -> Self {
         Self {
             working: accepted.working.clone(),
@@ -186,39 +174,34 @@ impl TurnRecord {
         }
     }
 
-    /// Returns the number of the turn in its thread.
     pub fn number(&self) -> u32 {
         self.accepted.turn
     }
 
-    /// Returns the round with this number.
     pub fn round(&self, round: u32) -> Option<&RoundRecord> {
         self.rounds.iter().find(|record| record.round == round)
     }
 
-    /// Returns the newest round with calls.
     pub fn newest_round(&self) -> Option<&RoundRecord> {
         self.rounds.last()
     }
 
-    /// Returns a call by its round and index.
     pub fn call(&self, round: u32, index: u32) -> Option<&CallRecord> {
         self.round(round)?.call(index)
     }
 
-    /// Returns the id of a call.
     pub fn call_id(&self, thread: &folio_types::ThreadId, round: u32, index: u32) -> CallId {
         CallId::new(TurnId::new(thread.clone(), self.number()), round, index)
     }
 
-    /// Returns the current pause. None: the turn does not wait.
+    /// None: the turn does not wait.
     pub fn pause(&self) -> Option<&Paused> {
         let newest = self.rounds.last()?;
         let open = self.ended.is_none() && self.closing.is_none();
         newest.paused.as_ref().filter(|_| open && newest.is_waiting())
     }
 
-    /// Returns the calls with an intent and no result, in order.
+    /// In order.
     pub fn open_intents(&self) -> impl Iterator<Item = (&RoundRecord, &CallRecord)> {
         self.rounds
             .iter()
@@ -226,18 +209,18 @@ impl TurnRecord {
             .filter(|(_, call)| call.is_open())
     }
 
-    /// Returns true if the turn failed retriably. Time and later turns are not considered.
+    /// Returns true if the turn failed retriably. Elapsed time and later turns are not considered.
     pub fn is_retriable(&self) -> bool {
         matches!(&self.ended, Some(Ended { how: End::Failed { retriable: true, .. }, .. }))
     }
 
-    /// Returns the number of a new owner's next event.
+    /// Returns the number of the first event that the next owner sends.
     pub fn first_event_of_next_owner(&self) -> u64 {
         (u64::from(self.takeovers) + 1) << 32 | 1
     }
 
-    /// Adds the turn's next entry. An existing round or result stays unchanged, so an owner may add buffered entries
-    /// first and the appended entry later.
+    /// Adds the turn's next entry. An existing round or result is not replaced, so an owner may push buffered entries
+    /// before they are appended and again afterwards.
     pub fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Round(round) => self.push_round(*round),
@@ -277,7 +260,7 @@ impl TurnRecord {
         }
     }
 
-    /// Adds the result of a call unless it has one.
+    /// Has no effect if the call has a result.
     pub fn push_result(&mut self, result: CallResult) {
         if self.call(result.round, result.index).is_some_and(|call| call.result.is_none()) {
             self.working.apply(&result.change);
@@ -308,7 +291,7 @@ impl TurnRecord {
         self.ended = Some(ended);
     }
 
-    /// Removes the end, and the results of calls that never started, which run again.
+    /// Removes the end, and the results of calls that never started: they run again.
     fn go_on(&mut self) {
         let Some(ended) = self.ended.take().filter(|ended| ended.runs_again) else { return };
         for result in ended.results {

@@ -1,11 +1,11 @@
-//! Makes lists of messages valid for every provider.
+//! Makes message lists valid for every provider.
 
 use std::collections::BTreeSet;
 
 use folio_types::message::{Message, ToolCall};
 
-/// Makes a history sendable: an assistant message whose calls lack results directly after it is reduced to its text, a
-/// result without its call is dropped, and an empty assistant message is dropped. The order is kept.
+/// Reduces an assistant message to its text if the results of its calls do not follow directly. Drops results without
+/// their call, and empty assistant messages. The order is kept.
 pub fn sanitize(messages: Vec<Message>) -> Vec<Message> {
     let mut clean = Vec::with_capacity(messages.len());
     let mut rest = messages.into_iter().peekable();
@@ -33,7 +33,7 @@ pub fn sanitize(messages: Vec<Message>) -> Vec<Message> {
     clean
 }
 
-/// Returns one result per call in the order of the calls. None: a call has no result, or ids repeat.
+/// Returns one result per call, in the order of the calls. None: a result is missing, or call ids repeat.
 fn paired(calls: &[ToolCall], results: Vec<Message>) -> Option<Vec<Message>> {
     let ids: BTreeSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
     if ids.len() != calls.len() {

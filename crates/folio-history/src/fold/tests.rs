@@ -100,7 +100,7 @@ fn resumed(turn: u32, why: ResumeCause) -> Entry {
     Entry::Resumed(Resumed { turn, owner: Incarnation::derive(&["n"]), epoch: 2, why, at: at() })
 }
 
-/// Returns completed turns, each with its own working state.
+/// Each turn has its own working state.
 pub(super) fn chat(turns: u32) -> Vec<Entry> {
     (1..=turns)
         .flat_map(|turn| {

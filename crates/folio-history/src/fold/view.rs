@@ -1,4 +1,4 @@
-//! The client view of a turn, and the answer to a decision.
+//! Client views of turns, and the answer to a decision.
 
 use super::record::{CallRecord, RoundRecord, TurnRecord};
 use crate::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 impl TurnRecord {
     /// Returns the current state of the turn. An expired pause is returned as expired before its end is stored.
-    /// `next_event` is derived from the journal; an owner that has emitted more events sets its own.
+    /// `next_event` is derived from the journal; an owner that sent more events replaces it.
     pub fn view(&self, thread: &ThreadId, now: Timestamp) -> TurnView {
         let mut view = self.recorded(thread);
         if view.status == TurnStatus::AwaitingApproval && view.expires_at.is_some_and(|end| end <= now) {
@@ -19,7 +19,7 @@ impl TurnRecord {
         view
     }
 
-    /// Returns the turn by the journal only.
+    /// Returns the state according to the journal, regardless of expiry.
     fn recorded(&self, thread: &ThreadId) -> TurnView {
         let mut view = self.bare(thread, TurnStatus::Running, self.rounds.iter().collect());
         view.usage = self.usage;
@@ -34,11 +34,11 @@ impl TurnRecord {
         view
     }
 
-    /// Returns the turn at the time of its pause at this round.
+    /// Returns the state at the pause of this round. None: the round did not pause.
     pub fn view_at_pause(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
         let pause = self.round(round)?.paused.as_ref()?;
         let rounds: Vec<_> = self.rounds.iter().filter(|record| record.round <= round).collect();
-        // Usage of the round's own calls was added after the pause.
+        // Usage of the calls of the paused round was added after the pause.
         let used = |record: &&RoundRecord| if record.round < round { record.usage_with_calls() } else { record.usage };
         let usage = rounds.iter().map(used).fold(Usage::default(), Usage::plus);
         let mut view = self.bare(thread, TurnStatus::AwaitingApproval, rounds);
@@ -54,8 +54,8 @@ impl TurnRecord {
         Some(view)
     }
 
-    /// Returns the outcome of the decisions on a round: the turn at its next pause, or at its end. None: neither is
-    /// reached.
+    /// Returns the outcome of the decisions on a round: the state at the next pause, or at the end. None: the turn is
+    /// running.
     pub fn answer(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
         let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
         match next {
@@ -64,7 +64,7 @@ impl TurnRecord {
         }
     }
 
-    /// Returns the closing event of that answer. The same decisions always get the same event.
+    /// Returns the closing event of [`Self::answer`]. The same decisions always get the same event.
     pub fn answer_event(&self, thread: &ThreadId, round: u32) -> Option<Event> {
         let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
         let (number, kind) = match next {
@@ -74,7 +74,7 @@ impl TurnRecord {
         Some(Event { turn: self.id(thread), number, kind })
     }
 
-    /// Returns the closing event of the turn's newest stream with its number. None: the turn is running.
+    /// Returns the closing event of the turn's newest stream and its number. None: the turn is running.
     pub fn closing_event(&self, thread: &ThreadId) -> Option<(u64, EventKind)> {
         if let Some(ended) = &self.ended {
             return Some((ended.event, self.end_event(thread, ended)));
@@ -109,13 +109,12 @@ impl TurnRecord {
         }
     }
 
-    /// Returns the id of the turn.
     pub fn id(&self, thread: &ThreadId) -> TurnId {
         TurnId::new(thread.clone(), self.number())
     }
 
-    /// Returns the number of the next event by the journal: the successor of the newest closing event, or the first
-    /// number of a newer owner.
+    /// Returns the number of the next event according to the journal: the successor of the newest closing event, or the
+    /// first number of the current owner.
     pub fn next_event(&self) -> u64 {
         (u64::from(self.takeovers) << 32).max(self.last_closing_event).saturating_add(1)
     }
@@ -170,7 +169,6 @@ fn show_end(view: &mut TurnView, ended: &Ended) {
 }
 
 impl RoundRecord {
-    /// Returns the round for clients.
     pub fn view(&self, turn: TurnId) -> RoundView {
         RoundView {
             round: self.round,
@@ -183,12 +181,12 @@ impl RoundRecord {
 }
 
 impl CallRecord {
-    /// Returns the call for clients, with arguments after an edit by a decision.
+    /// Contains the arguments after an edit by a decision.
     pub fn view(&self, turn: TurnId, round: u32) -> CallView {
         self.view_with(turn, round, self.arguments())
     }
 
-    /// Returns the call at the time of its pause, with the model's arguments.
+    /// Contains the model's arguments: the call as it was at its pause.
     pub fn as_asked(&self, turn: TurnId, round: u32) -> CallView {
         self.view_with(turn, round, &self.call.arguments)
     }
@@ -217,13 +215,13 @@ impl CallRecord {
         })
     }
 
-    /// Returns the status of the result.
+    /// None: the call has no result.
     pub fn status(&self) -> Option<CallStatus> {
         self.result.as_ref().map(|result| result.status)
     }
 }
 
-/// Returns the readable part of thinking blocks.
+/// Returns the texts of the blocks, separated by empty lines.
 pub fn plain(thinking: &[ThinkingBlock]) -> String {
     thinking.iter().map(|block| block.text.as_str()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }

@@ -1,4 +1,4 @@
-//! Every combination of stored rows and writes has the decision of the table; plans contain the right rows.
+//! Checks every combination of writes and stored rows against the table, and the rows of plans.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +82,8 @@ fn outcome(decided: &Result<WriteDecision>) -> &'static str {
 #[test]
 fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
     let ours = || row("ours", "content");
-    // Verdicts without a thread; with one; with one and the row of the batch; with one and an equal, or another,
-    // request row.
+    // Decisions: without a thread; with one; with one and the row of the batch; with one and an equal request row; with
+    // one and another request row.
     let cases = [
         (ThreadWrite::Create(new(None)), ["write", "done", "done", "done", "done"]),
         (ThreadWrite::Create(new(Some(ours()))), ["write", "done", "done", "done", "conflict"]),
@@ -117,7 +117,7 @@ fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
         ];
         for (read, expected) in situations.into_iter().zip(verdicts) {
             let decided = decide(&write, sizes(), read.clone());
-            // A stored row of a request is not read for a write without one.
+            // A store does not read a request row for a write without one.
             let expected = match write.request() {
                 None if read.request.is_some() && !read.is_committed => continue,
                 _ => expected,
