@@ -1,13 +1,15 @@
-//! Deciding writes: turns the rows that a store read into a plan of writes.
+//! Decides resource writes: maps the rows that a store read to a plan of writes. The first matching row applies:
 //!
-//! | order | check | decision |
+//! | # | condition | decision |
 //! |---|---|---|
-//! | 1 | an op row of this key exists | [`WriteDecision::Recorded`], or `REQUEST_ID_CONFLICT` if its digest differs |
-//! | 2 | the request of this key changed another target or had other content | `REQUEST_ID_CONFLICT` |
-//! | 3 | the version is not the expected one | [`WriteDecision::VersionMismatch`]; `NOT_FOUND` if the resource never existed |
-//! | 4 | the resource is deleted | `NOT_FOUND` |
-//! | 5 | the change does not fit the resource | its error |
-//! | 6 | – | [`WriteDecision::Write`] |
+//! | 1 | an op row with this key and another digest exists | `REQUEST_ID_CONFLICT` |
+//! | 2 | an op row with this key exists | [`WriteDecision::Recorded`] |
+//! | 3 | the request of this key changed another target or had other content | `REQUEST_ID_CONFLICT` |
+//! | 4 | a version is expected, and the resource never existed | `NOT_FOUND` |
+//! | 5 | the version is not the expected one | [`WriteDecision::VersionMismatch`] |
+//! | 6 | the resource is deleted | `NOT_FOUND` |
+//! | 7 | the change does not fit the resource | its error |
+//! | 8 | – | [`WriteDecision::Write`] |
 //!
 //! The plan has three parts: writes before the deciding write, the deciding write with its op row, and writes after it.
 //! A change without effect succeeds: it adds no revision and keeps the version.
@@ -25,7 +27,7 @@ use crate::{ListRow, Resource, folded};
 
 type Apply = Arc<dyn Fn(Option<&[u8]>) -> Result<Applied> + Send + Sync>;
 
-/// The effect of a change on a stored record.
+/// Effect of a change on a stored record.
 struct Applied {
     before: Option<IndexedFields>,
     after: Option<After>,
@@ -38,24 +40,18 @@ struct After {
     revision: Option<(u32, Vec<u8>)>,
 }
 
-/// A write without the type of its resource.
+/// A write, type-erased from its resource.
 #[derive(Clone)]
 pub struct ResourceWrite {
-    /// The kind of the resource.
     pub kind: &'static Kind,
-    /// The id of the resource.
     pub id: String,
-    /// The tenant.
     pub org: OrgId,
-    /// The key of the op.
     pub op: OpKey,
-    /// The digest of the request or of the call's arguments.
+    /// Digest of the request, or of the arguments of the tool call.
     pub digest: Digest,
-    /// The time of the write.
     pub at: Timestamp,
-    /// The expected version.
     pub expected: Expected,
-    /// Whether the change deletes the resource.
+    /// True if the change deletes the resource.
     pub deletes: bool,
     apply: Apply,
 }
@@ -67,7 +63,6 @@ impl fmt::Debug for ResourceWrite {
 }
 
 impl ResourceWrite {
-    /// A write to the resource of this id.
     pub fn new<R: Resource>(id: &R::Id, write: Write<R::Change>) -> Self {
         let Write { org, op, digest, at, expected, .. } = write.clone();
         let deletes = write.change == R::DELETE;
@@ -97,7 +92,6 @@ impl ResourceWrite {
         }
     }
 
-    /// Returns the target of the write.
     pub fn target(&self) -> Target {
         Target::new(self.kind.word, &self.id)
     }
@@ -106,35 +100,29 @@ impl ResourceWrite {
 /// The rows that a store read to evaluate a write.
 #[derive(Debug, Clone, Default)]
 pub struct StoredState {
-    /// The stored record of the target; none: it never existed.
+    /// None: the target never existed.
     pub record: Option<Vec<u8>>,
-    /// The op row of the write's key.
+    /// Op row with the write's key.
     pub op_row: Option<OpRow>,
-    /// Whether the request changed another target or had other content. Not evaluated if there is an op row.
+    /// True if the request changed another target or had other content. Ignored if there is an op row.
     pub is_request_taken: bool,
-    /// The stored revisions. Needed only if the write deletes a kind that keeps revisions.
+    /// Stored revisions. Read only if the write deletes a resource of a kind that keeps revisions.
     pub revisions: Vec<Vec<u8>>,
 }
 
-/// The decision about a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteDecision {
-    /// The op row that is stored; nothing is written.
+    /// The stored op row is the answer; nothing is written.
     Recorded(OpRow),
     /// The target does not have the expected version; nothing is written.
     VersionMismatch,
-    /// The writes to execute.
     Write(Box<WritePlan>),
 }
 
-/// The list entry of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListEntry {
-    /// The list row of the resource.
     pub row: ListRow,
-    /// The time of the resource's creation.
     pub created_at: Timestamp,
-    /// The version of the resource.
     pub version: u64,
 }
 
@@ -144,91 +132,78 @@ impl From<&IndexedFields> for ListEntry {
     }
 }
 
-/// The conditional write of the target's record.
+/// Conditional write of the target's record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DecidingWrite {
-    /// Stores a record at version 1 if there is none.
-    Create {
-        /// The record.
-        record: Vec<u8>,
-    },
+    /// Stores a record with version 1 if none exists.
+    Create { record: Vec<u8> },
     /// Replaces the record if it has version `from`.
     Update {
-        /// The expected version.
         from: u64,
-        /// The new version; the same if the change has no effect.
+        /// New version. Equal to `from` if the change has no effect.
         to: u64,
-        /// The record.
         record: Vec<u8>,
     },
     /// Replaces the record by a tombstone if it has version `from`.
     Delete {
-        /// The expected version.
         from: u64,
-        /// The version of the tombstone.
         to: u64,
-        /// The record of the tombstone.
+        /// Encoded tombstone.
         record: Vec<u8>,
-        /// Whether the resource must have no references. True for the kinds that others refer to.
+        /// If true, the resource must have no references. Set for kinds that other resources reference.
         if_unreferenced: bool,
     },
 }
 
-/// A row that is written together with the deciding write, in the target's partition.
+/// A row in the target's partition that is written together with the deciding write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RowWrite {
-    /// The op row, if there is none of its key.
+    /// Inserted unless an op row with its key exists.
     InsertOp(OpRow),
-    /// A revision with its number.
+    /// Revision with its number.
     PutRevision(u32, Vec<u8>),
 }
 
-/// The writes that execute one change.
+/// Writes that execute one change, grouped by their order relative to the deciding write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WritePlan {
-    /// The kind of the target.
     pub kind: &'static Kind,
-    /// The id of the target.
     pub id: String,
-    /// The tenant.
     pub org: OrgId,
-    /// The key of the op.
     pub op: OpKey,
-    /// The time of the write.
     pub at: Timestamp,
 
-    /// Before: the row of the request; none for calls of turns.
+    /// Before: idempotency record of the request. None for tool calls of turns.
     pub request: Option<IdempotencyRecord>,
-    /// Before: the name to reserve.
+    /// Before: name to reserve.
     pub claim_name: Option<String>,
-    /// Before: the ids that get a reference entry; each must be live.
+    /// Before: ids that get a reference entry. Each must be live.
     pub add_references: BTreeSet<String>,
-    /// Before: the revision that must exist.
+    /// Before: revision that must exist.
     pub require_revision: Option<(String, u32)>,
-    /// Before: the parent that gets a dependent entry; it must be live.
+    /// Before: parent that gets a dependent entry. The parent must be live.
     pub add_to_parent: Option<String>,
-    /// Before, and again after the deciding write: the list row.
+    /// Before and after: new list row.
     pub list_after: Option<ListEntry>,
 
-    /// The deciding write.
     pub decide: DecidingWrite,
-    /// With it: the op row and a new revision.
+    /// With the deciding write: the op row and a new revision.
     pub rows: Vec<RowWrite>,
-    /// With it: whether all revisions are removed.
+    /// With the deciding write: if true, all revisions are removed.
     pub remove_revisions: bool,
-    /// The op row that answers the write once the deciding write is applied.
+    /// Op row that answers the write once the deciding write is applied.
     pub answer: OpRow,
 
-    /// After: the list row that is replaced or removed.
+    /// After: list row to replace or remove.
     pub list_before: Option<ListEntry>,
-    /// After: the name to free.
+    /// After: name to free.
     pub free_name: Option<String>,
-    /// After: the ids whose reference entry is removed.
+    /// After: ids whose reference entry is removed.
     pub remove_references: BTreeSet<String>,
 }
 
 impl WritePlan {
-    /// Returns the version of the target after the write.
+    /// Returns the target's version after the write.
     pub fn version(&self) -> u64 {
         match &self.decide {
             DecidingWrite::Create { .. } => 1,
@@ -237,10 +212,10 @@ impl WritePlan {
     }
 }
 
-/// Evaluates a write against the rows that were read for it.
+/// Decides how to execute a write, given the rows that were read for it.
 ///
 /// # Errors
-/// `REQUEST_ID_CONFLICT`, `NOT_FOUND`, `STORED_FORMAT`, and those of the change.
+/// `REQUEST_ID_CONFLICT`, `NOT_FOUND`: see the module documentation. `STORED_FORMAT`. Errors of the change.
 pub fn decide(write: &ResourceWrite, read: &StoredState) -> Result<WriteDecision> {
     if let Some(row) = &read.op_row {
         let is_answer = row.digest == write.digest || row.is_closed_by_another();
@@ -278,7 +253,7 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
     let (old, new) = (references(before.as_ref()), references(fields_after));
     let mut dropped: BTreeSet<String> = old.difference(&new).cloned().collect();
     if write.kind.keeps_revisions {
-        // A revision that is kept keeps its references.
+        // Retained revisions keep their references.
         dropped.clear();
         if after.is_none() {
             dropped.extend(old.iter().cloned());
@@ -332,7 +307,7 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
     Ok(plan)
 }
 
-/// The error for a request id that was used for another request.
+/// Returns the error for a request id that was used for another request.
 pub fn other_request(op: &OpKey) -> Error {
     Error::new(
         Code::AlreadyExists,

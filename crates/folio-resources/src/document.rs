@@ -1,4 +1,4 @@
-//! Documents: uploaded files. Their bytes and their text are stored apart from them.
+//! Documents: uploaded files. Their bytes and their text are stored separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,82 +10,74 @@ use crate::resource::common_functions;
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
 
-/// A document without its bytes and its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// The id of the document.
     pub id: DocumentId,
-    /// The organization of the document.
     pub org: OrgId,
-    /// The file name that people see.
+    /// File name for display.
     pub name: String,
-    /// The media type, detected from the content.
+    /// Detected from the content.
     pub media_type: String,
     /// Bytes of the file.
     pub size: u64,
-    /// SHA-256 of the file in hexadecimal.
+    /// Hexadecimal SHA-256 of the file.
     pub sha256: String,
-    /// Tags without duplicates, in the given order.
+    /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
-    /// Free metadata.
     pub metadata: BTreeMap<String, String>,
-    /// The state of its text.
     pub state: TextState,
-    /// Pages with text; 0 before the text is read.
+    /// Number of pages with text. 0 until the text is extracted.
     pub pages: u32,
-    /// The user that uploaded it.
+    /// User that uploaded the document.
     pub created_by: UserId,
-    /// The time of its creation.
     pub created_at: Timestamp,
-    /// The time of its last change, also of its text.
+    /// Time of the last change of the document or its text state.
     pub updated_at: Timestamp,
-    /// Grows with every change; a write expects it. The state of the text does not change it.
+    /// Incremented by every change, except changes of the text state. A write states the version that it expects.
     pub version: u64,
 }
 
-/// The state of the text of a document.
+/// State of the text extraction of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "reason")]
 pub enum TextState {
-    /// The document is queued.
+    /// Queued.
     Uploaded,
-    /// The document is being read.
+    /// Text is being extracted.
     Processing,
-    /// The text is stored.
     Ready,
-    /// The document has no text; with the reason.
+    /// The document contains no text, for this reason.
     NoText(String),
-    /// The text could not be read; with the reason.
+    /// The text could not be extracted, for this reason.
     Failed(String),
 }
 
 impl TextState {
-    /// Returns whether the state is final unless the document is read again.
+    /// Returns true if the state changes only when the document is processed again.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Self::Uploaded | Self::Processing)
     }
 }
 
-/// The state of a document's text, stored apart from the document: ingestion and people change different records.
+/// Text state of a document. Stored separately, because ingestion writes it and users write the document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextRecord {
-    /// The state.
     pub text: TextState,
-    /// Pages of text.
+    /// Number of pages with text.
     pub pages: u32,
-    /// The generation of the stored pages that is valid; none: no pages, or a store that keeps one generation only.
+    /// Valid generation of the stored pages. None: there are no pages, or the store keeps one generation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
-    /// Number of processing attempts since the last settled state.
+    /// Number of attempts since the last settled state.
     pub attempts: u32,
-    /// Whether a program that is not installed would read more.
+    /// True if an extraction program that is not installed would find more text.
     pub lacks_program: bool,
-    /// The time of this state.
+    /// Time at which this state was reported.
     pub at: Timestamp,
 }
 
-/// Returns the record that follows `before` when ingestion reports a state. An attempt counts when
-/// [`TextState::Processing`] is reported; a settled state resets the count.
+/// Returns the record that replaces `before` when ingestion reports a state. [`TextState::Processing`] counts as an
+/// attempt; a settled state resets the count.
 pub fn text_record_of(
     before: Option<&TextRecord>,
     state: TextState,
@@ -99,53 +91,47 @@ pub fn text_record_of(
     TextRecord { text: state, pages, generation: None, attempts, lacks_program, at }
 }
 
-/// The fields of a document that people change; none: unchanged.
+/// Changed fields of a document. None: unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentPatch {
-    /// The new name.
     pub name: Option<String>,
-    /// The new set of tags.
     pub tags: Option<Vec<TagId>>,
-    /// The new metadata, which replaces all keys.
+    /// Replaces all keys.
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
-/// A document whose bytes are stored already.
+/// A document whose bytes are already stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDocument {
-    /// The file name.
     pub name: String,
-    /// The media type, detected from the content.
+    /// Detected from the content.
     pub media_type: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// SHA-256 of the bytes in hexadecimal.
+    /// Hexadecimal SHA-256 of the bytes.
     pub sha256: String,
-    /// The tags of the document.
     pub tags: Vec<TagId>,
-    /// The metadata of the document.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A change of one document. Tags must be live, else `NOT_FOUND`.
+/// Every tag must be live; otherwise the change fails with `NOT_FOUND`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentChange {
-    /// Creates a document in state `uploaded`.
+    /// Creates a document in state [`TextState::Uploaded`].
     Create(NewDocument),
-    /// Changes the fields that the patch gives.
     Update(DocumentPatch),
-    /// Deletes the document with its text and its extractions. The clean-up removes bytes and threads.
+    /// Deletes the document with its text and its extractions. The clean-up deletes its bytes and its threads.
     Delete,
 }
 
-/// The filter of a list of documents: every given condition must hold.
+/// All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DocumentFilter {
-    /// A substring of the name, compared without regard to case.
+    /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
     /// The document has all of these tags.
     pub all_tags: Vec<TagId>,
-    /// The document has these metadata keys, each with a value that contains this text without regard to case.
+    /// The document has all of these keys, each with a value that contains this text, case-insensitive.
     pub metadata: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Extractions: the data that a prompt read from a document, and its edits.
+//! Extractions: data that a prompt extracted from a document, and later edits of the data.
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{DocumentId, ExtractionId, OrgId, PromptRevId, Result, SchemaRevId, Timestamp, UserId};
@@ -9,86 +9,76 @@ use crate::prompt::revision_term;
 use crate::resource::common_functions;
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, term};
 
-/// An extraction. The original, the edited data and the verified flag are all kept.
+/// Keeps the extracted data beside its newest edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extraction {
-    /// The id of the extraction.
     pub id: ExtractionId,
-    /// The organization of the extraction.
     pub org: OrgId,
-    /// The document that was read.
+    /// Document that was read.
     pub document: DocumentId,
-    /// The prompt that was run.
+    /// Prompt that was run.
     pub prompt: PromptRevId,
-    /// The schema that the data was checked against.
+    /// Schema that the data was validated against. None: the prompt has no schema.
     pub schema: Option<SchemaRevId>,
-    /// The model that answered.
+    /// Model that answered.
     pub model: String,
-    /// The data that the model returned.
+    /// Data that the model returned.
     pub original: Value,
-    /// The edited data; none: never edited.
+    /// Newest edit of the data. None: never edited.
     pub edited: Option<Value>,
-    /// Whether a user confirmed the data; every edit resets it.
+    /// True if a user confirmed the data. Every edit resets the flag.
     pub verified: bool,
-    /// The user that confirmed the data.
+    /// User that confirmed the data. None: not verified.
     pub verified_by: Option<UserId>,
-    /// The user that ran it.
+    /// User that ran the prompt.
     pub created_by: UserId,
-    /// The time of its creation.
     pub created_at: Timestamp,
-    /// The time of its last change.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Grows with every change; a write expects it.
+    /// Incremented by every change. A write states the version that it expects.
     pub version: u64,
 }
 
 impl Extraction {
-    /// Returns the edited data, else the original.
+    /// Returns the edited data if any, otherwise the original.
     pub fn current(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.original)
     }
 }
 
-/// The result of a run.
+/// Result of a prompt run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewExtraction {
-    /// The document that was read; it must be live.
+    /// Document that was read. It must be live.
     pub document: DocumentId,
-    /// The prompt that was run.
+    /// Prompt that was run.
     pub prompt: PromptRevId,
-    /// The schema that the data matches.
+    /// Schema that the data matches. None: the prompt has no schema.
     pub schema: Option<SchemaRevId>,
-    /// The model that answered.
+    /// Model that answered.
     pub model: String,
-    /// The data.
     pub data: Value,
 }
 
-/// A change of one extraction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtractionChange {
-    /// Creates an extraction.
     Create(NewExtraction),
     /// Replaces the edited data and resets `verified`.
     Edit {
-        /// The whole data.
+        /// The complete new data.
         data: Value,
     },
-    /// Sets whether the data is verified.
     Verify {
-        /// The new value.
         verified: bool,
     },
-    /// Deletes the extraction.
     Delete,
 }
 
-/// The filter of a list of extractions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtractionFilter {
-    /// The document that was read.
+    /// Document that was read.
     pub document: DocumentId,
-    /// The prompt revision that was run; none: any.
+    /// Prompt revision that was run. None: any.
     pub prompt: Option<PromptRevId>,
 }
 

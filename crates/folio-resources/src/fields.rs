@@ -1,15 +1,15 @@
-//! Validation of the fields of resources that people write. An error names the field.
+//! Validation of user-provided fields. Errors name the field.
 
 use folio_types::Result;
 use folio_types::fields::{check_metadata, check_name, check_tags};
 
 use crate::DocumentPatch;
 
-/// Validates a change of a document. `prefix` (`document.`, or empty) precedes the names of its fields. Returns the
-/// patch with its tags without duplicates.
+/// Validates a patch and returns it without duplicate tags. `prefix` (`document.` or empty) precedes the field names in
+/// errors.
 ///
 /// # Errors
-/// The errors of [`check_name`], [`check_tags`] and [`check_metadata`].
+/// Those of [`check_name`], [`check_tags`] and [`check_metadata`].
 pub fn check_document_patch(prefix: &str, mut patch: DocumentPatch) -> Result<DocumentPatch> {
     if let Some(name) = &patch.name {
         check_name(&format!("{prefix}name"), name)?;

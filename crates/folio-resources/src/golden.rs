@@ -1,6 +1,6 @@
-//! Golden files: `golden/v<FORMAT>/<KIND>.<CASE>.json` holds the payload of a stored record or revision.
+//! Golden files: `golden/v<FORMAT>/<KIND>.<CASE>.json` contains the payload of a stored record or revision.
 //!
-//! A released file is never changed. A new format adds a folder; files of older formats must stay readable.
+//! A released file must not change. A new format adds a folder, and files of older formats stay readable.
 //! `FOLIO_WRITE_GOLDEN=1` writes missing files.
 
 use std::collections::BTreeMap;
@@ -233,7 +233,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
-/// Compares the stored format of a resource with its golden file. The file of a kind may call this for its cases.
+/// Compares the stored format of a resource with its golden file. Called by the tests of kinds for further cases.
 pub(crate) fn assert_golden<R: Resource>(case: &str, resource: R) {
     let (case, bytes) = live(case, resource);
     assert_written(&case, &bytes);

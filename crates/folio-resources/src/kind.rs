@@ -1,4 +1,4 @@
-//! Kinds without their types, as storage adapters use them.
+//! Type-erased kinds of resources, for storage adapters.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,26 +8,22 @@ use folio_types::{Error, Result, Timestamp};
 use crate::stored::{Record, decode_value, encode_value};
 use crate::{Cleanup, KINDS, ListRow, Resource};
 
-/// The fields of a live resource from which the plan of a write derives names, references and list rows.
+/// Fields of a live resource from which a write plan derives names, references and list rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexedFields {
-    /// The version of the resource.
     pub version: u64,
-    /// The time of the resource's creation.
     pub created_at: Timestamp,
-    /// The display name of the resource, for error messages.
+    /// Display name for error messages.
     pub label: String,
-    /// The unique name of the resource, in its original spelling.
+    /// Original spelling of the unique name. None: names of the kind are not unique.
     pub unique_name: Option<String>,
-    /// The ids that the newest revision of the resource refers to.
+    /// Ids that the newest revision references.
     pub references: BTreeSet<String>,
-    /// The revision of another resource that the resource refers to: the id of that resource and the revision number.
+    /// Id and revision number of another resource that this resource requires.
     pub required_revision: Option<(String, u32)>,
-    /// The id of the resource's parent.
     pub parent: Option<String>,
-    /// The number of the resource's newest revision.
+    /// Number of the newest revision. None: the kind keeps no revisions.
     pub revision: Option<u32>,
-    /// The list row of the resource.
     pub row: ListRow,
 }
 
@@ -47,21 +43,16 @@ impl IndexedFields {
     }
 }
 
-/// A kind of resource, without its type.
+/// A kind of resource, type-erased. See the constants of [`Resource`].
 pub struct Kind {
-    /// The kind in one lowercase word.
+    /// One lowercase word.
     pub word: &'static str,
-    /// The prefix of its ids, before the underscore.
+    /// Prefix of the ids, before the underscore.
     pub id_prefix: &'static str,
-    /// Whether other resources refer to it.
     pub is_referenced: bool,
-    /// Whether its revisions are kept.
     pub keeps_revisions: bool,
-    /// Whether its resources belong to parents.
     pub has_parent: bool,
-    /// Whether pages of text belong to its resources.
     pub has_text: bool,
-    /// The work that remains after a deletion.
     pub cleanup: Cleanup,
     read: fn(&[u8]) -> Result<Record<IndexedFields>>,
     revision_references: fn(&[u8]) -> Result<BTreeSet<String>>,
@@ -69,7 +60,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Describes the kind of a type.
     pub const fn of<R: Resource>() -> Self {
         Self {
             word: R::KIND,
@@ -88,51 +78,46 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a type.
+    /// Returns the kind of `R`.
     pub const fn get<R: Resource>() -> &'static Self {
         const { &Self::of::<R>() }
     }
 
-    /// Returns the registered kind of an id.
+    /// Returns the kind whose ids have the prefix of `id`.
     ///
     /// # Errors
-    /// `INTERNAL` if no kind has ids with this prefix.
+    /// `INTERNAL` if no kind has this prefix.
     pub fn of_id(id: &str) -> Result<&'static Self> {
         let prefix = id.split_once('_').map(|(prefix, _)| prefix);
         let found = KINDS.iter().find(|kind| Some(kind.id_prefix) == prefix);
         found.ok_or_else(|| Error::internal(format!("the id {id:?} belongs to no kind of resource")))
     }
 
-    /// Returns the registered kind of this word.
+    /// Returns the kind with this word.
     pub fn named(word: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.word == word)
     }
 
-    /// Reads a stored record.
-    ///
     /// # Errors
-    /// `STORED_FORMAT`.
+    /// `STORED_FORMAT` if the record is unreadable or of a newer format.
     pub fn read(&self, record: &[u8]) -> Result<Record<IndexedFields>> {
         (self.read)(record)
     }
 
-    /// Returns the ids that a stored revision refers to.
+    /// Returns the ids that a stored revision references.
     ///
     /// # Errors
-    /// `STORED_FORMAT`.
+    /// `STORED_FORMAT` if the revision is unreadable or of a newer format.
     pub fn revision_references(&self, stored: &[u8]) -> Result<BTreeSet<String>> {
         (self.revision_references)(stored)
     }
 
-    /// Returns the record of a tombstone.
-    ///
-    /// # Errors
-    /// `INTERNAL`.
+    /// Returns an encoded tombstone.
     pub fn tombstone(&self, version: u64, at: Timestamp) -> Result<Vec<u8>> {
         (self.tombstone)(version, at)
     }
 
-    /// The error for a resource of this kind that does not exist or was deleted.
+    /// Returns the error for a resource that does not exist or was deleted.
     pub fn not_found(&self, id: &str) -> Error {
         Error::not_found(self.word, id)
     }
@@ -152,7 +137,6 @@ impl PartialEq for Kind {
 
 impl Eq for Kind {}
 
-/// Reads a stored record of a type.
 pub(crate) fn read<R: Resource>(record: &[u8]) -> Result<Record<R>> {
     decode_value(R::KIND, R::FORMAT, record, R::read_format)
 }

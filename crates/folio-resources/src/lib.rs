@@ -1,10 +1,10 @@
-//! The rules of resources, as pure functions: one file per kind, and one module that turns a write into a plan.
+//! The rules of resources as pure functions: one file per kind, and one module that maps a write to a plan.
 //!
-//! A file such as `tag.rs` holds the type of a kind, its changes, their application, its unique name, its
-//! references, its list row and its filters. [`KINDS`] registers it. [`decide`] evaluates a write against what a store
-//! read and returns a [`WritePlan`]; a storage adapter executes the plan and names no kind.
+//! A file such as `tag.rs` defines a kind: its type, changes, unique name, references, list row and filters. [`KINDS`]
+//! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`]. A
+//! storage adapter executes the plan without knowing any kind.
 //!
-//! This crate knows no store, no network and no clock.
+//! The crate must not know a store, the network or a clock.
 
 mod decide;
 mod document;
@@ -49,7 +49,6 @@ pub use tag::{Tag, TagChange, TagFilter};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
 pub use webhook_endpoint::{WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter};
 
-/// Every kind of resource: one line each.
 pub static KINDS: &[Kind] = &[
     Kind::of::<Document>(),
     Kind::of::<Schema>(),

@@ -1,10 +1,10 @@
-//! Limits of one organization besides its credit.
+//! Quotas of one organization, in addition to its credit.
 
 use folio_types::quota::{DOCUMENTS_MAX, QUOTA_MAX, Quotas, STORAGE_BYTES_MAX};
 use folio_types::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Quotas that the platform's administrator set for one organization. None: the default of the installation.
+/// Quotas that a platform administrator set for one organization. None: the default of the installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OwnQuotas {
     /// See [`Quotas::requests_per_second`].
@@ -25,12 +25,11 @@ pub struct OwnQuotas {
 }
 
 impl OwnQuotas {
-    /// Returns true if no quota is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the effective quotas, with `all` as defaults.
+    /// Returns the effective quotas; `all` contains the defaults.
     pub fn over(&self, all: Quotas) -> Quotas {
         Quotas {
             requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
@@ -41,10 +40,10 @@ impl OwnQuotas {
         }
     }
 
-    /// Validates the quotas. `field` precedes their names in errors.
+    /// Validates the quotas against their bounds. `field` precedes their names in errors.
     ///
     /// # Errors
-    /// `INVALID_FIELD`.
+    /// `INVALID_FIELD` if a quota is too large.
     pub fn check(&self, field: &str) -> Result<()> {
         let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
         for (name, value, most) in [

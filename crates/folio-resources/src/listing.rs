@@ -1,4 +1,4 @@
-//! Lists: the row that a list keeps of each resource, and the conditions that a filter consists of.
+//! Lists: the row of each resource, and the conditions of filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -7,35 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::Kind;
 
-/// Returns a name in the form in which names are compared and searched: without regard to case, nor to the two forms of
-/// the small sigma.
+/// Returns the form in which names are compared and searched: lowercase, with the final sigma ς replaced by σ.
 pub fn folded(name: &str) -> String {
     name.to_lowercase().replace('ς', "σ")
 }
 
-/// Returns an exact search term: `field/value`, such as `tag/tag_0190…`.
+/// Returns an exact search term `field/value`, such as `tag/tag_0190…`.
 pub fn term(field: &str, value: impl Display) -> String {
     format!("{field}/{value}")
 }
 
-/// The part of a resource that lists filter and order by, kept apart from the resource.
+/// Fields by which lists filter and sort. Stored separately from the resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListRow {
-    /// The id of the resource.
     pub id: String,
-    /// The name or title of the resource; empty if its kind has none.
+    /// Name or title. Empty if the kind has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The exact search terms of the resource, as [`term`] makes them.
+    /// Exact search terms, built by [`term`].
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub terms: BTreeSet<String>,
-    /// The metadata of the resource, searched by substrings of the values.
+    /// Searched by substrings of the values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// The id of its parent. A resource with a parent is only in lists of that parent.
+    /// Id of the parent. A resource with a parent is only listed under this parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Bytes of its file; 0 if its kind has none.
+    /// Bytes of the file. 0 if the kind has no files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub size_bytes: u64,
 }
@@ -46,43 +44,41 @@ fn is_zero(size: &u64) -> bool {
 }
 
 impl ListRow {
-    /// Returns whether the row fulfils all conditions.
+    /// Returns true if all conditions hold.
     pub fn matches(&self, conditions: &[Condition]) -> bool {
         conditions.iter().all(|condition| condition.matches(self))
     }
 }
 
-/// One condition of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// The row has at least one of these terms.
     AnyTerm(Vec<String>),
-    /// The row shares a term of a field with the row of another resource. A store resolves it to [`Self::AnyTerm`]
-    /// before it lists; unresolved it matches nothing.
+    /// The row and the row of another resource have a term of this field in common. A store resolves this condition to
+    /// [`Self::AnyTerm`] before it lists. Unresolved, it matches nothing.
     SharedTerm {
-        /// The id of the other resource.
+        /// Id of the other resource.
         with: String,
-        /// The field of the terms.
+        /// First part of the terms.
         field: &'static str,
     },
     /// The folded name contains this folded text.
     NameContains(String),
-    /// The folded value of a metadata key contains this folded text.
+    /// The folded value of a metadata key contains the folded text.
     MetadataContains {
-        /// The key.
         key: String,
-        /// The folded text; empty: the key exists.
+        /// Folded text. Empty: the key exists.
         substring: String,
     },
 }
 
 impl Condition {
-    /// The condition of a name search; none if the search text is missing or empty.
+    /// Returns the condition of a name search. None: the search text is missing or empty.
     pub fn name_search(search: Option<&String>) -> Option<Self> {
         search.filter(|substring| !substring.is_empty()).map(|substring| Self::NameContains(folded(substring)))
     }
 
-    /// Returns the terms among `terms` that a [`Self::SharedTerm`] of this field means.
+    /// Resolves a [`Self::SharedTerm`] of this field, given the terms of the other resource.
     pub fn shared(field: &str, terms: &BTreeSet<String>) -> Self {
         let of_field = |found: &&String| found.split_once('/').is_some_and(|(name, _)| name == field);
         Self::AnyTerm(terms.iter().filter(of_field).cloned().collect())
@@ -100,14 +96,12 @@ impl Condition {
     }
 }
 
-/// One list of a kind.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// The kind of the listed resources.
     pub kind: &'static Kind,
-    /// The parent of the listed resources; none for kinds without parents.
+    /// Parent of the listed resources. None for kinds without parents.
     pub parent: Option<String>,
-    /// The conditions, all of which a listed resource fulfils.
+    /// All must hold.
     pub conditions: Vec<Condition>,
     /// Identifies the filter in page tokens.
     pub filter: String,

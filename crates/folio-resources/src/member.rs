@@ -1,57 +1,46 @@
 //! Members of an organization: the users that its tokens authenticate.
 //!
-//! A member is no [`crate::Resource`]: the rule that one admin always remains makes a write depend on a second member.
-//! The functions of this file yield a [`MemberWrite`], which a store executes as one conditional write of two rows.
+//! A member is not a [`crate::Resource`]: at least one admin must remain, so a write may depend on a second member.
+//! This file produces a [`MemberWrite`], which a store executes as one conditional write of both rows.
 
 use folio_types::fields::check_name;
 use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-/// A member of an organization. Its tokens never permit more than its role.
+/// A member of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Id of the user.
     pub user: UserId,
     /// Display name, such as an e-mail address.
     pub name: String,
-    /// Role of the user, which bounds the roles of its tokens.
+    /// Upper bound of the roles of the member's tokens.
     pub role: Role,
-    /// Time at which the member was added.
     pub created_at: Timestamp,
-    /// Time of removal. Tokens of a removed member are refused.
+    /// Time of removal; tokens of a removed member are refused. None: not removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Timestamp>,
 }
 
-/// A change of one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberChange {
-    /// Adds a user, also one that was removed. Without effect on a member with this name and role; refused with
-    /// `NAME_TAKEN` for another one.
+    /// Adds a user that is not a member or was removed. No effect if the member has this name and role; `NAME_TAKEN` if
+    /// it has others.
     Add {
-        /// The display name: 1 to 200 characters without surrounding blanks.
+        /// Display name: 1 to 200 characters without surrounding blanks.
         name: String,
-        /// The role.
         role: Role,
     },
-    /// Changes the fields that are given.
-    Update {
-        /// The new display name.
-        name: Option<String>,
-        /// The new role.
-        role: Option<Role>,
-    },
-    /// Removes the member. Without effect on a removed one.
+    /// None: unchanged.
+    Update { name: Option<String>, role: Option<Role> },
+    /// Removes the member. No effect on a removed member.
     Remove,
-    /// Makes a user that ever was a member an admin again.
+    /// Makes a current or removed member an admin.
     Restore,
 }
 
 impl MemberChange {
-    /// Validates the values of the change.
-    ///
     /// # Errors
-    /// `INVALID_FIELD`.
+    /// `INVALID_FIELD` if the name is invalid.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Add { name, .. } | Self::Update { name: Some(name), .. } => check_name("member.name", name),
@@ -61,10 +50,10 @@ impl MemberChange {
 }
 
 impl Member {
-    /// Returns the member after a change; `before` is the stored member, also a removed one.
+    /// Returns the member after a change. `before` is the stored member, which may be removed.
     ///
     /// # Errors
-    /// `INVALID_FIELD`, `NOT_FOUND`, `NAME_TAKEN`.
+    /// `INVALID_FIELD`, `NOT_FOUND`, or `NAME_TAKEN` (see [`MemberChange::Add`]).
     pub fn after(user: &UserId, change: &MemberChange, before: Option<&Self>, at: Timestamp) -> Result<Self> {
         change.check()?;
         let live = before.filter(|before| before.removed_at.is_none());
@@ -94,35 +83,33 @@ impl Member {
         }
     }
 
-    /// Returns true if the member is an admin and was not removed.
+    /// Returns true for admins that were not removed.
     pub fn is_admin(&self) -> bool {
         self.role == Role::Admin && self.removed_at.is_none()
     }
 }
 
-/// The conditional write of one member. It is executed only if both rows are as they were read.
+/// Conditional write of one member. It is executed only if `before` and `guard` equal the stored rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberWrite {
-    /// The member as it was read. None: the user never was a member.
+    /// The member as read. None: the user was never a member.
     pub before: Option<Member>,
-    /// The member after the write, of the same user.
     pub after: Member,
-    /// Another admin as it was read, who remains if this write takes the role from an admin.
+    /// Another admin as read, required if this write takes the admin role from a member.
     pub guard: Option<Member>,
 }
 
 impl MemberWrite {
-    /// Returns the write from one state of a member to another, which needs no guard.
     pub fn unguarded(before: Option<Member>, after: Member) -> Self {
         Self { before, after, guard: None }
     }
 
-    /// Returns true if the write takes the role from an admin, and so needs a guard.
+    /// Returns true if the write takes the admin role from a member.
     pub fn needs_guard(&self) -> bool {
         self.before.as_ref().is_some_and(Member::is_admin) && !self.after.is_admin()
     }
 
-    /// Returns the write with another admin among `members` as its guard.
+    /// Sets another admin among `members` as the guard.
     ///
     /// # Errors
     /// `IN_USE` if there is no other admin.

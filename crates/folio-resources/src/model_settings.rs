@@ -1,5 +1,5 @@
-//! Model settings: the model providers of one owner (an organization, or the platform for all organizations), with its
-//! default model and its fallback models. An owner has one value; it is created by the first change.
+//! Model settings: model providers, default model and fallback models of one owner (an organization, or the platform
+//! for all organizations). An owner has one settings record, which its first change creates.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,63 +13,61 @@ use serde_json::{Map, Value};
 
 use crate::{Condition, ListRow, Plan, Resource};
 
-/// Providers of an owner, at most.
+/// Maximum number of providers of an owner.
 // proto: ListProvidersRequest.page_size "at most {} providers."
 const PROVIDERS_MAX: usize = 32;
-/// Models of an owner's providers together, at most: every refresh of a catalogue reads them.
+/// Maximum number of models of all providers of an owner. Every refresh of a catalogue reads them.
 // proto: Provider.models "at most {} for"
 const MODELS_MAX: usize = 300;
-/// Fallback models, at most.
+/// Maximum number of fallback models.
 // proto: SetModelDefaultsRequest.fallbacks "At most {} models"
 const FALLBACKS_MAX: usize = 8;
-/// Names in the model lists of an owner's endpoints together, at most.
+/// Maximum number of names in the model lists of all endpoints of an owner.
 // proto: Provider.available_models "at most {} names"
 const AVAILABLE_MAX: usize = 2_000;
-/// Bytes of these names together, at most.
+/// Maximum bytes of these names.
 // proto: Provider.available_models "{} KiB for"
 const AVAILABLE_BYTES_MAX: usize = 64 * 1024;
-/// Characters of the name of a provider, at most.
+/// Maximum characters of a provider name.
 // proto: Provider.name "1 to {} characters"
 const PROVIDER_NAME_CHARS: usize = 64;
 
-/// The model settings of one owner.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelSettings {
-    /// Grows with every change; a write expects it. 0: never set.
+    /// Incremented by every change. A write states the version that it expects. 0: never stored.
     pub version: u64,
-    /// The time of the first change.
+    /// Time of the first change.
     pub created_at: Timestamp,
-    /// Default model. Empty: the platform's default.
+    /// Empty: the platform's default model.
     pub default_model: String,
-    /// Fallback models, best first, used if the endpoint of a model is unavailable or limits the rate. Empty: the
+    /// Fallback models, best first, used if the endpoint of a model is unavailable or rate-limited. Empty: the
     /// platform's.
     pub fallbacks: Vec<String>,
     /// Providers by name. An organization's provider replaces the platform's provider of the same name.
     pub providers: BTreeMap<String, Provider>,
 }
 
-/// An endpoint with the OpenAI chat completions protocol.
+/// An endpoint that supports the OpenAI chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provider {
-    /// False disables the provider.
     pub enabled: bool,
-    /// URL below which `chat/completions` and `models` are. Empty: the URL of the platform's provider of the same name.
+    /// URL prefix of `chat/completions` and `models`. Empty: the URL of the platform's provider of the same name.
     pub base_url: String,
-    /// API key, encrypted.
+    /// Encrypted API key. None: the endpoint is called without the owner's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SealedKey>,
-    /// Name of the request field with the limit of output tokens.
+    /// Request field that limits output tokens.
     pub output_limit_field: OutputLimitField,
-    /// Requests usage in streams.
+    /// If true, streaming requests ask for usage.
     pub stream_usage: bool,
-    /// Models, by the name that requests use.
+    /// Models by the name that requests use.
     #[serde(deserialize_with = "as_far_as_known")]
     pub models: BTreeMap<String, ModelOptions>,
-    /// Names in the endpoint's model list at the last query, sorted.
+    /// Sorted names from the newest model list of the endpoint.
     pub available: Vec<String>,
-    /// Time of the last query.
+    /// Time at which `available` was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovered_at: Option<Timestamp>,
 }
@@ -90,24 +88,24 @@ impl Default for Provider {
 }
 
 impl Provider {
-    /// Returns true if the provider is an account of its owner: its models, sizes and prices then apply if it has a URL
-    /// or the platform's endpoint accepts its key. Without URL and key, it only restricts the platform's provider.
+    /// Returns true if the provider has its own URL or key. Its models, sizes and prices then apply. Without URL and
+    /// key, the provider only restricts the platform's provider of the same name.
     pub fn is_own(&self) -> bool {
         !self.base_url.is_empty() || self.key.is_some()
     }
 }
 
-/// A stored API key, encrypted with AES-256-GCM for one organization and provider.
+/// An API key, encrypted with AES-256-GCM for one organization and provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedKey {
     /// Id of the master key.
     pub master: String,
-    /// Nonce, ciphertext and tag, in Base64.
+    /// Base64 of nonce, ciphertext and tag.
     pub sealed: String,
 }
 
-/// Deserializes stored models. Unknown fields of a newer version are ignored, so that both versions can run at once. In
-/// settings an unknown field is an error.
+/// Deserializes stored models and ignores unknown fields of newer versions, so that two versions can run concurrently.
+/// In settings files, an unknown field is an error.
 fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, ModelOptions>, D::Error> {
     let known = serde_json::to_value(ModelOptions::default()).map_err(D::Error::custom)?;
     let models = BTreeMap::<String, Map<String, Value>>::deserialize(stored)?;
@@ -118,48 +116,39 @@ fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<Stri
     read.collect()
 }
 
-/// A change of the model settings of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSettingsChange {
-    /// Creates or replaces a provider. The caller has checked its URL and its models.
+    /// Creates or replaces a provider. The caller has validated its URL and models.
     SetProvider {
-        /// The name.
         name: String,
-        /// The provider.
         provider: Box<Provider>,
     },
-    /// Removes a provider.
     RemoveProvider {
-        /// The name.
         name: String,
     },
-    /// Changes the fields that are given. The caller has checked that the models exist.
+    /// None: unchanged. The caller has verified that the models exist.
     SetDefaults {
-        /// The default model. Empty: the platform's.
+        /// Empty: the platform's default model.
         default_model: Option<String>,
-        /// The fallback models, best first. Empty: the platform's.
+        /// Best first. Empty: the platform's fallback models.
         fallbacks: Option<Vec<String>>,
     },
-    /// Stores the model list of an endpoint, shortened to what the bounds of the owner leave. Refused with
-    /// `VERSION_CONFLICT` if the provider has another URL now.
+    /// Stores the model list of an endpoint, truncated to the owner's bounds. `VERSION_CONFLICT` if the provider has
+    /// another URL.
     SetAvailable {
-        /// The name of the provider.
         name: String,
-        /// The URL of the endpoint.
+        /// URL from which the list was read.
         base_url: String,
-        /// The names in its list, sorted.
+        /// Sorted names of the list.
         available: Vec<String>,
     },
-    /// Replaces stored API keys, by the name of the provider: the same keys, encrypted with another master key.
+    /// Replaces stored API keys, by provider name, with the same keys under another master key.
     ReplaceKeys(BTreeMap<String, SealedKey>),
-    /// Refused: the settings of an organization are erased with it, and the platform keeps its own.
+    /// Always refused: settings are erased together with their organization; the platform's are never erased.
     Delete,
 }
 
-/// Validates the name of a provider: 1 to 64 characters of a-z, 0-9, `-`, `_` and `.`.
-///
-/// # Errors
-/// `INVALID_FIELD`.
+/// Validates a provider name: 1 to 64 characters of a-z, 0-9, `-`, `_` and `.`.
 pub fn check_provider_name(field: &str, name: &str) -> Result<()> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     if !name.is_empty() && name.len() <= PROVIDER_NAME_CHARS && name.chars().all(is_allowed) {
@@ -175,7 +164,7 @@ impl ModelSettings {
         &ID
     }
 
-    /// The error for a change that is based on an older version.
+    /// Returns the error for a change that is based on an older version.
     pub fn version_conflict() -> Error {
         let message = "the model settings were changed meanwhile; read them again";
         Error::new(Code::Aborted, Reason::VersionConflict, message)
@@ -222,7 +211,7 @@ impl ModelSettings {
         Ok(self)
     }
 
-    /// Checks the bounds of all settings together.
+    /// Validates bounds that span several providers.
     fn check(&self) -> Result<()> {
         let full = |kind: &str, most: usize| {
             Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {most} {kind}"))
@@ -255,7 +244,7 @@ impl ModelSettings {
     }
 }
 
-/// Returns the names of an endpoint's list that the bounds leave after the lists of the owner's other endpoints.
+/// Returns the names that fit the bounds in addition to the lists of the owner's other endpoints.
 fn fitting<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
     let (mut count, mut bytes) = available_size(others);
     let fits = |name: &&String| {
@@ -265,7 +254,7 @@ fn fitting<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> 
     names.iter().take_while(fits).cloned().collect()
 }
 
-/// Returns how many names the lists of providers have, and how many bytes.
+/// Returns the number and total bytes of the names in the lists of providers.
 fn available_size<'a>(providers: impl Iterator<Item = &'a Provider>) -> (usize, usize) {
     let names = providers.flat_map(|provider| &provider.available);
     names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len()))

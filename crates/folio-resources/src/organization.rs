@@ -1,4 +1,4 @@
-//! Organizations: the tenants. They belong to the pseudo organization of the platform ([`OrgId::platform`]).
+//! Organizations: the tenants. Their records belong to the pseudo organization [`OrgId::platform`].
 
 use std::time::Duration;
 
@@ -11,18 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::resource::common_functions;
 use crate::{Cleanup, Condition, ListRow, OwnQuotas, Plan, Resource};
 
-/// An organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Organization {
-    /// The id of the organization.
     pub id: OrgId,
-    /// The display name of the organization.
     pub name: String,
-    /// The time of creation.
     pub created_at: Timestamp,
-    /// The version, which increases with every change. A write states the version that it expects.
+    /// Incremented by every change. A write states the version that it expects.
     pub version: u64,
-    /// The approval policy.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,
     /// Seconds that a turn waits for approvals. None: the default of the installation.
@@ -31,45 +26,39 @@ pub struct Organization {
     /// Days without activity after which a thread is deleted. None: threads are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_retention_days: Option<u32>,
-    /// Limits that differ from the defaults.
+    /// Quotas that differ from the defaults.
     #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
     pub quotas: OwnQuotas,
 }
 
-/// A change of one organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrganizationChange {
     /// Creates an organization with default settings.
     Create {
-        /// The display name: 1 to 200 characters without surrounding blanks.
+        /// Display name: 1 to 200 characters without surrounding blanks.
         name: String,
     },
-    /// Changes the fields that are `Some`. An inner `None` removes the value.
+    /// None: unchanged. Inner None: removes the value.
     Update {
-        /// The new display name.
         name: Option<String>,
-        /// The new number of days without activity after which a thread is deleted.
+        /// Days without activity after which a thread is deleted.
         thread_retention_days: Option<Option<u32>>,
     },
-    /// Replaces the approval policy. The caller has checked the names of tools and profiles in it.
+    /// Replaces the approval policy. The caller has validated the tools and profiles that the policy names.
     SetPolicy {
-        /// The policy.
         policy: Policy,
         /// Seconds that a turn waits for approvals. None: the default of the installation.
         approval_ttl_seconds: Option<u32>,
     },
-    /// Replaces the limits.
     SetLimits(OwnQuotas),
-    /// Deletes the organization. Refused with `IN_USE` for the first organization of the installation. The clean-up
-    /// erases all data of the organization.
+    /// Deletes the organization; the clean-up erases all its data. `IN_USE` for the first organization of the
+    /// installation.
     Delete,
 }
 
 impl OrganizationChange {
-    /// Validates the values of the change. Errors name the fields of the API.
-    ///
     /// # Errors
-    /// `INVALID_FIELD`.
+    /// `INVALID_FIELD` with the field name of the API if a value is out of bounds.
     pub fn check(&self) -> Result<()> {
         let at_most = |field: &str, value: Option<u64>, most: u64| match value.is_some_and(|value| value > most) {
             true => Err(Error::invalid_field(field, format!("must be at most {most}"))),
@@ -94,10 +83,9 @@ impl OrganizationChange {
     }
 }
 
-/// The filter of a list of organizations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrganizationFilter {
-    /// A substring of the name, compared without regard to case.
+    /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
 }
 
@@ -124,7 +112,7 @@ impl Resource for Organization {
 
     fn apply(id: &OrgId, write: &Write<OrganizationChange>, before: Option<Self>) -> Result<Plan<Self>> {
         write.change.check()?;
-        // Without the name: the op row stays when the data of the organization is erased.
+        // Omits the name, because the op row is kept when the organization's data is erased.
         let result = OpResult::Resource { id: id.to_string(), name: String::new() };
         let Some(before) = before else {
             let OrganizationChange::Create { name } = &write.change else { return Err(Self::not_found(id)) };

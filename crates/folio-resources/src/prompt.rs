@@ -1,7 +1,6 @@
-//! Prompts: instructions for an extraction, with revisions.
+//! Prompts: instructions for extractions, with revisions.
 //!
-//! A prompt refers to the tags and the schema of every revision that is kept, so that an older revision can still be
-//! read and run.
+//! A prompt references the tags and schemas of all its revisions, so that older revisions can still be read and run.
 
 use std::collections::BTreeSet;
 
@@ -16,26 +15,22 @@ use crate::{Condition, ListRow, Plan, Resource, term};
 
 const REVISION: &str = "prompt_revision";
 
-/// One revision of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptRevision {
-    /// The prompt's id and the number of the revision.
+    /// Id of the prompt and number of the revision.
     pub revid: PromptRevId,
-    /// The organization of the prompt.
     pub org: OrgId,
-    /// The prompt's name, the same for all revisions.
+    /// Name of the prompt, the same for all revisions.
     pub name: String,
-    /// The instructions.
     pub content: String,
-    /// The schema that answers must match.
+    /// Schema that answers must match. None: free text.
     pub schema: Option<SchemaRevId>,
-    /// The model that runs it; none: the default of the call.
+    /// Model that runs the prompt. None: the default of the call.
     pub model: Option<String>,
-    /// Tags without duplicates, in the given order.
+    /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
-    /// The user that created the revision.
+    /// User that created the revision.
     pub created_by: UserId,
-    /// The time of the revision.
     pub created_at: Timestamp,
 }
 
@@ -46,63 +41,56 @@ impl PromptRevision {
     }
 }
 
-/// A prompt with its newest revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The id of the prompt.
     pub id: PromptId,
-    /// Grows with every change, also with renames; a write expects it. Not the number of revisions.
+    /// Incremented by every change, including renames, so it differs from the revision number. A write states the
+    /// version that it expects.
     pub version: u64,
-    /// The time of its first revision.
+    /// Time of the first revision.
     pub created_at: Timestamp,
-    /// The newest revision.
+    /// Newest revision.
     pub latest: PromptRevision,
 }
 
-/// A change of one prompt. Tags and the schema must be live, else `NOT_FOUND`.
+/// Tags and the schema must be live; otherwise the change fails with `NOT_FOUND`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptChange {
     /// Creates a prompt with its first revision.
     Create {
-        /// The name, which no live prompt of the organization has.
+        /// Unique among the live prompts of the organization.
         name: String,
-        /// The instructions.
         content: String,
-        /// The schema that answers must match.
+        /// Schema that answers must match. None: free text.
         schema: Option<SchemaRevId>,
-        /// The model that runs it.
+        /// Model that runs the prompt. None: the default of the call.
         model: Option<String>,
-        /// The tags of the prompt.
         tags: Vec<TagId>,
     },
-    /// Adds a revision if anything but the name differs from the newest one; renames the prompt if only the name
-    /// differs.
+    /// Adds a revision if anything except the name differs from the newest revision; a new name alone renames the
+    /// prompt. None: unchanged.
     Update {
-        /// The new name; none: unchanged.
         name: Option<String>,
-        /// The new instructions; none: unchanged.
         content: Option<String>,
-        /// The new schema; none: unchanged; inner none: no schema.
+        /// Inner None: no schema.
         schema: Option<Option<SchemaRevId>>,
-        /// The new model; none: unchanged; inner none: the default.
+        /// Inner None: the default of the call.
         model: Option<Option<String>>,
-        /// The new tags; none: unchanged.
         tags: Option<Vec<TagId>>,
     },
-    /// Deletes the prompt.
     Delete,
 }
 
-/// The filter of a list of prompts: every given condition must hold.
+/// All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptFilter {
-    /// A substring of the name, compared without regard to case.
+    /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
-    /// The prompt has at least one of these tags; empty: no condition.
+    /// The prompt has at least one of these tags. Empty: no condition.
     pub any_tag: Vec<TagId>,
     /// The prompt has all of these tags.
     pub all_tags: Vec<TagId>,
-    /// The prompt shares at least one tag with this document.
+    /// The prompt has at least one tag in common with this document.
     pub document: Option<DocumentId>,
 }
 
@@ -207,7 +195,7 @@ impl Resource for Prompt {
 
 revisioned!(Prompt, PromptRevision, PromptRevId, REVISION);
 
-/// The search term of the prompt revision that an extraction used.
+/// Returns the search term for extractions of a document with this prompt revision.
 pub(crate) fn revision_term(parent: &DocumentId, prompt: &PromptRevId) -> String {
     term("of", format_args!("{parent}/{prompt}"))
 }

@@ -10,72 +10,65 @@ use crate::{Condition, ListRow, Plan, Resource};
 
 const REVISION: &str = "schema_revision";
 
-/// One revision of a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemaRevision {
-    /// The schema's id and the number of the revision.
+    /// Id of the schema and number of the revision.
     pub revid: SchemaRevId,
-    /// The organization of the schema.
     pub org: OrgId,
-    /// The schema's name, the same for all revisions.
+    /// Name of the schema, the same for all revisions.
     pub name: String,
     /// `{type: "json_schema", json_schema: {name, schema, strict}}`.
     pub response_format: Value,
-    /// Whether it complies with the strict rules. If not, the schema is added to the prompt.
+    /// True if the schema complies with the rules of strict mode. Otherwise, the schema is added to the prompt.
     pub strict: bool,
-    /// The user that created the revision.
+    /// User that created the revision.
     pub created_by: UserId,
-    /// The time of the revision.
     pub created_at: Timestamp,
 }
 
 impl SchemaRevision {
-    /// Returns the inner JSON Schema.
+    /// Returns the inner JSON Schema. None: the response format lacks it.
     pub fn schema(&self) -> Option<&Value> {
         self.response_format.get("json_schema")?.get("schema")
     }
 }
 
-/// A schema with its newest revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
-    /// The id of the schema.
     pub id: SchemaId,
-    /// Grows with every change, also with renames; a write expects it. Not the number of revisions.
+    /// Incremented by every change, including renames, so it differs from the revision number. A write states the
+    /// version that it expects.
     pub version: u64,
-    /// The time of its first revision.
+    /// Time of the first revision.
     pub created_at: Timestamp,
-    /// The newest revision.
+    /// Newest revision.
     pub latest: SchemaRevision,
 }
 
-/// A change of one schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SchemaChange {
     /// Creates a schema with its first revision.
     Create {
-        /// The name, which no live schema of the organization has.
+        /// Unique among the live schemas of the organization.
         name: String,
-        /// The whole response format.
+        /// The complete response format.
         response_format: Value,
-        /// Whether it complies with the strict rules.
+        /// True if the schema complies with the rules of strict mode.
         strict: bool,
     },
-    /// Adds a revision if the format differs from the newest one; renames the schema if only the name differs.
+    /// Adds a revision if the format differs from the newest revision; a new name alone renames it. None: unchanged.
     Update {
-        /// The new name; none: unchanged.
         name: Option<String>,
-        /// The new format and whether it is strict; none: unchanged.
+        /// New format, and whether it is strict.
         response_format: Option<(Value, bool)>,
     },
-    /// Deletes the schema. Refused with `IN_USE` while a live prompt refers to any revision.
+    /// Deletes the schema. `IN_USE` while a live prompt references any revision.
     Delete,
 }
 
-/// The filter of a list of schemas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaFilter {
-    /// A substring of the name, compared without regard to case.
+    /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
 }
 
@@ -126,7 +119,7 @@ impl Resource for Schema {
             }
             (SchemaChange::Update { name, response_format }, Some(mut schema)) => {
                 let name = name.as_ref().unwrap_or(&schema.latest.name).clone();
-                // Compares the text and not the value: people see the order of a schema's properties.
+                // Compares the text instead of the value, because the order of properties is visible to users.
                 let (text, strict_before) = (schema.latest.response_format.to_string(), schema.latest.strict);
                 let revised = response_format.as_ref().filter(|(format, strict)| {
                     let new_text = format.to_string();

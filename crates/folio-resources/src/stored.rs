@@ -1,16 +1,16 @@
-//! Stored values: one byte with the version of the format, then JSON.
+//! Stored values: one byte with the format version, then JSON.
 //!
-//! An older version stays readable (golden files prove it). A newer version than this build knows is refused with
+//! Older formats stay readable, which golden files test. A format newer than this build is refused with
 //! `STORED_FORMAT`.
 
 use folio_types::{Code, Error, Reason, Result, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Returns the stored bytes of a value. `kind` names it in errors.
+/// Encodes a value for storage. `kind` names the value in errors.
 ///
 /// # Errors
-/// `INTERNAL` if the value has no JSON form.
+/// `INTERNAL` if the value cannot be serialized.
 pub fn encode_value(kind: &str, format: u8, value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = vec![format];
     serde_json::to_writer(&mut bytes, value)
@@ -18,7 +18,7 @@ pub fn encode_value(kind: &str, format: u8, value: &impl Serialize) -> Result<Ve
     Ok(bytes)
 }
 
-/// Returns the value of stored bytes whose format is at most `newest`; `read` decodes the payload of one format.
+/// Decodes a stored value whose format is at most `newest`. `read` decodes the payload of one format.
 ///
 /// # Errors
 /// `STORED_FORMAT` if the bytes are empty, of a newer format, or unreadable.
@@ -42,28 +42,26 @@ pub fn decode_value<T>(
     }
 }
 
-/// Returns the value of stored bytes in format 1.
+/// Decodes a stored value of format 1.
 pub(crate) fn decode_plain<T: DeserializeOwned>(kind: &str, bytes: &[u8]) -> Result<T> {
     decode_value(kind, 1, bytes, |_, payload| serde_json::from_slice(payload))
 }
 
-/// A resource, or the tombstone of a deleted one. The tombstone keeps the version, so that versions only grow.
+/// A resource, or the tombstone of a deleted resource. The tombstone keeps the version, so that versions only grow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record<T> {
-    /// The resource exists.
     Live(T),
-    /// The resource was deleted.
     Tombstone {
-        /// The version after the deletion.
+        /// Version after the deletion.
         version: u64,
-        /// The time of the deletion.
+        /// Time of the deletion.
         at: Timestamp,
     },
 }
 
 impl<T> Record<T> {
-    /// Returns the resource unless it was deleted.
+    /// None: the resource was deleted.
     pub fn live(self) -> Option<T> {
         match self {
             Self::Live(value) => Some(value),

@@ -7,58 +7,43 @@ use serde::{Deserialize, Serialize};
 use crate::resource::common_functions;
 use crate::{Condition, ListRow, Plan, Resource};
 
-/// A tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {
-    /// The id of the tag.
     pub id: TagId,
-    /// The organization of the tag.
     pub org: OrgId,
-    /// The name of the tag, unique in the organization without regard to case.
+    /// Unique in the organization, case-insensitive.
     pub name: String,
     /// `#rrggbb`.
     pub color: Option<String>,
-    /// The purpose, as free text.
+    /// Free text.
     pub description: Option<String>,
-    /// The user that created it.
+    /// User that created the tag.
     pub created_by: UserId,
-    /// The time of its creation.
     pub created_at: Timestamp,
-    /// The time of its last change.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Grows with every change; a write expects it.
+    /// Incremented by every change. A write states the version that it expects.
     pub version: u64,
 }
 
-/// A change of one tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TagChange {
-    /// Creates a tag.
     Create {
-        /// The name, which no live tag of the organization has.
+        /// Unique among the live tags of the organization.
         name: String,
         /// `#rrggbb`.
         color: Option<String>,
-        /// The purpose.
         description: Option<String>,
     },
-    /// Changes the fields that are given; an inner none removes the value.
-    Update {
-        /// The new name.
-        name: Option<String>,
-        /// The new color.
-        color: Option<Option<String>>,
-        /// The new description.
-        description: Option<Option<String>>,
-    },
-    /// Deletes the tag. Refused with `IN_USE` while a live document or prompt has it.
+    /// None: unchanged. Inner None: removes the value.
+    Update { name: Option<String>, color: Option<Option<String>>, description: Option<Option<String>> },
+    /// Deletes the tag. `IN_USE` while a live document or prompt has the tag.
     Delete,
 }
 
-/// The filter of a list of tags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TagFilter {
-    /// A substring of the name, compared without regard to case.
+    /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The tags of documents and prompts.
+//! Tag sets of documents and prompts.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,12 @@ use folio_types::TagId;
 
 use crate::term;
 
-/// Returns tags without duplicates, in the given order.
+/// Removes duplicates and keeps the order.
 pub(crate) fn distinct(tags: &[TagId]) -> Vec<TagId> {
     let mut seen = BTreeSet::new();
     tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect()
 }
 
-/// Returns the search terms of tags.
 pub(crate) fn tag_terms(tags: &[TagId]) -> impl Iterator<Item = String> {
     tags.iter().map(|tag| term("tag", tag))
 }

@@ -8,42 +8,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Condition, ListRow, Plan, Resource, term};
 
-/// Maximum tokens of an organization, without revoked ones. Concurrent requests may exceed it slightly.
+/// Maximum number of live tokens of an organization. Concurrent requests may exceed it slightly.
 pub const TOKENS_MAX: u64 = 1_000;
 
-/// A token that is not revoked. A revoked one leaves a tombstone.
+/// A live token. A revoked token leaves a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// The id of the token.
     pub id: TokenId,
-    /// Organization that the token gives access to.
     pub org: OrgId,
     /// Hash of the secret.
     pub hash: TokenHash,
     /// User whose calls the token authenticates.
     pub user: UserId,
-    /// Role that the token grants.
     pub role: Role,
-    /// Description for users.
+    /// Description for display.
     pub name: String,
-    /// Scopes of the token. Empty: everything that its role permits.
+    /// Empty: everything that the role permits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Scope>,
-    /// True if the token also permits operations on the whole installation, such as organizations.
+    /// True if the token also permits operations on the installation, such as managing organizations.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub platform: bool,
-    /// Expiry time. None: the token does not expire.
+    /// None: the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Time of creation.
     pub created_at: Timestamp,
 }
 
 impl TokenRecord {
-    /// Returns the principal of a presented token. `most` bounds the role. None: the role of the token applies.
+    /// Returns the principal of a request that presents this token. `most` bounds the role. None: the token's role
+    /// applies.
     ///
     /// # Errors
-    /// `INVALID_TOKEN`.
+    /// `INVALID_TOKEN` if the secret differs or the token has expired.
     pub fn admit(&self, shown: &Token, most: Option<Role>, now: Timestamp) -> Result<Principal> {
         if self.hash != shown.hash() || self.expires_at.is_some_and(|end| end <= now) {
             return Err(Token::refused());
@@ -52,79 +49,67 @@ impl TokenRecord {
         Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
     }
 
-    /// Returns true if the token permits this scope.
     pub fn covers(&self, scope: Scope) -> bool {
         self.scopes.is_empty() || self.scopes.contains(&scope)
     }
 }
 
-/// The content of a new token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
     /// Hash of the secret.
     pub hash: TokenHash,
     /// User whose calls the token authenticates.
     pub user: UserId,
-    /// Role that the token grants.
     pub role: Role,
-    /// Description for users.
+    /// Description for display.
     pub name: String,
-    /// Scopes of the token. Empty: everything that its role permits.
+    /// Empty: everything that the role permits.
     pub scopes: Vec<Scope>,
-    /// True if the token also permits operations on the whole installation.
+    /// True if the token also permits operations on the installation.
     pub platform: bool,
-    /// Expiry time. None: the token does not expire.
+    /// None: the token does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
 impl NewToken {
-    /// Returns the content of a token without expiry and with every scope of its role in the organization.
+    /// Returns a token without expiry and with every scope that its role permits in the organization.
     pub fn new(token: &Token, user: UserId, role: Role, name: &str) -> Self {
         let (hash, name) = (token.hash(), name.to_owned());
         Self { hash, user, role, name, scopes: Vec::new(), platform: false, expires_at: None }
     }
 }
 
-/// A change of one token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenChange {
-    /// Creates a token.
     Create(Box<NewToken>),
     /// Revokes the token permanently.
     Revoke,
 }
 
 impl TokenChange {
-    /// Returns the write that creates a token outside requests. The op key follows from the id, so that the writes of
-    /// several processes create one token.
-    ///
-    /// # Errors
-    /// `INTERNAL` if the id gives no op key.
+    /// Returns the write that creates a token outside of requests. The op key is derived from the token's id, so that
+    /// several processes together create one token.
     pub fn create_by_platform(token: &Token, new: NewToken, at: Timestamp) -> Result<Write<Self>> {
         let key = format!("create-{}", token.id()).parse()?;
         Ok(Write::by_platform(token.org().clone(), key, at, Expected::Absent, Self::Create(Box::new(new))))
     }
 
-    /// Returns the write that revokes a token as a part of another change, such as the removal of a member. The op key
-    /// follows from the id, so that a repetition has no effect.
-    ///
-    /// # Errors
-    /// `INTERNAL` if the id gives no op key.
+    /// Returns the write that revokes a token as part of another change, such as the removal of a member. The op key is
+    /// derived from the token's id, so that a repeated write has no effect.
     pub fn revoke_by_platform(org: &OrgId, id: &TokenId, at: Timestamp) -> Result<Write<Self>> {
         let key = format!("revoke-{id}").parse()?;
         Ok(Write::by_platform(org.clone(), key, at, Expected::Version(VERSION), Self::Revoke))
     }
 }
 
-/// The version of every live token: a token never changes before its revocation.
+/// Version of every live token: a token does not change until it is revoked.
 const VERSION: u64 = 1;
 
-/// The filter of a list of tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenFilter {
-    /// A part of the name, without regard to case.
+    /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
-    /// The user of the tokens.
+    /// Owner of the tokens.
     pub user: Option<UserId>,
 }
 
@@ -171,7 +156,7 @@ impl Resource for TokenRecord {
             (TokenChange::Create(new), None) => {
                 let NewToken { hash, user, role, name, scopes, platform, expires_at } = (**new).clone();
                 let (id, org, created_at) = (id.clone(), write.org.clone(), write.at);
-                // Without the name: the op row stays when the token is revoked.
+                // Omits the name, because the op row is kept after the revocation.
                 let result = OpResult::Resource { id: id.to_string(), name: String::new() };
                 let token = Self { id, org, hash, user, role, name, scopes, platform, expires_at, created_at };
                 Ok(Plan { after: Some(token), result })

@@ -1,4 +1,4 @@
-//! Webhook endpoints: the URLs to which an organization wants its events sent. Nothing delivers events yet.
+//! Webhook endpoints: URLs to which an organization's events are to be sent. The delivery is not implemented.
 
 use std::collections::BTreeSet;
 
@@ -11,66 +11,56 @@ use crate::{Condition, ListRow, Plan, Resource, SealedKey, term};
 
 const EVENT_TYPE: &str = "event_type";
 
-/// A URL to which an organization wants its events sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookEndpoint {
     /// Derived from the organization, the user and the request id.
     pub id: WebhookEndpointId,
-    /// Organization that owns the endpoint.
     pub org: OrgId,
     /// Absolute HTTP or HTTPS URL, unique in the organization.
     pub url: String,
     /// Types of the events to send, such as `document.ready`.
     pub event_types: BTreeSet<String>,
-    /// Encrypted secret for signing events. None: events are not signed.
+    /// Encrypted secret that signs events. None: events are not signed.
     pub secret: Option<SealedKey>,
-    /// True if events are to be sent to the endpoint.
     pub enabled: bool,
     /// User that created the endpoint.
     pub created_by: UserId,
-    /// Time of creation.
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Version, from 1. Each change increments it; a write is conditional on it.
+    /// From 1. Incremented by every change. A write states the version that it expects.
     pub version: u64,
 }
 
-/// A change of one webhook endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebhookEndpointChange {
-    /// Creates an endpoint.
     Create {
-        /// URL. No other live endpoint of the organization may have it.
+        /// Unique among the live endpoints of the organization.
         url: String,
-        /// Types of the events to send.
+        /// Types of the events to send, such as `document.ready`.
         event_types: BTreeSet<String>,
-        /// Encrypted secret. None: events are not signed.
+        /// Encrypted secret that signs events. None: events are not signed.
         secret: Option<SealedKey>,
-        /// True if events are to be sent to the endpoint.
         enabled: bool,
     },
-    /// Changes fields. A field that is None keeps its value.
+    /// None: unchanged.
     Update {
-        /// The new URL.
         url: Option<String>,
-        /// Event types that replace the stored ones.
+        /// Replaces all event types.
         event_types: Option<BTreeSet<String>>,
-        /// New encrypted secret. `Some(None)` removes the secret.
+        /// Inner None: removes the secret.
         secret: Option<Option<SealedKey>>,
-        /// True if events are to be sent to the endpoint.
         enabled: Option<bool>,
     },
-    /// Deletes the endpoint.
     Delete,
 }
 
-/// Filter of a list of webhook endpoints. All conditions that are set must hold.
+/// All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebhookEndpointFilter {
-    /// Substring of the URL, without regard to case.
+    /// Substring of the URL, case-insensitive.
     pub url_search: Option<String>,
-    /// Event type of the endpoint.
+    /// The endpoint receives events of this type.
     pub event_type: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Every row of the table of verdicts, and the plan of each kind of change.
+//! Every row of the decision table, and the plan of each kind of change.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn written(decision: Result<WriteDecision>) -> WritePlan {
     }
 }
 
-/// The record that a plan leaves.
+/// The record that a plan stores.
 fn record(plan: &WritePlan) -> Vec<u8> {
     match &plan.decide {
         DecidingWrite::Create { record }
@@ -64,7 +64,7 @@ fn record(plan: &WritePlan) -> Vec<u8> {
     }
 }
 
-/// The revision that a plan stores.
+/// The revision that a plan stores, with its number.
 fn revision(plan: &WritePlan) -> Option<(u32, Vec<u8>)> {
     plan.rows.iter().find_map(|row| match row {
         RowWrite::PutRevision(number, stored) => Some((*number, stored.clone())),
@@ -318,7 +318,7 @@ fn only_an_aborted_op_without_a_digest_is_closed_by_another() {
 }
 
 proptest! {
-    /// A write changes the version by one or keeps it, never lowers it, and its plan is the same each time.
+    /// Checks that a write increments the version or keeps it, and that deciding twice yields the same plan.
     #[test]
     fn versions_only_grow(changes in prop::collection::vec((0..4_u8, 0..3_u8), 1..30)) {
         let mut state = StoredState::default();
@@ -346,7 +346,7 @@ proptest! {
         }
     }
 
-    /// Arbitrary bytes are refused or read; they never panic.
+    /// Arbitrary bytes are refused or read without a panic.
     #[test]
     fn arbitrary_records_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         for kind in KINDS {
