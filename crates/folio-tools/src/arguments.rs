@@ -16,11 +16,8 @@ use crate::spelling::{ArgumentSpelling, Spelling, Spellings};
 use crate::subject::Subject as _;
 use crate::tool::ToolError;
 
-/// Maximum value of `skip`.
 const SKIP_MAX: u32 = 1_000_000;
-/// Maximum value of `limit`.
 const LIMIT_MAX: u32 = 100;
-/// Default value of `limit`.
 const LIMIT_DEFAULT: u32 = 20;
 
 /// An argument of a tool: a property of its schema.
@@ -48,7 +45,6 @@ impl Argument {
     }
 }
 
-/// Declares a required argument.
 pub(crate) fn required(name: &'static str, schema: Value) -> Argument {
     Argument { name, schema, required: true, spelling: Spelling::Own }
 }
@@ -62,7 +58,6 @@ pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
     Argument { name, schema, required: false, spelling: Spelling::Own }
 }
 
-/// Returns the accepted spellings of a tool's arguments.
 pub(crate) fn spellings(arguments: &[Argument]) -> Spellings {
     let spelling_of = |argument: &Argument| {
         let Argument { name, required, spelling, .. } = argument;
@@ -94,7 +89,6 @@ pub(crate) fn map_of_text(description: &str) -> Value {
     json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description })
 }
 
-/// Returns the schema of any JSON value.
 pub(crate) fn anything(description: &str) -> Value {
     json!({ "description": description })
 }
@@ -112,10 +106,8 @@ pub(crate) fn paging() -> [Argument; 2] {
     ]
 }
 
-/// Deserializes arguments that match the tool's schema.
-///
-/// # Errors
-/// `ForModel` if a value violates a rule that JSON Schema cannot express.
+/// Deserializes arguments that match the tool's schema. Fails with `ForModel` if a value violates a rule that JSON
+/// Schema cannot express.
 pub(crate) fn read<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolError> {
     T::deserialize(arguments).map_err(|error| ToolError::ForModel(format!("The arguments are invalid: {error}.")))
 }
@@ -131,7 +123,6 @@ where
     })
 }
 
-/// Parses the argument `tag_ids`.
 pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolError> {
     let ids = texts.iter().map(|text| id("tag_ids", text, Tag::HINT)).collect::<Result<Vec<_>, _>>()?;
     Ok(folio_types::fields::check_tags("tag_ids", &ids)?)
@@ -146,7 +137,6 @@ pub(crate) fn name_search() -> Argument {
     .or_blank()
 }
 
-/// Arguments `skip` and `limit`.
 #[derive(Debug, Default, serde::Deserialize)]
 pub(crate) struct Paging {
     #[serde(default, deserialize_with = "whole")]
@@ -192,10 +182,8 @@ pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> 
     Ok(text)
 }
 
-/// Parses the text of a call's arguments, before validation against the tool's schema.
-///
-/// # Errors
-/// A message for the model.
+/// Parses the text of a call's arguments, before validation against the tool's schema. The error is a message for the
+/// model.
 pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if text.len() > limits::ARGUMENTS_BYTES {
         return Err(format!("The arguments have {} bytes; the maximum is {}.", text.len(), limits::ARGUMENTS_BYTES));

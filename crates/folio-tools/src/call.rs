@@ -25,7 +25,6 @@ pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
 /// A write call: its validated arguments and their handler.
 #[async_trait]
 pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
-    /// Resource that the call changes.
     type Target: Resource;
 
     /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
@@ -48,20 +47,16 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     }
 }
 
-/// Change type of a write call.
 pub(crate) type ChangeOf<C> = <<C as WriteCall>::Target as Resource>::Change;
 
-/// Declares a tool that reads.
 pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
     Tool::read(name, description, arguments, Reads::<C>(PhantomData))
 }
 
-/// Declares a tool that writes.
 pub(crate) fn writes<C: WriteCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
     Tool::write(name, description, arguments, Writes::<C>(PhantomData))
 }
 
-/// Declares a tool that deletes a resource.
 pub(crate) fn deletes<S: Subject>(name: &'static str, description: &'static str, id: Argument) -> Tool {
     writes::<Delete<S>>(name, description, vec![id])
 }

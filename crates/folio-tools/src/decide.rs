@@ -25,10 +25,8 @@ pub(crate) fn write<C>(
     }
 }
 
-/// Returns the recorded result of a deciding write.
-///
-/// # Errors
-/// `Conflict` if the target changed or the op row is closed; the caller reads the op row and reports it.
+/// Returns the recorded result of a deciding write. Fails with `Conflict` if the target changed or the op row is
+/// closed; the caller reads the op row and reports the conflict.
 pub(crate) fn result_of(decided: WriteOutcome) -> Result<OpResult, ToolError> {
     match decided {
         WriteOutcome::Row(row) => match row.state {
@@ -39,10 +37,8 @@ pub(crate) fn result_of(decided: WriteOutcome) -> Result<OpResult, ToolError> {
     }
 }
 
-/// Returns the recorded result of a call, None if there is none. Called before work that costs credit.
-///
-/// # Errors
-/// `REQUEST_ID_CONFLICT` if the op row was recorded with different arguments, like the deciding write.
+/// Returns the recorded result of a call, None if there is none. Called before work that costs credit. Fails with
+/// `REQUEST_ID_CONFLICT`, as the deciding write does, if the op row was recorded with different arguments.
 pub(crate) async fn recorded(
     resources: &ToolResources,
     context: &CallContext,

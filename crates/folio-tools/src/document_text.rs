@@ -11,7 +11,6 @@ const PAGES_AT_ONCE: u32 = 20;
 /// Marker at the end of a cut text.
 const CUT: &str = "\n[… cut]";
 
-/// Text of several pages.
 pub(crate) struct Text {
     /// Text of the pages. Each page has a heading if several were requested.
     pub(crate) text: String,
@@ -19,16 +18,12 @@ pub(crate) struct Text {
     pub(crate) cut: Option<Cut>,
 }
 
-/// Position at which a text was cut.
 pub(crate) struct Cut {
     /// First page that is incomplete.
     pub(crate) page: u32,
 }
 
-/// Checks that the text of a document is available.
-///
-/// # Errors
-/// `NO_TEXT` with the reason.
+/// Checks that the text of a document is available. Fails with `NO_TEXT` and the reason.
 pub(crate) fn check_ready(document: &Document) -> Result<()> {
     let message = match &document.state {
         TextState::Ready => return Ok(()),

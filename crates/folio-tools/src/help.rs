@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolOutput, ToolResources};
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         Tool::read(
@@ -25,7 +24,6 @@ pub(crate) fn tools() -> Vec<Tool> {
     ]
 }
 
-/// A tool that returns a fixed text.
 struct Help(&'static str);
 
 #[async_trait]

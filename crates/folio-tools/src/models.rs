@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::call::{ReadCall, reads};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![reads::<ListModels>(
         "list_llm_models",

@@ -16,7 +16,6 @@ pub const PATH_BYTES: usize = 1_024;
 /// Maximum number of steps of a path.
 pub const STEPS_MAX: usize = 64;
 
-/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     steps: Vec<Step>,
@@ -33,7 +32,6 @@ enum Step {
 /// Handling of a last step that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// Fails.
     Reject,
     /// Adds a member to an object, or appends an item to an array.
     Add,
@@ -111,18 +109,12 @@ fn write_steps(steps: &[Step], f: &mut impl fmt::Write) -> fmt::Result {
 }
 
 impl Path {
-    /// Returns the value at the path.
-    ///
-    /// # Errors
-    /// `INVALID_PATH` with the first step that does not exist.
+    /// Returns the value at the path. Fails with `INVALID_PATH` and the first step that does not exist.
     pub fn get<'v>(&self, root: &'v Value) -> Result<&'v Value, Error> {
         self.walk(root, self.steps.len())
     }
 
-    /// Sets the value at the path.
-    ///
-    /// # Errors
-    /// `INVALID_PATH`; the data is unchanged.
+    /// Sets the value at the path. If this fails with `INVALID_PATH`, the data is unchanged.
     pub fn set(&self, root: &mut Value, new: Value, missing: Missing) -> Result<(), Error> {
         let before = self.steps.len().saturating_sub(1);
         let holder = self.walk(root, before)?;

@@ -115,9 +115,7 @@ pub fn denial(rule: &Rule) -> String {
 }
 
 /// Checks that the user `by` may approve a call with these (possibly edited) arguments. `requester` started the turn.
-///
-/// # Errors
-/// `POLICY_DENIED` with the rule.
+/// Fails with `POLICY_DENIED` and the name of the rule.
 pub fn may_approve(
     policy: &Policy,
     call: (&str, Access, &Value),
@@ -160,9 +158,7 @@ fn compared(one: &Number, other: &Number) -> Option<Ordering> {
 /// Names that a policy may refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyNames<'a> {
-    /// Names of all tools.
     pub tools: &'a [&'a str],
-    /// Names of all profiles.
     pub profiles: &'a [&'a str],
 }
 
@@ -398,7 +394,7 @@ mod tests {
         assert_eq!(refused(&many), "policy.rules");
     }
 
-    /// A rule for each of these patterns on `name`.
+    /// Creates a policy with one rule per pattern on the argument `name`.
     fn searching(patterns: impl IntoIterator<Item = String>) -> Policy {
         let rules = patterns.into_iter().flat_map(|pattern| when("name", Test::Matches(pattern)).rules);
         Policy { rules: rules.collect() }
@@ -436,7 +432,7 @@ mod tests {
         }
         assert_eq!((evaluation.searches, evaluation.bytes), (32 * 20, 32 * 20 * 1024));
 
-        // One that was stored before there were bounds is searched for no more, and denies.
+        // A stored policy that exceeds the bound is searched up to the bound; then its rule denies.
         let before = searching((0..100).map(|n| format!("x{n}$")));
         let mut evaluation = Evaluation::default();
         let found = evaluation.rule(&before, "create_tag", Access::ReadWrite, &arguments);
@@ -460,7 +456,7 @@ mod tests {
             assert_eq!(ruling_of(vec![on(pattern, Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
             assert_eq!(ruling_of(vec![on(pattern, ask())]), Some(ask()), "{pattern}");
             assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow)]), None, "{pattern}");
-            // A rule that may not be meant hides none that is stricter, and none that is less strict hides it.
+            // A rule that may not match does not hide a stricter rule, and a less strict rule does not hide it.
             assert_eq!(ruling_of(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
             assert_eq!(
                 ruling_of(vec![on(pattern, ask()), named("all", Ruling::Deny)]),
@@ -478,7 +474,7 @@ mod tests {
             ] {
                 assert_eq!(ruling_of(vec![on(pattern, first), named("known", second)]), Some(both), "{pattern}");
             }
-            // What is known not to hold decides.
+            // A false condition decides, even if another condition is unknown.
             let mut other = on(pattern, Ruling::Deny);
             other.arguments.push(Condition { path: "other".into(), test: Test::Equals(json!(1)) });
             assert_eq!(ruling_of(vec![other]), None, "{pattern}");

@@ -3,7 +3,6 @@
 use folio_types::limits;
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
 
-/// Returns every profile.
 pub(crate) fn all() -> Vec<Profile> {
     vec![document()]
 }

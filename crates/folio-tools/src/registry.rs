@@ -19,9 +19,7 @@ pub struct Registry {
     profiles: BTreeMap<&'static str, Arc<ProfileTools>>,
 }
 
-/// A profile with its tools.
 pub struct ProfileTools {
-    /// Name, instructions and limits.
     pub profile: Profile,
     tools: Vec<Entry>,
     definitions: Tools,
@@ -51,10 +49,8 @@ pub struct CheckedCall {
 }
 
 impl Registry {
-    /// Creates the registry with all tools and profiles.
-    ///
-    /// # Errors
-    /// A bug: an invalid argument schema, or a profile with an unknown tool.
+    /// Creates the registry with all tools and profiles. An error is a bug: an invalid argument schema, or a profile
+    /// with an unknown tool.
     pub fn standard() -> Result<Arc<Self>> {
         let groups = [
             documents::tools(),
@@ -68,10 +64,8 @@ impl Registry {
         Self::new(groups.into_iter().flatten(), profiles::all())
     }
 
-    /// Creates a registry of these tools and profiles.
-    ///
-    /// # Errors
-    /// An invalid argument schema, or a profile with an unknown tool.
+    /// Creates a registry of these tools and profiles. Fails if an argument schema is invalid or a profile has an
+    /// unknown tool.
     pub fn new(tools: impl IntoIterator<Item = Tool>, profiles: Vec<Profile>) -> Result<Arc<Self>> {
         let mut entries = BTreeMap::new();
         for tool in tools {
@@ -91,10 +85,7 @@ impl Registry {
         Ok(Arc::new(Self { profiles: profiles.collect::<Result<_>>()? }))
     }
 
-    /// Returns a profile by name.
-    ///
-    /// # Errors
-    /// `UNKNOWN_PROFILE`.
+    /// Returns a profile, or the error `UNKNOWN_PROFILE`.
     pub fn profile(&self, name: &str) -> Result<Arc<ProfileTools>> {
         self.profiles.get(name).cloned().ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();
@@ -142,15 +133,11 @@ impl ProfileTools {
         self.tools.iter().map(|entry| &entry.tool.spec)
     }
 
-    /// Returns a tool of the profile. None if it has no such tool.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.entry(name).map(|entry| &entry.tool)
     }
 
-    /// Checks that every name is a tool of the profile.
-    ///
-    /// # Errors
-    /// `UNKNOWN_TOOL` with the index in `field`.
+    /// Checks that every name is a tool of the profile. Fails with `UNKNOWN_TOOL` and the index in `field`.
     pub fn check_names(&self, field: &str, names: &[String]) -> Result<()> {
         let mut indexed = names.iter().enumerate();
         let unknown = indexed.find_map(|(index, name)| self.find(name).err().map(|error| (index, error)));
@@ -162,10 +149,7 @@ impl ProfileTools {
         }
     }
 
-    /// Returns a tool of the profile.
-    ///
-    /// # Errors
-    /// `UNKNOWN_TOOL`.
+    /// Returns a tool of the profile, or the error `UNKNOWN_TOOL`.
     pub fn find(&self, name: &str) -> Result<&Tool> {
         self.get(name).ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();

@@ -62,30 +62,23 @@ pub fn check_search(field: &str, search: &str) -> Result<()> {
     Ok(())
 }
 
-/// Validates a response format.
-///
-/// # Errors
-/// `INVALID_SCHEMA` with every violation and its path below `field`.
+/// Validates a response format. Fails with `INVALID_SCHEMA` and every violation with its path below `field`.
 pub fn check_format(field: &str, format: &Value, rules: Rules) -> Result<CheckedFormat> {
     check_response_format(format, rules).map_err(|violations| invalid_schema(field, &violations))
 }
 
-/// Returns the error of a schema that violates rules.
 pub fn invalid_schema(field: &str, violations: &[Violation]) -> Error {
     let message = format!("the schema is invalid:\n{}", describe(violations));
     with_violations(Error::invalid(Reason::InvalidSchema, message), field, violations)
 }
 
-/// Returns the error of data that violate their schema.
 pub fn schema_mismatch(field: &str, violations: &[Violation]) -> Error {
     let message = format!("the data does not match its schema:\n{}", describe(violations));
     with_violations(Error::invalid(Reason::SchemaMismatch, message), field, violations)
 }
 
-/// Validates data against a stored schema and returns the violations.
-///
-/// # Errors
-/// `INVALID_SCHEMA` of `field` if the schema cannot be compiled, `STORED_FORMAT` if the revision contains no schema.
+/// Validates data against a stored schema and returns the violations. Fails with `INVALID_SCHEMA` of `field` if the
+/// schema cannot be compiled, and with `STORED_FORMAT` if the revision contains no schema.
 pub async fn violations_of(field: &str, schema: &SchemaRevision, data: &Value) -> Result<Vec<Violation>> {
     let Some(inner) = schema.schema() else {
         let message = format!("schema revision {} contains no schema", schema.revid);

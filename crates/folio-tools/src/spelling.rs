@@ -20,7 +20,6 @@ pub(crate) enum Spelling {
     Text,
 }
 
-/// Accepted spellings of one argument.
 #[derive(Debug, Clone)]
 pub(crate) struct ArgumentSpelling {
     pub(crate) name: &'static str,
@@ -29,7 +28,6 @@ pub(crate) struct ArgumentSpelling {
     pub(crate) spelling: Spelling,
 }
 
-/// Accepted spellings of the arguments of a tool.
 #[derive(Debug, Clone, Default)]
 pub struct Spellings(pub(crate) Arc<[ArgumentSpelling]>);
 
@@ -78,7 +76,6 @@ mod tests {
     use folio_types::profile::DOCUMENT_PROFILE;
     use serde_json::json;
 
-    /// Returns the canonical spelling of the arguments of a call.
     fn canonical(tool: &str, arguments: &Value) -> Value {
         let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
         let checked = document.check(tool, &arguments.to_string());

@@ -16,10 +16,7 @@ pub(crate) trait Subject: Resource {
     /// Tool that lists the resources.
     const LIST: &'static str;
 
-    /// Returns the id that is used if the argument is omitted.
-    ///
-    /// # Errors
-    /// `ForModel` if there is no default.
+    /// Returns the id that is used if the argument is omitted. Fails with `ForModel` if there is no default.
     fn default_id(_: &CallContext) -> Result<Self::Id, ToolError> {
         Err(ToolError::ForModel(format!("{} is missing: {}", Self::ARGUMENT, Self::HINT)))
     }
@@ -35,7 +32,6 @@ pub(crate) trait Subject: Resource {
     }
 }
 
-/// Returns the resource with this id.
 pub(crate) async fn find<S: Subject>(
     resources: &ToolResources,
     context: &CallContext,

@@ -20,30 +20,23 @@ pub use crate::spelling::Spellings;
 pub struct ToolSpec {
     /// Name, unique in the registry.
     pub name: &'static str,
-    /// Description for models.
     pub description: &'static str,
     /// JSON Schema (draft 7) of the arguments.
     pub parameters: Value,
-    /// Whether the tool writes.
     pub access: Access,
 }
 
 /// Dependencies of the tools. One instance per process; cheap to clone.
 #[derive(Clone)]
 pub struct ToolResources {
-    /// Stores of the process.
     pub stores: Stores,
-    /// Model client, for extractions.
     pub models: Arc<dyn Models>,
-    /// Meter of model calls.
     pub meter: SharedMeter,
-    /// Source of time and randomness.
     pub environment: Arc<dyn Environment>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }
 
-/// Context of one tool call.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     /// Principal of the turn. Every store access is scoped to its organization.
@@ -54,18 +47,15 @@ pub struct CallContext {
     pub epoch: u64,
     /// Documents of the thread. The first is the default of `document_id`.
     pub documents: Vec<DocumentId>,
-    /// Current working state.
     pub working: WorkingState,
     /// Model of the turn.
     pub model: String,
 }
 
-/// Output of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutput {
     /// Result for the model, as JSON.
     pub content: Value,
-    /// Change of the working state.
     pub change: WorkingChange,
 }
 
@@ -76,7 +66,6 @@ impl ToolOutput {
     }
 }
 
-/// Failure of a tool call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ToolError {
     /// The model can correct the call: it receives the message as the result, and the turn continues.
@@ -108,7 +97,6 @@ impl From<Error> for ToolError {
 /// Plan of a write call. Its intent is journaled before it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Resource to write.
     pub target: Target,
     /// Version that the deciding write expects.
     pub expected: Expected,
@@ -116,7 +104,6 @@ pub struct Plan {
     pub resolved: Value,
 }
 
-/// Handler of a tool that reads.
 #[async_trait]
 pub trait ReadTool: Send + Sync {
     /// Runs a call. `arguments` match the schema.
@@ -128,7 +115,6 @@ pub trait ReadTool: Send + Sync {
     ) -> Result<ToolOutput, ToolError>;
 }
 
-/// Handler of a tool that writes.
 #[async_trait]
 pub trait WriteTool: Send + Sync {
     /// Resolves the target of the call. Writes nothing.
@@ -153,7 +139,6 @@ pub trait WriteTool: Send + Sync {
     fn output(&self, target: &Target, result: folio_types::op::OpResult) -> ToolOutput;
 }
 
-/// Handler of a tool.
 #[derive(Clone)]
 pub enum ToolKind {
     /// Reads; runs without approval.
@@ -162,16 +147,12 @@ pub enum ToolKind {
     Write(Arc<dyn WriteTool>),
 }
 
-/// A tool: description and handler.
 #[derive(Clone)]
 pub struct Tool {
-    /// Description.
     pub spec: ToolSpec,
-    /// Handler.
     pub kind: ToolKind,
     /// True if the tool calls models. Its timeout then includes the time limit of model calls.
     pub calls_models: bool,
-    /// Accepted spellings of the arguments.
     pub spellings: Spellings,
 }
 

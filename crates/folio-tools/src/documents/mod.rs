@@ -12,7 +12,6 @@ use crate::call::deletes;
 use crate::subject::{Subject, find_named};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         text::tool(),
@@ -32,7 +31,6 @@ impl Subject for Document {
     const HINT: &'static str = "expected a document_id such as doc_…; call list_documents to find it.";
     const LIST: &'static str = "list_documents";
 
-    /// Returns the document of the conversation.
     fn default_id(context: &CallContext) -> Result<DocumentId, ToolError> {
         context.documents.first().cloned().ok_or_else(|| {
             let text = "This conversation has no document. Pass document_id if the tool has that argument; call list_documents to \
@@ -52,7 +50,6 @@ fn document_id() -> Argument {
     optional("document_id", arguments::text(description)).or_empty()
 }
 
-/// Returns the document of the conversation.
 pub(crate) async fn of_conversation(resources: &ToolResources, context: &CallContext) -> Result<Document, ToolError> {
     find_named(resources, context, None).await
 }

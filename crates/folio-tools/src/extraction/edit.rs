@@ -9,11 +9,8 @@ use crate::path::{Missing, Path};
 use crate::rules;
 
 /// Returns the data of an extraction with `value` at `path`, validated against the schema of the extraction if that is
-/// not deleted.
-///
-/// # Errors
-/// `INVALID_PATH` if the path is malformed or does not exist, `SCHEMA_MISMATCH` if the new data violate the schema,
-/// `TOO_LARGE`.
+/// not deleted. Fails with `INVALID_PATH` if the path is malformed or does not exist, `SCHEMA_MISMATCH` if the new data
+/// violate the schema, or `TOO_LARGE`.
 pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value: Value) -> Result<Value> {
     let path: Path = path.parse()?;
     rules::check_data("value", &value)?;
@@ -35,10 +32,8 @@ pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value:
     Ok(data)
 }
 
-/// Validates new data of an extraction against the schema of the extraction if that is not deleted.
-///
-/// # Errors
-/// For `field`: `TOO_LARGE`, `INVALID_FIELD` (nested too deep), `SCHEMA_MISMATCH`.
+/// Validates new data of an extraction against the schema of the extraction if that is not deleted. Fails for `field`
+/// with `TOO_LARGE`, `INVALID_FIELD` (nested too deep) or `SCHEMA_MISMATCH`.
 pub async fn check_replacement(stores: &Stores, extraction: &Extraction, field: &str, data: &Value) -> Result<()> {
     rules::check_data(field, data)?;
     let Some(schema) = schema_of(stores, extraction).await? else { return Ok(()) };

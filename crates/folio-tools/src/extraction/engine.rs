@@ -24,14 +24,11 @@ const CORRECTION_TOKENS: u64 = 1_500;
 /// Maximum bytes per token. Bounds the text that is read before its tokens are counted.
 const TOKEN_BYTES_MAX: u64 = 8;
 
-/// Request for an extraction.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Caller on whose behalf the run is made.
     pub principal: Principal,
-    /// Document to read.
     pub document: DocumentId,
-    /// Prompt to run.
     pub prompt: PromptRevId,
     /// Model that the caller requests. It has precedence over the prompt's model.
     pub model: Option<String>,
@@ -41,18 +38,14 @@ pub struct Request {
     pub key: String,
 }
 
-/// Result of an extraction run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extracted {
-    /// Document that was read.
     pub document: DocumentId,
-    /// Prompt that was run.
     pub prompt: PromptRevId,
     /// Schema that the data match. None if the prompt has none.
     pub schema: Option<SchemaRevId>,
     /// Model that produced the data.
     pub model: String,
-    /// Extracted data.
     pub data: Value,
     /// Sum over all answered model calls, including calls of a model that was replaced by a fallback.
     pub usage: Usage,
@@ -72,10 +65,7 @@ impl Extracted {
 }
 
 /// Selects the model of a run: the caller's, else the prompt's, else the fallback if prompts may use it, else the
-/// default.
-///
-/// # Errors
-/// `MODEL_NOT_AVAILABLE` if prompts may not use the caller's or the prompt's model.
+/// default. Fails with `MODEL_NOT_AVAILABLE` if prompts may not use the caller's or the prompt's model.
 pub(super) fn model<'a>(
     models: &'a Catalogue,
     requested: Option<&str>,
@@ -123,11 +113,9 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
 
 /// Failure of a run with one model.
 enum RunError {
-    /// The model call failed.
     Model(ModelError),
     /// The model's context is too small for the prompt.
     TooSmall(Error),
-    /// Anything else.
     Other(Error),
 }
 
@@ -184,13 +172,11 @@ impl Job {
 
 /// Token budget of a model call.
 struct Budget {
-    /// Document text.
     text: u64,
     /// Maximum answer.
     answer: u64,
     /// Part of the first answer that the correction call repeats.
     first_answer: u64,
-    /// Schema.
     schema: u64,
 }
 

@@ -14,7 +14,6 @@ pub use metered::complete;
 
 use crate::tool::Tool;
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![run_tool::tool(), result::tool(), fields::tool()]
 }

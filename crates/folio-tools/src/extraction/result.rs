@@ -56,7 +56,6 @@ impl ReadCall for GetResult {
     }
 }
 
-/// Result of the tool.
 #[derive(Serialize)]
 struct ExtractionView<'a> {
     extraction_id: &'a ExtractionId,

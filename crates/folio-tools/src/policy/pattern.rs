@@ -28,10 +28,6 @@ pub(super) fn finds(pattern: &str, text: &str) -> Option<bool> {
     regex.map(|regex| regex.is_match(text))
 }
 
-/// Validates a pattern.
-///
-/// # Errors
-/// The problem and its remedy.
 pub(super) fn check(pattern: &str) -> Result<(), String> {
     match compiled(pattern) {
         Ok(_) => Ok(()),
@@ -41,9 +37,6 @@ pub(super) fn check(pattern: &str) -> Result<(), String> {
 }
 
 /// Validates the total size of the patterns of a policy.
-///
-/// # Errors
-/// The problem and its remedy.
 pub(super) fn check_together(patterns: &[&str]) -> Result<(), String> {
     match RegexSetBuilder::new(patterns).size_limit(TOGETHER_BYTES).build() {
         Ok(_) => Ok(()),

@@ -17,7 +17,6 @@ use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
                        help_prompts describes good content.";
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = show::tools();
     tools.push(create::tool());
@@ -48,16 +47,13 @@ fn tag_ids() -> Argument {
     optional("tag_ids", list_of_text(description, limits::TAGS_MAX))
 }
 
-/// Parses the argument `prompt_revid`.
 pub(crate) fn revid(text: &str) -> Result<PromptRevId, ToolError> {
     let hint = "expected a prompt_id, a dot and a version, such as prm_….1; call list_prompts to find it.";
     arguments::id("prompt_revid", text, hint)
 }
 
-/// Returns a revision of a prompt of the organization.
-///
-/// # Errors
-/// `ForModel` if the prompt is deleted or does not have this version.
+/// Returns a revision of a prompt of the organization. Fails with `ForModel` if the prompt is deleted or does not have
+/// this version.
 pub(crate) async fn revision(
     resources: &ToolResources,
     context: &CallContext,

@@ -18,7 +18,6 @@ const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"js
                       sets \"additionalProperties\" to false. help_schemas has an example.";
 const REVID_HINT: &str = "expected a schema_id, a dot and a version, such as sch_….1; call list_schemas to find it.";
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = show::tools();
     tools.extend(validate::tools());
@@ -44,10 +43,8 @@ fn schema_id() -> Argument {
     required("schema_id", text("Id of the schema without a version, such as sch_…."))
 }
 
-/// Returns a revision of a schema of the organization.
-///
-/// # Errors
-/// `ForModel` if the id is malformed or the schema is deleted or does not have this version.
+/// Returns a revision of a schema of the organization. Fails with `ForModel` if the id is malformed, the schema is
+/// deleted, or the schema does not have this version.
 async fn revision(
     resources: &ToolResources,
     context: &CallContext,

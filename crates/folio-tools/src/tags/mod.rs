@@ -11,7 +11,6 @@ use crate::call::deletes;
 use crate::subject::Subject;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = show::tools();
     tools.extend(change::tools());
@@ -34,10 +33,7 @@ fn tag_id() -> Argument {
     required("tag_id", text("Id of the tag, such as tag_…."))
 }
 
-/// Checks that every tag exists.
-///
-/// # Errors
-/// `ForModel` with the first tag that does not exist.
+/// Checks that every tag exists. Fails with `ForModel` and the first tag that does not exist.
 pub(crate) async fn check_exist(
     resources: &ToolResources,
     context: &CallContext,

@@ -44,7 +44,7 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
         let context = world.next();
         let plan = world.plan(&context, name, &arguments).await.unwrap();
         if name == "run_extraction" {
-            // The model has one answer only, so a second model call would fail.
+            // The model has only one answer, so a second model call would fail.
             world.models.answer(r#"{"total": 2}"#);
         }
         let first = world.run(&context, name, &arguments, &plan).await.unwrap();

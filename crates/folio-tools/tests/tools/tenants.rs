@@ -21,7 +21,7 @@ impl Foreign {
     }
 }
 
-/// Returns the output of a call for the model, and whether it is an error.
+/// Returns whether a call succeeded, and its output for the model.
 async fn output(world: &World, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
     match world.call_in(context, name, arguments).await {
         Ok(output) => (true, output.content.to_string()),
@@ -113,7 +113,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
     assert_eq!(names, ["base", "other", "ours"]);
     tried.insert("list_llm_models".to_owned());
-    // A name of another organization is free, and creates a separate aggregate.
+    // A name of another organization is free, and creates a separate resource.
     for (name, arguments, id, theirs) in [
         ("create_tag", json!({ "name": "Billing" }), "tag_id", tag.as_str()),
         ("create_schema", json!({ "name": "Invoice", "response_format": invoice() }), "schema_id", &schema),

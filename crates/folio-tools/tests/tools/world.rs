@@ -39,7 +39,7 @@ pub(crate) struct World {
 pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
 
 impl World {
-    /// Makes abandoned calls continue to their end from now on.
+    /// Lets abandoned calls run to their end.
     pub(crate) fn drain_abandoned_calls(&mut self) {
         let meter = UsageRecorder::new(self.resources.stores.usage.clone(), self.environment.clone());
         self.resources.meter = Arc::new(meter.with_abandoned_calls(AbandonedCalls::Drain));
@@ -239,7 +239,7 @@ pub(crate) struct Scripted {
     pub(crate) dear: Mutex<Vec<&'static str>>,
     /// Models that organizations have in addition to the shared ones.
     own: Mutex<BTreeMap<OrgId, String>>,
-    /// True if it never answers.
+    /// True if the model does not answer.
     pub(crate) hangs: std::sync::atomic::AtomicBool,
     /// True if no permit is available, so that calls are not sent.
     pub(crate) is_full: std::sync::atomic::AtomicBool,
