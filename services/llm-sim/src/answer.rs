@@ -7,13 +7,10 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Answer {
-    /// Text of the response.
     pub text: String,
     /// Thinking that precedes the text.
     pub thinking: Vec<Thinking>,
-    /// The form in which thinking is sent.
     pub thinking_form: ThinkingForm,
-    /// Requested tool calls.
     pub calls: Vec<Call>,
     /// Reported usage. None: counted at four bytes per token.
     pub usage: Option<UsageCounts>,
@@ -21,13 +18,10 @@ pub struct Answer {
     pub no_usage: bool,
 }
 
-/// A block of thinking.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thinking {
-    /// Text of the block.
     pub text: String,
-    /// Signature of the block.
     pub signature: Option<String>,
     /// Data of redacted thinking, which has no text.
     pub data: Option<String>,
@@ -44,22 +38,18 @@ pub enum ThinkingForm {
     ReasoningContent,
 }
 
-/// A requested tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Call {
     /// Id of the call. None: generated. Ids may repeat, as with some providers.
     pub id: Option<String>,
-    /// Name of the tool.
     pub name: String,
-    /// Arguments as JSON.
     pub arguments: Value,
     /// Arguments as literal text, which may be malformed.
     pub raw_arguments: Option<String>,
 }
 
 impl Call {
-    /// Creates a call with these arguments.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
         Self { id: None, name: name.into(), arguments, raw_arguments: None }
     }
@@ -74,35 +64,29 @@ impl Call {
     }
 }
 
-/// Token counts of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UsageCounts {
-    /// Input tokens.
     pub prompt_tokens: u64,
     /// Input tokens that were read from a cache.
     pub cached_tokens: u64,
-    /// Output tokens.
     pub completion_tokens: u64,
 }
 
 impl Answer {
-    /// Creates a response with text only.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Creates a response that requests tool calls.
     pub fn calls(text: impl Into<String>, calls: Vec<Call>) -> Self {
         Self { text: text.into(), calls, ..Self::default() }
     }
 
-    /// Returns the finish reason.
     pub fn finish(&self) -> &'static str {
         if self.calls.is_empty() { "stop" } else { "tool_calls" }
     }
 
-    /// Returns the usage to report for a prompt of this size. None: it is omitted.
+    /// Returns the usage to report for a prompt of this size. None: the response omits the usage.
     pub fn usage_for(&self, prompt_bytes: usize) -> Option<UsageCounts> {
         if self.no_usage {
             return None;

@@ -17,16 +17,16 @@ pub(crate) enum MidStream {
     /// Hangs until the client disconnects.
     Hang,
     /// Ends the stream early. If `broken` is true, the HTTP body is left incomplete.
-    Cut { broken: bool },
+    Cut {
+        broken: bool,
+    },
     /// Sends invalid JSON, then continues.
     Garbage,
-    /// Resets the connection.
     Reset,
     /// Waits at a gate, then continues.
     Hold(String),
 }
 
-/// A stream to send.
 pub(crate) struct Stream {
     pub(crate) chunks: Vec<Bytes>,
     pub(crate) pause: Duration,

@@ -20,7 +20,6 @@ fn event(value: &Value) -> Bytes {
     Bytes::from(format!("data: {value}\n\n"))
 }
 
-/// The final event of a stream.
 pub(crate) const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 impl Frame<'_> {

@@ -13,7 +13,6 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A listener whose connections can be reset.
 #[derive(Debug)]
 pub(crate) struct Resettable(pub(crate) TcpListener);
 
@@ -32,7 +31,6 @@ impl Reset {
     }
 }
 
-/// A connection with its reset flag.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,

@@ -1,6 +1,6 @@
 //! Control routes below `/sim/`, for an endpoint that runs as its own process:
 //!
-//! - `GET /sim/requests`: the record (`?from=N` only from that number on)
+//! - `GET /sim/requests`: the recorded requests (`?from=N`: without those before number N)
 //! - `PUT /sim/script` (YAML or JSON), `PUT /sim/faults` (a JSON list of fault rules)
 //! - `POST /sim/gates/{gate}`: opens a gate · `POST /sim/reset`
 //! - `GET /sim/health`
@@ -19,7 +19,6 @@ use crate::faults::FaultPlan;
 use crate::script::Script;
 use crate::server::{State, error};
 
-/// Returns the control routes.
 pub(crate) fn router() -> Router<Arc<State>> {
     Router::new()
         .route("/sim/health", get(|| async { Json(json!({"status": "ok"})) }))

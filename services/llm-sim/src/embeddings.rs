@@ -33,7 +33,6 @@ pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     }))
 }
 
-/// Returns the vector of a text.
 fn embed(text: &str, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.0_f32; dimensions];
     let lower = text.to_lowercase();

@@ -19,13 +19,13 @@ pub enum Fault {
     },
     /// Never completes the response.
     Hang {
-        /// Chunks that are sent before it. 0: not even headers are sent.
+        /// Chunks that are sent before the fault. 0: not even headers are sent.
         #[serde(default)]
         after_chunks: usize,
     },
     /// Ends the stream early, without a finish reason.
     Cut {
-        /// Chunks that are sent before it.
+        /// Chunks that are sent before the fault.
         #[serde(default)]
         after_chunks: usize,
         /// If true, the HTTP body is left incomplete; otherwise it ends normally.
@@ -34,7 +34,7 @@ pub enum Fault {
     },
     /// Sends invalid JSON.
     Garbage {
-        /// Chunks that are sent before it. 0: the whole body is garbage.
+        /// Chunks that are sent before the fault. 0: the whole body is garbage.
         #[serde(default)]
         after_chunks: usize,
     },
@@ -47,27 +47,22 @@ pub enum Fault {
     NoFinish,
     /// Resets the connection (RST).
     Reset {
-        /// Chunks that are sent before it. 0: no header is sent.
+        /// Chunks that are sent before the fault. 0: no header is sent.
         #[serde(default)]
         after_chunks: usize,
     },
     /// Sends this many bytes of text instead of the response.
-    Flood {
-        /// Size of the text.
-        bytes: usize,
-    },
+    Flood { bytes: usize },
     /// Waits until a gate is opened ([`crate::LlmSim::open_gate`]).
     Hold {
-        /// Name of the gate.
         gate: String,
-        /// Chunks that are sent before it. 0: not even headers are sent.
+        /// Chunks that are sent before the fault. 0: not even headers are sent.
         #[serde(default)]
         after_chunks: usize,
     },
 }
 
 impl Fault {
-    /// Validates the fault. The error describes the problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::Status { code, .. } if !(400..600).contains(code) => {
@@ -83,7 +78,6 @@ impl Fault {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FaultPlan {
-    /// Rules in order.
     pub rules: Vec<FaultRule>,
 }
 
@@ -91,18 +85,16 @@ pub struct FaultPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
-    /// The fault.
     pub fault: Fault,
-    /// Number of the chat request since the plan was set, from 1.
+    /// Number of the chat request since the plan was set, from 1. None: any.
     #[serde(default)]
     pub nth: Option<u64>,
-    /// Number of the last chat request with the fault.
+    /// Number of the last chat request with the fault. None: no end.
     #[serde(default)]
     pub to: Option<u64>,
 }
 
 impl FaultRule {
-    /// Creates a rule without conditions.
     pub fn always(fault: Fault) -> Self {
         Self { fault, nth: None, to: None }
     }
@@ -114,12 +106,10 @@ impl FaultRule {
 }
 
 impl FaultPlan {
-    /// Creates a plan without faults.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Creates a plan with the same fault for each request.
     pub fn always(fault: Fault) -> Self {
         Self { rules: vec![FaultRule::always(fault)] }
     }
@@ -146,7 +136,7 @@ impl FaultPlan {
     }
 }
 
-/// A plan with its counter.
+/// A plan with its counter of requests.
 #[derive(Debug, Default)]
 pub(crate) struct FaultState {
     plan: FaultPlan,
@@ -154,7 +144,6 @@ pub(crate) struct FaultState {
 }
 
 impl FaultState {
-    /// Creates the counter of a plan.
     pub(crate) fn new(plan: FaultPlan) -> Self {
         Self { plan, requests: 0 }
     }

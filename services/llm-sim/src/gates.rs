@@ -20,14 +20,13 @@ impl Gates {
         self.open.send_if_modified(|open| open.insert(gate.to_owned()));
     }
 
-    /// Closes all gates.
     pub(crate) fn close_all(&self) {
         self.open.send_modify(HashSet::clear);
     }
 
     /// Waits until the gate is open.
     pub(crate) async fn pass(&self, gate: &str) {
-        // The sender lives as long as `self`: waiting cannot fail.
+        // `self` owns the sender, so waiting cannot fail.
         let _ = self.open.subscribe().wait_for(|open| open.contains(gate)).await;
     }
 }

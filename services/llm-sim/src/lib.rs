@@ -4,8 +4,8 @@
 //! It serves `POST /v1/chat/completions` (streaming and not), `POST /v1/embeddings`, `GET /v1/models`, and below
 //! `/sim/` control routes: recorded requests, script, faults, gates, reset.
 //!
-//! It knows nothing of Folio and only sees requests, so a test against it exercises the real client. Like a real
-//! endpoint it refuses a history in which a tool call has no result.
+//! The crate must not depend on Folio's crates, so that a test against it exercises the real client. Like a real
+//! endpoint, it refuses a history in which a tool call has no result.
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")

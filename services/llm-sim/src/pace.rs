@@ -28,7 +28,6 @@ impl Pacing {
         self.chunk_tokens.clamp(1, 1 << 20) * TOKEN_BYTES
     }
 
-    /// Returns the pause between two chunks.
     pub fn pause(&self) -> Duration {
         if self.tokens_per_second > 0.0 && self.tokens_per_second.is_finite() {
             let seconds = self.chunk_tokens.max(1) as f64 / self.tokens_per_second;

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// A received request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedRequest {
     /// Number of the request over all paths since the start or the last reset, from 1.
@@ -20,7 +19,6 @@ pub struct RecordedRequest {
     pub headers: Vec<(String, String)>,
     /// Number of chunks of the stream that were sent.
     pub chunks_sent: u64,
-    /// State or outcome.
     pub outcome: Outcome,
 }
 
@@ -41,12 +39,10 @@ pub enum Outcome {
 }
 
 impl RecordedRequest {
-    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns true for a chat request.
     pub fn is_chat(&self) -> bool {
         self.path.ends_with("/chat/completions")
     }
@@ -71,7 +67,6 @@ impl Record {
         Self { state: Mutex::default(), capacity, changes: watch::Sender::new(0) }
     }
 
-    /// Returns true if requests are kept.
     pub(crate) fn keeps(&self) -> bool {
         self.capacity > 0
     }
@@ -84,7 +79,6 @@ impl Record {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Adds a request.
     pub(crate) fn enter(self: &Arc<Self>, path: &str, body: Value, headers: Vec<(String, String)>) -> Entry {
         let number = {
             let mut state = self.lock();
@@ -125,7 +119,6 @@ impl Record {
         self.changed();
     }
 
-    /// Returns a receiver that is notified of each change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -140,7 +133,6 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Records the number of sent chunks.
     pub(crate) fn sent(&self, chunks: u64) {
         self.record.update(self.number, |entry| entry.chunks_sent = chunks);
     }
@@ -151,7 +143,6 @@ impl Entry {
         self.record.update(self.number, |entry| entry.outcome = outcome);
     }
 
-    /// Records the outcome.
     pub(crate) fn close(mut self, outcome: Outcome) {
         self.closed = true;
         self.record.update(self.number, |entry| entry.outcome = outcome);

@@ -2,39 +2,29 @@
 
 use serde_json::Value;
 
-/// A parsed chat request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ChatRequest {
-    /// Requested model.
     pub(crate) model: String,
-    /// True if the response is streamed.
     pub(crate) stream: bool,
     /// True if the stream ends with the usage.
     pub(crate) include_usage: bool,
     /// Messages, oldest first.
     pub(crate) messages: Vec<ChatMessage>,
-    /// Offered tools.
     pub(crate) tools: Vec<RequestedTool>,
-    /// Required format of the response.
     pub(crate) response_format: Option<RequestedFormat>,
     /// Size of the whole request in bytes.
     pub(crate) bytes: usize,
 }
 
-/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Instructions.
     System,
-    /// User.
     User,
-    /// Model.
     Assistant,
     /// Result of a tool.
     Tool,
 }
 
-/// A message of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChatMessage {
     /// Author of the message.
@@ -50,18 +40,13 @@ pub(crate) struct ChatMessage {
 /// A tool call in the history.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestedCall {
-    /// Id of the call.
     pub(crate) id: String,
-    /// Name of the tool.
     pub(crate) name: String,
-    /// Arguments as text.
     pub(crate) arguments: String,
 }
 
-/// An offered tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestedTool {
-    /// Name of the tool.
     pub(crate) name: String,
     /// JSON Schema of its arguments.
     pub(crate) parameters: Value,
@@ -70,18 +55,14 @@ pub(crate) struct RequestedTool {
 /// `response_format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestedFormat {
-    /// Name of the format.
     pub(crate) name: String,
-    /// The JSON Schema.
     pub(crate) schema: Value,
 }
 
 /// A tool result in the history with the tool's name.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToolResult<'a> {
-    /// Name of the tool.
     pub(crate) tool: &'a str,
-    /// Content of the result.
     pub(crate) content: &'a str,
     /// Index of its message.
     pub(crate) index: usize,
@@ -179,7 +160,6 @@ impl ChatRequest {
         found
     }
 
-    /// Returns true if a tool with this name is offered.
     pub(crate) fn offers(&self, tool: &str) -> bool {
         self.tools.iter().any(|offered| offered.name == tool)
     }

@@ -27,11 +27,8 @@ pub(crate) use routes::error;
 /// Grace period for open responses at shutdown.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// The source of responses.
 pub(crate) enum Source {
-    /// A script.
     Script(Box<Script>),
-    /// The offline model.
     Offline,
 }
 
@@ -45,7 +42,6 @@ impl Source {
     }
 }
 
-/// State that all routes share.
 pub(crate) struct State {
     pub(crate) source: RwLock<Arc<Source>>,
     pub(crate) faults: Mutex<FaultState>,
@@ -97,7 +93,6 @@ fn from_script(script: Script) -> (Source, Vec<String>, FaultPlan) {
     (Source::Script(Box::new(script)), models, faults)
 }
 
-/// Configuration of an endpoint.
 pub struct LlmSimBuilder {
     listen: SocketAddr,
     script: Option<Script>,
@@ -132,14 +127,12 @@ impl LlmSimBuilder {
         self
     }
 
-    /// Sets the pacing of responses.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// Sets the latency of responses.
     #[must_use]
     pub fn latency(mut self, latency: Latency) -> Self {
         self.latency = latency;
@@ -160,7 +153,6 @@ impl LlmSimBuilder {
         self
     }
 
-    /// Sets the dimensions of embeddings.
     #[must_use]
     pub fn dimensions(mut self, dimensions: usize) -> Self {
         self.dimensions = dimensions;
@@ -231,7 +223,6 @@ impl LlmSim {
         }
     }
 
-    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

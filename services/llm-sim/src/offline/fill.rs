@@ -118,7 +118,6 @@ impl Filler<'_> {
     }
 }
 
-/// Returns the types that a schema permits.
 fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(one)) => vec![one],

@@ -20,7 +20,6 @@ use crate::request::{ChatRequest, Role};
 /// Name of the offline model in requests.
 pub const MODEL: &str = "folio-offline";
 
-/// Answers a request.
 pub(crate) fn answer(request: &ChatRequest) -> Answer {
     let answer = match &request.response_format {
         Some(format) => Answer::text(extract(request, &format.schema).to_string()),

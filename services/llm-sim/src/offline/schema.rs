@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::reading::{Kind, Reading, canonical, snake};
 
-/// A proposed schema and prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Proposal {
     /// Kind of the document, such as `Invoice`.
@@ -35,7 +34,6 @@ const KINDS: [(&str, &[&str]); 16] = [
     ("Letter", &["dear", "sehr geehrte", "sincerely"]),
 ];
 
-/// Returns the proposal for a document.
 pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) -> Proposal {
     let kind = kind(reading, file_name, text);
     let mut properties = Map::new();

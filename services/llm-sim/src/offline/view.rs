@@ -14,7 +14,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Parses a system message.
     pub(super) fn of(system: &str) -> Self {
         let head = system.split_once("# Document text").map_or(system, |(head, _)| head);
         let working = system.rfind("# Working state").and_then(|at| system.get(at..)).unwrap_or_default();

@@ -10,7 +10,6 @@ use crate::request::ChatRequest;
 pub struct Condition {
     /// The last user message.
     pub user: Option<TextMatch>,
-    /// The system message.
     pub system: Option<TextMatch>,
     /// Number of the model call since the last user message, from 1.
     pub round: Option<u64>,
@@ -18,7 +17,6 @@ pub struct Condition {
     pub response_format: Option<FormatMatch>,
 }
 
-/// Conditions on a text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or a map with contains or prefix")]
 pub enum TextMatch {
@@ -51,7 +49,6 @@ pub struct Prefix {
     prefix: String,
 }
 
-/// Conditions on the response format.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected true, false or a format's name")]
 pub enum FormatMatch {
@@ -62,7 +59,6 @@ pub enum FormatMatch {
 }
 
 impl TextMatch {
-    /// Returns true if the text matches.
     fn holds(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => exact.trim() == text.trim(),
@@ -74,12 +70,10 @@ impl TextMatch {
 }
 
 impl Condition {
-    /// Returns true if there are no conditions.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns true if the conditions hold.
     pub(crate) fn holds(&self, request: &ChatRequest) -> bool {
         self.user.as_ref().is_none_or(|wanted| wanted.holds(request.user()))
             && self.system.as_ref().is_none_or(|wanted| wanted.holds(&request.system()))

@@ -18,24 +18,20 @@ pub use condition::{Condition, Contains, FormatMatch, Prefix, TextMatch};
 pub use parse::ScriptError;
 pub(crate) use play::Decision;
 
-/// A script.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Script {
     /// Models that the endpoint lists. Empty: `scripted`.
     pub models: Vec<String>,
     /// Initial faults.
     pub faults: FaultPlan,
-    /// Rules in order.
     pub rules: Vec<Rule>,
 }
 
-/// A rule: conditions and responses.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rule {
     /// Conditions. Default: always holds.
     pub when: Condition,
-    /// The response.
     pub answer: Option<Answer>,
     /// One response per model call since the last user message. The rule holds only if there is one for the round.
     pub rounds: Vec<Answer>,
@@ -54,7 +50,6 @@ impl Script {
         Self::of(vec![Rule { answer: Some(Answer::text(text)), ..Rule::default() }])
     }
 
-    /// Creates a script with these rules.
     pub fn of(rules: Vec<Rule>) -> Self {
         Self { rules, ..Self::default() }
     }

@@ -6,10 +6,8 @@ use crate::answer::{Answer, Call};
 use crate::faults::Fault;
 use crate::request::ChatRequest;
 
-/// A response with its fault.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decision {
-    /// The response.
     pub(crate) answer: Answer,
     /// Fault instead of the response or within it.
     pub(crate) fault: Option<Fault>,

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::request::ChatRequest;
 
-/// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Template {
     Result { tool: String, path: Vec<String> },

@@ -26,7 +26,6 @@ use crate::script::Decision;
 /// Tokens per chunk of a flood.
 const FLOOD_TOKENS: usize = 512;
 
-/// A chat request in progress.
 struct Exchange {
     state: Arc<State>,
     reset: Reset,
@@ -118,7 +117,6 @@ pub(super) async fn complete(
 }
 
 impl Exchange {
-    /// Returns the fault of this request.
     fn fault(&self, decision: &Decision) -> Option<Fault> {
         let mut faults = self.state.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.next().or_else(|| decision.fault.clone())

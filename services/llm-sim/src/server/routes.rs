@@ -18,7 +18,6 @@ use crate::record::{Entry, Outcome};
 /// Maximum size of a request, in bytes.
 const BODY_BYTES: usize = 64 << 20;
 
-/// Returns all routes.
 pub(super) fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))

@@ -1,10 +1,9 @@
-//! Tool calls since the last user message.
+//! Tool calls since the last user message, oldest first.
 
 use serde_json::Value;
 
 use crate::request::{ChatRequest, Role};
 
-/// A tool call with its result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step<'a> {
     pub(super) tool: &'a str,
@@ -13,12 +12,10 @@ pub(super) struct Step<'a> {
     pub(super) result: Value,
 }
 
-/// The calls since the last user message, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Steps<'a>(Vec<Step<'a>>);
 
 impl Step<'_> {
-    /// Returns a field of the result.
     pub(super) fn get(&self, field: &str) -> Option<&str> {
         self.result.get(field).and_then(Value::as_str)
     }
@@ -85,7 +82,6 @@ impl<'a> Steps<'a> {
         Self(steps)
     }
 
-    /// Returns the last call of a tool.
     pub(super) fn last(&self, tool: &str) -> Option<&Step<'a>> {
         self.0.iter().rev().find(|step| step.tool == tool)
     }
@@ -100,7 +96,6 @@ impl<'a> Steps<'a> {
         if self.done(tool).is_some() { None } else { self.last(tool) }
     }
 
-    /// Returns the number of calls of a tool.
     pub(super) fn count(&self, tool: &str) -> usize {
         self.0.iter().filter(|step| step.tool == tool).count()
     }
@@ -110,7 +105,6 @@ impl<'a> Steps<'a> {
         self.0.iter().find(|step| step.was_rejected())
     }
 
-    /// Returns the newest call.
     pub(super) fn newest(&self) -> Option<&Step<'a>> {
         self.0.last()
     }

@@ -11,7 +11,6 @@ use crate::offline::view::View;
 use crate::request::ChatRequest;
 use history::{Step, Steps};
 
-/// Returns the next step.
 pub(super) fn answer(request: &ChatRequest) -> Answer {
     let context = Context::of(request);
     if let Some(rejected) = context.steps.rejected() {
@@ -32,7 +31,7 @@ pub(super) fn answer(request: &ChatRequest) -> Answer {
 struct Context<'a> {
     request: &'a ChatRequest,
     view: View,
-    /// Text of the document, as far as it is known.
+    /// Text of the document. Empty if neither the system message nor a tool result contains it.
     text: String,
     reading: Reading,
     steps: Steps<'a>,

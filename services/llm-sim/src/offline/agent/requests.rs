@@ -7,7 +7,7 @@ use crate::answer::{Answer, Call};
 use crate::offline::fill::likeness;
 use crate::offline::reading::{Style, tokens};
 
-/// Returns the next step of such a request. None: it is another request.
+/// Returns the next step. None: the message requests something else.
 pub(super) fn next(context: &Context<'_>, said: &str) -> Option<Answer> {
     let lower = said.to_lowercase();
     if let Some(wanted) = change(said) {
@@ -49,7 +49,6 @@ fn after(said: &str, word: &str, beginnings: &[&str]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Lists resources.
 fn listing(context: &Context<'_>, lower: &str) -> Option<Answer> {
     let asked = ["list", "show", "which", "what"].iter().any(|word| lower.split_whitespace().next() == Some(word));
     let (tool, what) = [
@@ -80,7 +79,6 @@ fn listing(context: &Context<'_>, lower: &str) -> Option<Answer> {
     }))
 }
 
-/// A requested change of a value.
 struct Change {
     target: String,
     value: String,
@@ -162,7 +160,7 @@ fn collect<'v>(value: &'v Value, path: &mut Vec<String>, leaves: &mut Vec<(Vec<S
     }
 }
 
-/// Returns true if two names have a common word.
+/// Returns true if `words` contains every word of the label.
 pub(super) fn shares_word(words: &[String], label: &str) -> bool {
     let label = tokens(label);
     !label.is_empty() && label.iter().all(|word| words.contains(word))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Canonical names with the folded labels that papers print for them.
+/// Canonical names with the folded labels that documents print for them.
 const VOCABULARY: [(&str, &str); 31] = [
     (
         "invoice_number",
@@ -216,7 +216,6 @@ pub(super) fn is_sum(label: &str) -> bool {
     }
 }
 
-/// Returns true if a label names an identifier.
 pub fn is_identifier(label: &str) -> bool {
     let folded = fold(label);
     folded.split(' ').any(|word| IDENTIFIERS.contains(&word) || word.ends_with("nummer") || word.ends_with("nr"))

@@ -1,5 +1,5 @@
-//! Reads a document's text by rules: labelled values and tables. Handles text of PDF, OCR, CSV and Markdown. It knows
-//! the usual labels of business papers in some languages and keeps other labels as printed.
+//! Reads a document's text by rules: labelled values and tables. Handles text of PDF, OCR, CSV and Markdown. The
+//! vocabulary contains the usual labels of business documents in some languages. Other labels are kept as printed.
 
 mod dates;
 mod labels;
@@ -20,7 +20,6 @@ const LINES_MAX: usize = 20_000;
 /// Maximum length of a line, in characters. Longer lines are skipped as prose.
 const LINE_CHARS: usize = 600;
 
-/// Values read in a document.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// Heading. None: not found.
@@ -31,11 +30,9 @@ pub struct Reading {
     pub tables: Vec<Table>,
     /// ISO code of the currency of the amounts. None: not found.
     pub currency: Option<&'static str>,
-    /// Notation of numbers and dates.
     pub style: Style,
 }
 
-/// A labelled value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     /// Label as printed.
@@ -44,10 +41,8 @@ pub struct Field {
     pub value: String,
 }
 
-/// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Labels of the columns.
     pub columns: Vec<String>,
     /// Rows with one cell per column.
     pub rows: Vec<Vec<String>>,
@@ -62,12 +57,10 @@ pub struct Style {
     pub month_first: bool,
 }
 
-/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A number, an amount or a percentage.
     Number,
-    /// A date.
     Date,
     /// Any other text.
     Text,
@@ -101,7 +94,6 @@ impl Style {
     }
 }
 
-/// Reads a text.
 pub fn read(text: &str) -> Reading {
     let style = Style::of(text);
     let cleaned: Vec<String> = text
