@@ -1,4 +1,4 @@
-//! Compiles the public API and the service between processes. No protoc is needed: protox is one in Rust.
+//! Compiles the public API and the service between processes, with protox instead of protoc.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The descriptors for reflection, without the services of the cluster.
     std::fs::write(out.join("folio.v1.bin"), protox::compile(&public, [ROOT])?.encode_to_vec())?;
     let all = [public, files("folio/cluster/v1")?].concat();
-    // Ordered maps: the encoding of a request is what its digest is of.
+    // Ordered maps, so that the encoding of a request, and therefore its digest, is deterministic.
     tonic_prost_build::configure().btree_map(".").compile_fds(protox::compile(&all, [ROOT])?)?;
     Ok(())
 }
 
-/// The proto files of a package, in order.
 fn files(package: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let entries = std::fs::read_dir(Path::new(ROOT).join(package))?;
     let mut files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;

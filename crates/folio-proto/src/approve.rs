@@ -1,5 +1,5 @@
-//! Parses `ApproveRequest` into the command that the conversation runs, and encodes the command for another process;
-//! the same for the answer in the other direction.
+//! Converts between `ApproveRequest` and the command that the conversation runs, and between the answer and
+//! `ApproveResponse`. Processes exchange commands and answers in this form.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,8 @@ use crate::{fields, json, time, v1};
 use v1::approve_response::Outcome;
 use v1::event::Kind;
 
-/// Parses and validates a request. The request id is only validated: recorded decisions make `Approve` idempotent.
-///
-/// # Errors
-/// `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
+/// Parses and validates a request. The request id is only validated, because recorded decisions make `Approve`
+/// idempotent. Errors: `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
 pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
     if request.decisions.len() > limits::DECISIONS_MAX {
@@ -52,7 +50,7 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     Ok(ApproveCommand { turn, round, decisions, reject_undecided, continue_auto_approved })
 }
 
-/// Encodes a command as the request that [`parse`] reads back.
+/// Encodes a command for another process, which decodes it with [`parse`].
 pub fn encode(command: &ApproveCommand) -> v1::ApproveRequest {
     v1::ApproveRequest {
         turn_id: command.turn.to_string(),
@@ -64,10 +62,7 @@ pub fn encode(command: &ApproveCommand) -> v1::ApproveRequest {
     }
 }
 
-/// Encodes the answer to an approval.
-///
-/// # Errors
-/// `INTERNAL` if the event of the answer is not a closing event.
+/// Encodes the answer to an approval. Error: `INTERNAL` if the event of the answer is not a closing event.
 pub fn encode_answer(answer: &ApproveAnswer) -> Result<v1::ApproveResponse> {
     match answer {
         ApproveAnswer::StillAwaiting { turn, round, missing, expires_at } => Ok(v1::ApproveResponse {
@@ -105,10 +100,7 @@ pub fn encode_answer(answer: &ApproveAnswer) -> Result<v1::ApproveResponse> {
     }
 }
 
-/// Parses the answer of another process.
-///
-/// # Errors
-/// `INVALID_FIELD` or `INVALID_ID`, with the field.
+/// Parses the answer of another process. Errors: `INVALID_FIELD` or `INVALID_ID`, with the field.
 pub fn parse_answer(answer: v1::ApproveResponse) -> Result<ApproveAnswer> {
     let turn: TurnId = fields::id("turn_id", &answer.turn_id)?;
     let kind = match fields::required("outcome", answer.outcome)? {

@@ -1,6 +1,6 @@
 //! Parses `ChatRequest` into the command that the conversation runs, and encodes the command for another process.
 //!
-//! [`parse`] is the only validation of a chat that does not need its thread: each bound is a constant of
+//! [`parse`] performs all validation that does not require the thread. Each bound is a constant of
 //! [`folio_types::limits`].
 
 use folio_history::command::{ChatCommand, IfBusy, IfPending};
@@ -11,10 +11,7 @@ use prost::Message as _;
 
 use crate::{fields, json, v1};
 
-/// Parses and validates a request.
-///
-/// # Errors
-/// `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
+/// Parses and validates a request. Errors: `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
 pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
     let thread: Option<ThreadId> = fields::optional_id("thread_id", &request.thread_id)?;
     if request.ephemeral && thread.is_some() {
@@ -44,7 +41,7 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
     })
 }
 
-/// Encodes a command as the request that [`parse`] reads back.
+/// Encodes a command for another process, which decodes it with [`parse`].
 pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
     v1::ChatRequest {
         profile: command.profile.clone().unwrap_or_default(),
@@ -146,7 +143,6 @@ fn history(given: Vec<v1::Message>) -> Result<Vec<Message>> {
     read.collect()
 }
 
-/// The call ids in a message of a history.
 fn call_ids(message: &Message) -> impl Iterator<Item = &str> {
     let (call, calls) = match message {
         Message::User { .. } => (None, None),
@@ -156,13 +152,13 @@ fn call_ids(message: &Message) -> impl Iterator<Item = &str> {
     call.into_iter().chain(calls.into_iter().flatten().map(|call| call.id.as_str()))
 }
 
-/// Returns whether every provider accepts the id of a tool call.
+/// Returns true if every provider accepts the id of a tool call.
 fn is_call_id(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=limits::CALL_ID_BYTES).contains(&id.len()) && id.bytes().all(allowed)
 }
 
-/// Prefixes the fields of an error with the path of the part that it is about.
+/// Prefixes the fields of an error with the path of the message that contains them.
 pub(crate) fn below(path: &str, mut error: Error) -> Error {
     for FieldViolation { field, .. } in &mut error.violations {
         *field = format!("{path}.{field}");

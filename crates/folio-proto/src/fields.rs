@@ -1,5 +1,5 @@
-//! Fields of requests that only messages have: enums, required messages, request ids, etags and field masks. The checks
-//! of single values are in [`folio_types::fields`].
+//! Request fields that exist only in protobuf messages: enums, required messages, request ids, etags and field masks.
+//! [`folio_types::fields`] checks single values.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ pub fn etag(field: &str, text: &str) -> Result<Option<Etag>> {
     optional_id(field, text)
 }
 
-/// Reads an enum field. A number that this version does not know is refused.
+/// Parses an enum value. Error: `INVALID_FIELD` if this version does not define the number.
 pub fn choice<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
     T::try_from(number).map_err(|_| Error::invalid_field(field, format!("{number} is not a value of this field")))
 }
 
-/// Unwraps a required message.
+/// Error: `INVALID_FIELD` if the field is missing.
 pub fn required<T>(field: &str, part: Option<T>) -> Result<T> {
     part.ok_or_else(|| Error::invalid_field(field, "is missing"))
 }
@@ -32,22 +32,21 @@ pub fn required<T>(field: &str, part: Option<T>) -> Result<T> {
 pub struct Mask(BTreeSet<&'static str>);
 
 impl Mask {
-    /// Returns true if the update changes this field.
     pub fn has(&self, field: &str) -> bool {
         self.0.contains(field)
     }
 
-    /// The new value of a field. None: the update does not change it.
+    /// Returns the new value of a field. None: the update does not change the field.
     pub fn take<T>(&self, field: &str, value: T) -> Option<T> {
         self.has(field).then_some(value)
     }
 }
 
-/// Reads the field mask of an update. `fields` are the names that it may hold, each with whether the resource sets the
-/// field: an absent or empty mask stands for those, and `*` for all.
+/// Parses the field mask of an update. `fields` are the allowed names, each with a flag that is true if the resource
+/// sets the field. An absent or empty mask selects the set fields; `*` selects all fields.
 ///
 /// # Errors
-/// `INVALID_FIELD` of `update_mask`: an unknown name, or no field at all.
+/// `INVALID_FIELD` of `update_mask`: the mask has an unknown name or selects no field.
 pub fn mask(mask: Option<&FieldMask>, fields: &[(&'static str, bool)]) -> Result<Mask> {
     let names = fields.iter().map(|(name, _)| *name);
     let paths = mask.map(|mask| mask.paths.as_slice()).unwrap_or_default();

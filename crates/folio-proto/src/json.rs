@@ -1,10 +1,10 @@
-//! Fields that hold JSON text: bounded, and exact.
+//! Fields that contain JSON text. Their size is bounded, and numbers keep every digit.
 
 use folio_types::{Error, Reason, Result, json};
 use serde_json::Value;
 
-/// Reads JSON text of at most `bytes` bytes; what [`json::read`] refuses (too deep nesting, a number that would lose
-/// digits) is `INVALID_FIELD`.
+/// Parses JSON text. Errors: `TOO_LARGE` for more than `bytes` bytes; `INVALID_FIELD` if [`json::read`] refuses the
+/// text (too deep nesting, or a number that would lose digits).
 pub fn parse(field: &str, text: &str, bytes: usize) -> Result<Value> {
     if text.len() > bytes {
         return Err(too_large(field, bytes));
@@ -12,18 +12,17 @@ pub fn parse(field: &str, text: &str, bytes: usize) -> Result<Value> {
     json::read(text).map_err(|refused| Error::invalid_field(field, refused.to_string()))
 }
 
-/// Reads a JSON object; see [`parse`].
+/// Like [`parse`], but for a JSON object.
 pub fn parse_object(field: &str, text: &str, bytes: usize) -> Result<Value> {
     let value = parse(field, text, bytes)?;
     if value.is_object() { Ok(value) } else { Err(Error::invalid_field(field, "must be a JSON object")) }
 }
 
-/// The compact text of a value, as JSON fields hold it.
+/// Returns the compact JSON text of a value.
 pub fn text(value: &Value) -> String {
     value.to_string()
 }
 
-/// The error of a field over its bound.
 pub(crate) fn too_large(field: &str, bytes: usize) -> Error {
     Error::invalid_field(field, format!("more than {bytes} bytes")).because(Reason::TooLarge)
 }

@@ -50,8 +50,7 @@ pub fn from_error(error: Error) -> Status {
     Status::with_error_details(grpc_code(error.code), message, details)
 }
 
-/// Records the status of a call in the fields of its span. An error that the caller
-/// caused does not mark the span as failed.
+/// Records the status of a call in its span. An error that the caller caused does not mark the span as failed.
 pub fn record(span: &tracing::Span, code: tonic::Code) {
     use tonic::Code as C;
     let name = name(code);
@@ -86,8 +85,8 @@ fn name(code: tonic::Code) -> &'static str {
     }
 }
 
-/// Returns the error of a status. The details of a status of Folio are restored; of any other status, only the code and
-/// the message are used.
+/// Returns the error of a status. The details of a status of Folio are restored. Any other status only determines the
+/// code and the message.
 pub fn to_error(status: &Status) -> Error {
     let details = status.get_error_details();
     let code = folio_code(status.code());
@@ -111,8 +110,8 @@ pub fn to_error(status: &Status) -> Error {
     error
 }
 
-/// Returns the error of a request that tonic could not decode: not protobuf, not UTF-8, or too large. Such a status is
-/// not a fault of Folio; it is recognized by its lack of details.
+/// Returns the error of a request that tonic could not decode: not protobuf, not UTF-8, or too large. Such a status has
+/// no details and is a fault of the caller.
 pub fn of_transport(status: &Status) -> Error {
     if !status.details().is_empty() {
         return to_error(status);
@@ -130,7 +129,7 @@ pub fn of_transport(status: &Status) -> Error {
     }
 }
 
-/// Returns an error for use inside an answer or an event. An internal error is logged and replaced by the id of its log
+/// Returns an error for use in a response or an event. An internal error is logged and replaced by the id of its log
 /// line.
 pub(crate) fn without_internals(error: &Error) -> Error {
     if is_fault(error) && !error.details.contains_key("error_id") {
@@ -157,7 +156,7 @@ fn cut(text: &str, chars: usize) -> String {
     }
 }
 
-/// Returns the reason with this name. None: this version does not define it.
+/// None: this version does not define the name.
 pub(crate) fn reason(word: &str) -> Option<Reason> {
     Reason::ALL.iter().copied().find(|reason| reason.as_str() == word)
 }
@@ -220,7 +219,6 @@ pub(crate) fn code_name(code: Code) -> &'static str {
     CODES.iter().find(|(known, _)| *known == code).map_or("INTERNAL", |(_, name)| name)
 }
 
-/// Returns the code with this name. None: the name is unknown.
 pub(crate) fn code_of(name: &str) -> Option<Code> {
     CODES.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
 }

@@ -7,7 +7,6 @@ use folio_types::{RequestId, Result, limits};
 
 use crate::{fields, v1};
 
-/// Parses and validates `CreateThreadRequest`.
 pub fn create(request: &v1::CreateThreadRequest) -> Result<CreateThreadCommand> {
     Ok(CreateThreadCommand {
         profile: fields::optional_word("profile", &request.profile)?,
@@ -18,7 +17,6 @@ pub fn create(request: &v1::CreateThreadRequest) -> Result<CreateThreadCommand> 
     })
 }
 
-/// Parses and validates `RenameThreadRequest`.
 pub fn rename(request: &v1::RenameThreadRequest) -> Result<RenameThreadCommand> {
     Ok(RenameThreadCommand {
         thread: fields::id("thread_id", &request.thread_id)?,
@@ -27,7 +25,6 @@ pub fn rename(request: &v1::RenameThreadRequest) -> Result<RenameThreadCommand> 
     })
 }
 
-/// Parses and validates `DeleteThreadRequest`.
 pub fn delete(request: &v1::DeleteThreadRequest) -> Result<DeleteThreadCommand> {
     Ok(DeleteThreadCommand {
         thread: fields::id("thread_id", &request.thread_id)?,
@@ -35,7 +32,6 @@ pub fn delete(request: &v1::DeleteThreadRequest) -> Result<DeleteThreadCommand> 
     })
 }
 
-/// Parses and validates `ForkThreadRequest`.
 pub fn fork(request: &v1::ForkThreadRequest) -> Result<ForkThreadCommand> {
     Ok(ForkThreadCommand {
         thread: fields::id("thread_id", &request.thread_id)?,
@@ -49,7 +45,6 @@ fn text<T: ToString>(part: Option<&T>) -> String {
     part.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Encodes a command as the request that [`create`] reads back.
 pub fn encode_create(command: &CreateThreadCommand) -> v1::CreateThreadRequest {
     v1::CreateThreadRequest {
         profile: text(command.profile.as_ref()),
@@ -60,7 +55,6 @@ pub fn encode_create(command: &CreateThreadCommand) -> v1::CreateThreadRequest {
     }
 }
 
-/// Encodes a command as the request that [`rename`] reads back.
 pub fn encode_rename(command: &RenameThreadCommand) -> v1::RenameThreadRequest {
     v1::RenameThreadRequest {
         thread_id: command.thread.to_string(),
@@ -69,12 +63,10 @@ pub fn encode_rename(command: &RenameThreadCommand) -> v1::RenameThreadRequest {
     }
 }
 
-/// Encodes a command as the request that [`delete`] reads back.
 pub fn encode_delete(command: &DeleteThreadCommand) -> v1::DeleteThreadRequest {
     v1::DeleteThreadRequest { thread_id: command.thread.to_string(), request_id: text(command.request_id.as_ref()) }
 }
 
-/// Encodes a command as the request that [`fork`] reads back.
 pub fn encode_fork(command: &ForkThreadCommand) -> v1::ForkThreadRequest {
     v1::ForkThreadRequest {
         thread_id: command.thread.to_string(),
@@ -84,7 +76,7 @@ pub fn encode_fork(command: &ForkThreadCommand) -> v1::ForkThreadRequest {
     }
 }
 
-/// Parses a title; none if the field is empty.
+/// Parses a title. Empty: None.
 fn title(text: &str) -> Result<Option<String>> {
     if text.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Messages of organizations, members and tokens.
+//! Conversions of organizations, members and tokens.
 
 use folio_resources::{Member, Organization, TokenRecord};
 use folio_types::Etag;
@@ -18,7 +18,7 @@ impl From<Role> for v1::Role {
 }
 
 impl v1::Role {
-    /// Returns the role. None: unspecified.
+    /// None: unspecified.
     pub fn specified(self) -> Option<Role> {
         match self {
             Self::Unspecified => None,
@@ -43,7 +43,7 @@ impl From<Scope> for v1::Scope {
 }
 
 impl v1::Scope {
-    /// Returns the scope. None: unspecified.
+    /// None: unspecified.
     pub fn specified(self) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| Self::from(*scope) == self)
     }

@@ -1,11 +1,11 @@
-//! Errors inside answers and events.
+//! Conversions of errors in responses and events.
 
 use folio_types::{Code, Error, FieldViolation, Reason};
 
 use crate::{status, v1};
 
 impl From<&Error> for v1::Error {
-    /// A fault of Folio goes out as an id, as in a status.
+    /// Replaces an internal error by an error id, as in a status.
     fn from(error: &Error) -> Self {
         let error = status::without_internals(error);
         Self {
@@ -20,7 +20,7 @@ impl From<&Error> for v1::Error {
 }
 
 impl From<v1::Error> for Error {
-    /// A code or reason that this version does not know is read as internal.
+    /// Replaces a code or reason that this version does not define by the internal one.
     fn from(error: v1::Error) -> Self {
         Self {
             code: status::code_of(&error.code).unwrap_or(Code::Internal),

@@ -1,4 +1,4 @@
-//! Events.
+//! Conversions of events.
 
 use folio_history::event::{Event, EventKind};
 use folio_types::{Error, Result};

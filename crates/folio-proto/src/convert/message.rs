@@ -1,4 +1,4 @@
-//! Messages, thinking and usage.
+//! Conversions of messages, thinking and usage.
 
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::{Error, Result, limits};
@@ -6,7 +6,7 @@ use folio_types::{Error, Result, limits};
 use crate::{fields, json, v1};
 
 impl From<&Message> for v1::Message {
-    /// Without its count and its turn.
+    /// Leaves `count` and `turn_id` unset.
     fn from(message: &Message) -> Self {
         use v1::message::Kind;
         let kind = match message {

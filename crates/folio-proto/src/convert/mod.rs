@@ -1,4 +1,4 @@
-//! Between the types of `folio-types` and the messages of the API.
+//! Conversions between the types of other crates and the messages of the API.
 
 mod access;
 mod error;

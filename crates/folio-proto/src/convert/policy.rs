@@ -1,4 +1,4 @@
-//! Messages of policies.
+//! Conversions of policies.
 
 use folio_resources::Organization;
 use folio_types::access::Role;
@@ -79,11 +79,8 @@ impl From<&Condition> for v1::PolicyCondition {
 }
 
 impl v1::Policy {
-    /// Reads the rules. Checks each field; `folio_tools::policy::check` checks the rules against the tools and
-    /// profiles.
-    ///
-    /// # Errors
-    /// `INVALID_FIELD`, `INVALID_ID`, `TOO_LARGE`.
+    /// Parses the rules and checks each field. `folio_tools::policy::check` checks the rules against the tools and
+    /// profiles. Errors: `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
     pub fn read(&self) -> Result<Policy> {
         let rules = self.rules.iter().enumerate().map(|(at, rule)| read_rule(&format!("policy.rules[{at}]"), rule));
         Ok(Policy { rules: rules.collect::<Result<_>>()? })

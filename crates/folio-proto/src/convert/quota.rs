@@ -1,4 +1,4 @@
-//! Messages of limits.
+//! Conversions of limits.
 
 use folio_resources::OwnQuotas;
 use folio_types::quota::Quotas;

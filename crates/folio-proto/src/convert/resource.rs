@@ -1,4 +1,4 @@
-//! Conversions of stored resources to messages.
+//! Conversions of stored resources.
 
 use folio_resources::{Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState};
 use folio_types::Etag;
@@ -36,7 +36,7 @@ impl From<&Document> for v1::Document {
     }
 }
 
-/// Returns the state of a text and its reason. The reason is empty except for the states without a text.
+/// Returns the state of a text and its reason. The reason is empty unless the state is `NO_TEXT` or `FAILED`.
 pub fn text_state(state: &TextState) -> (v1::DocumentState, &str) {
     match state {
         TextState::Uploaded => (v1::DocumentState::Uploaded, ""),

@@ -1,4 +1,4 @@
-//! Threads and their messages.
+//! Conversions of threads.
 
 use folio_history::thread::ThreadView;
 use folio_types::{Error, Result};

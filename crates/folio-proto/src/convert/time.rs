@@ -1,10 +1,9 @@
-//! Times of messages: `google.protobuf.Timestamp`.
+//! Conversions of times.
 
 use folio_types::{Error, Result, Timestamp};
 
 const NANOS: i128 = 1_000_000_000;
 
-/// Converts a time into its message.
 pub fn to_proto(time: Timestamp) -> prost_types::Timestamp {
     let nanoseconds = time.as_nanosecond();
     prost_types::Timestamp {
@@ -13,19 +12,12 @@ pub fn to_proto(time: Timestamp) -> prost_types::Timestamp {
     }
 }
 
-/// Reads a time from a message.
-///
-/// # Errors
-/// `INVALID_FIELD` of `field` for a time that is out of range.
+/// Error: `INVALID_FIELD` of `field` if the time is out of range.
 pub fn from_proto(field: &str, time: &prost_types::Timestamp) -> Result<Timestamp> {
     let nanoseconds = i128::from(time.seconds) * NANOS + i128::from(time.nanos);
     Timestamp::from_nanosecond(nanoseconds).map_err(|_| Error::invalid_field(field, "is not a valid time"))
 }
 
-/// Reads a time from an optional field of a message.
-///
-/// # Errors
-/// The errors of [`from_proto`].
 pub fn optional_from_proto(field: &str, time: Option<&prost_types::Timestamp>) -> Result<Option<Timestamp>> {
     time.map(|time| from_proto(field, time)).transpose()
 }

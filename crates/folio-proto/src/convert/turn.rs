@@ -1,4 +1,4 @@
-//! Turns, rounds, calls and the working state.
+//! Conversions of turns, rounds, calls and the working state.
 
 use folio_history::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
@@ -7,7 +7,7 @@ use folio_types::{Error, Result, limits};
 use super::time;
 use crate::{fields, json, v1};
 
-/// The bound of a value that Folio itself sent: larger than any that it stores.
+/// Maximum size of a JSON value that another process of Folio sent. Larger than any stored value.
 const SENT_JSON_BYTES: usize = 2 * limits::ENTRY_BYTES;
 
 impl From<&TurnView> for v1::Turn {
