@@ -48,7 +48,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Every scope.
     pub const ALL: [Self; 6] =
         [Self::Conversations, Self::Documents, Self::Definitions, Self::Extractions, Self::Usage, Self::Administration];
 
@@ -64,10 +63,7 @@ impl Scope {
         }
     }
 
-    /// Parses a scope.
-    ///
-    /// # Errors
-    /// `INVALID_FIELD` with the existing names.
+    /// Error: `INVALID_FIELD` with the existing names.
     pub fn parse(field: &str, name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::as_str).join(", ");
@@ -76,13 +72,11 @@ impl Scope {
     }
 }
 
-/// Authenticated caller. Derived from the token and attached to every call; a request cannot set it.
+/// Authenticated caller. It is derived from the token and attached to every call; a request cannot set it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
-    /// Organization (tenant) of the caller.
     pub org: OrgId,
     /// User on whose behalf the call is made.
     pub user: UserId,
-    /// Role of the user in the organization.
     pub role: Role,
 }

@@ -3,15 +3,12 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// Source of time and randomness.
 pub trait Environment: Send + Sync + std::fmt::Debug {
-    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Returns 128 random bits.
     fn random(&self) -> u128;
 
-    /// Returns a new UUID, version 7. Later ones sort after earlier ones.
+    /// Returns a UUID of version 7. Later UUIDs sort after earlier ones.
     fn uuid(&self) -> Uuid {
         let milliseconds = u64::try_from(self.now().as_millisecond()).unwrap_or(0);
         uuid::Builder::from_unix_timestamp_millis(milliseconds, &random_tail(self.random())).into_uuid()

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Incarnation;
 
-/// The result of a fallible operation of Folio.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The kind of an error: the subset of gRPC's status codes that Folio uses, with their meaning.
@@ -23,11 +22,11 @@ pub enum Code {
     AlreadyExists,
     /// The state of the system does not permit the operation. Repeating it unchanged does not help.
     FailedPrecondition,
-    /// A concurrent change won. The caller reads again and repeats.
+    /// Another change was stored first. The caller reads again and retries.
     Aborted,
     /// A bound, a quota or a rate limit is exceeded.
     ResourceExhausted,
-    /// The service is temporarily unavailable. The caller may repeat the request.
+    /// The service is temporarily unavailable. The caller may retry.
     Unavailable,
     /// The operation exceeded its deadline.
     DeadlineExceeded,
@@ -54,12 +53,10 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// Returns the identifier.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// All reasons, for documentation and tests.
             pub const ALL: &'static [Reason] = &[$(Self::$name,)+];
         }
     };
@@ -86,7 +83,7 @@ reasons! {
     NotFound = "NOT_FOUND",
     /// Another resource has this name.
     NameTaken = "NAME_TAKEN",
-    /// Another resource references it; the message names it.
+    /// Another resource references this one; the message names the other resource.
     InUse = "IN_USE",
     /// The resource was changed since it was read.
     VersionConflict = "VERSION_CONFLICT",
@@ -94,7 +91,6 @@ reasons! {
     RequestIdConflict = "REQUEST_ID_CONFLICT",
     /// The model is unknown or disabled.
     ModelNotAvailable = "MODEL_NOT_AVAILABLE",
-    /// The profile is unknown.
     UnknownProfile = "UNKNOWN_PROFILE",
     /// The tool is unknown or not part of the profile.
     UnknownTool = "UNKNOWN_TOOL",
@@ -106,7 +102,6 @@ reasons! {
     TurnExpired = "TURN_EXPIRED",
     /// The turn has ended, and the request needs an active one.
     TurnEnded = "TURN_ENDED",
-    /// The turn cannot be resumed.
     TurnNotResumable = "TURN_NOT_RESUMABLE",
     /// The turn is not waiting for a decision.
     NotAwaitingApproval = "NOT_AWAITING_APPROVAL",
@@ -131,7 +126,7 @@ reasons! {
     /// The request was already forwarded once.
     ForwardedTwice = "FORWARDED_TWICE",
     /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ, or
-    /// it is forged.
+    /// the principal is forged.
     InvalidPrincipal = "INVALID_PRINCIPAL",
     /// The model endpoint failed.
     ModelFailed = "MODEL_FAILED",
@@ -160,7 +155,7 @@ reasons! {
     InvalidToken = "INVALID_TOKEN",
     /// The signing keys of a JWT's issuer cannot be read.
     IssuerUnavailable = "ISSUER_UNAVAILABLE",
-    /// The caller's role does not allow this.
+    /// The caller's role does not permit the operation.
     RoleNotAllowed = "ROLE_NOT_ALLOWED",
     /// The scopes of the token do not include the operation.
     ScopeNotAllowed = "SCOPE_NOT_ALLOWED",
@@ -174,7 +169,6 @@ reasons! {
     NoText = "NO_TEXT",
     /// The document has no extraction (yet).
     NoExtraction = "NO_EXTRACTION",
-    /// A fault of Folio.
     Internal = "INTERNAL",
 }
 
@@ -195,25 +189,20 @@ pub struct FieldViolation {
     pub description: String,
 }
 
-/// An error of Folio.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// Kind of the error.
     pub code: Code,
-    /// Cause of the error.
     pub reason: Reason,
     /// Message for a person. Contains neither secrets nor document text.
     pub message: String,
     /// Delay before a retry. None: unknown.
     pub retry_after: Option<Duration>,
-    /// Invalid fields of the request.
     pub violations: Vec<FieldViolation>,
     /// Further facts for programs (metadata of `ErrorInfo`).
     pub details: BTreeMap<String, String>,
 }
 
 impl Error {
-    /// Creates an error.
     pub fn new(code: Code, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -245,8 +234,8 @@ impl Error {
         self
     }
 
-    /// Creates the error for a missing resource. It is the same for a resource of another organization. `kind` is the
-    /// word for its kind.
+    /// Creates the error for a missing resource, or for a resource of another organization. `kind` is the lowercase
+    /// name of the resource's kind.
     pub fn not_found(kind: &str, id: impl fmt::Display) -> Self {
         Self::new(Code::NotFound, Reason::NotFound, format!("{kind} {id} not found"))
             .detail(RESOURCE_KIND, kind)
@@ -273,14 +262,14 @@ impl Error {
         Self::new(Code::ResourceExhausted, reason, message)
     }
 
-    /// Creates the error that redirects the caller to the owner of a thread. Nothing was done.
+    /// Creates the error that redirects the caller to the owner of a thread. The request had no effect.
     pub fn moved(owner: &Incarnation) -> Self {
         Self::unavailable(Reason::Moved, "the thread is owned by another node")
             .retry_after(MOVED_RETRY)
             .detail(OWNER, owner)
     }
 
-    /// Returns the owner in an error of [`Error::moved`].
+    /// Returns the owner in an error of [`Error::moved`]. None: any other error.
     pub fn owner(&self) -> Option<Incarnation> {
         let owner = self.details.get(OWNER).filter(|_| self.reason == Reason::Moved)?;
         owner.parse().ok()
@@ -291,7 +280,6 @@ impl Error {
         Self::new(Code::Internal, Reason::Internal, message)
     }
 
-    /// Adds the delay before a retry.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);

@@ -1,4 +1,4 @@
-//! Entity tags: opaque versions of resources, for changes that depend on what the client read.
+//! Entity tags: opaque versions of resources, for conditional changes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,12 +14,10 @@ use crate::error::{Error, Reason, Result};
 pub struct Etag(u64);
 
 impl Etag {
-    /// Creates the etag of a stored version.
     pub const fn new(version: u64) -> Self {
         Self(version)
     }
 
-    /// Returns the stored version.
     pub const fn version(self) -> u64 {
         self.0
     }

@@ -10,9 +10,6 @@ use crate::{Error, FieldViolation, Reason, Result, TagId, limits};
 /// Validates a name or title: 1 to [`limits::NAME_CHARS`] characters, no control characters, no surrounding blanks,
 /// because users cannot distinguish `Invoice` from `Invoice `. Blanks are rejected and not trimmed, so that the stored
 /// name equals the sent name.
-///
-/// # Errors
-/// `INVALID_FIELD`.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
     match wrong_with_name(name) {
         Some(wrong) => Err(Error::invalid_field(field, wrong)),
@@ -36,10 +33,7 @@ fn wrong_with_name(name: &str) -> Option<String> {
 }
 
 /// Validates the metadata of a document: at most [`limits::METADATA_MAX`] entries, keys by [`check_name`], values of at
-/// most [`limits::METADATA_VALUE_BYTES`] bytes without NUL.
-///
-/// # Errors
-/// `INVALID_FIELD`, and `TOO_LARGE` for a value.
+/// most [`limits::METADATA_VALUE_BYTES`] bytes without NUL. A larger value is `TOO_LARGE`.
 pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Result<()> {
     if metadata.len() > limits::METADATA_MAX {
         let text = format!("holds {} entries, at most {}", metadata.len(), limits::METADATA_MAX);
@@ -61,11 +55,8 @@ pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Resul
     Ok(())
 }
 
-/// Validates the tags of a document or prompt: at most [`limits::TAGS_MAX`]. Returns them without duplicates, in the
-/// given order.
-///
-/// # Errors
-/// `INVALID_FIELD`.
+/// Validates the tags of a document or prompt: at most [`limits::TAGS_MAX`]. Returns the tags without duplicates, in
+/// the given order.
 pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
     let mut seen = BTreeSet::new();
     let kept: Vec<TagId> = tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect();
@@ -76,7 +67,7 @@ pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
     Ok(kept)
 }
 
-/// Adds the field to an error that names none.
+/// Adds the field to an error that names no field.
 pub fn at(field: &str, mut error: Error) -> Error {
     if error.violations.is_empty() {
         error.violations.push(FieldViolation { field: field.to_owned(), description: error.message.clone() });
@@ -98,7 +89,7 @@ pub fn optional_id<T: FromStr<Err = Error>>(field: &str, text: &str) -> Result<O
     if text.is_empty() { Ok(None) } else { id(field, text).map(Some) }
 }
 
-/// Parses at most `max` different ids.
+/// Parses at most `max` ids. A duplicate is an error.
 pub fn ids<T: FromStr<Err = Error> + Eq + Hash + Clone>(field: &str, texts: &[String], max: usize) -> Result<Vec<T>> {
     let found: Vec<T> = bounded_ids(field, texts, max)?;
     let mut seen = HashSet::with_capacity(found.len());
@@ -108,7 +99,7 @@ pub fn ids<T: FromStr<Err = Error> + Eq + Hash + Clone>(field: &str, texts: &[St
     }
 }
 
-/// Parses at most [`limits::TAGS_MAX`] ids of tags, and keeps the first of equal ones.
+/// Parses at most [`limits::TAGS_MAX`] tag ids. Removes duplicates.
 pub fn tags(field: &str, texts: &[String]) -> Result<Vec<TagId>> {
     let mut found: Vec<TagId> = bounded_ids(field, texts, limits::TAGS_MAX)?;
     let mut seen = HashSet::with_capacity(found.len());
@@ -123,7 +114,7 @@ fn bounded_ids<T: FromStr<Err = Error>>(field: &str, texts: &[String], max: usiz
     texts.iter().enumerate().map(|(index, text)| id(&format!("{field}[{index}]"), text)).collect()
 }
 
-/// Checks one line of at most `chars` characters; may be empty.
+/// Checks a line of at most `chars` characters. The line may be empty.
 pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
     if text.chars().count() > chars {
         return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
@@ -134,7 +125,7 @@ pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Checks a text of at most `chars` characters that may have several lines; may be empty.
+/// Checks a text of at most `chars` characters, which may be empty and have several lines.
 pub fn paragraph(field: &str, text: &str, chars: usize) -> Result<String> {
     if text.chars().count() > chars {
         return Err(Error::invalid_field(field, format!("has more than {chars} characters")));

@@ -1,8 +1,8 @@
 //! Typed ids: opaque to clients, safe in URLs, validated at every boundary.
 //!
-//! A plain id is a prefix and 128 bits in hexadecimal (`doc_0190…`). The id of a dependent contains the id of its
-//! parent, so no index is needed: a revision is `<aggregate>.<version>`, a turn `<thread>.<number>`, a call
-//! `<turn>.<round>.<index>`.
+//! A plain id is a prefix and 128 bits in hexadecimal (`doc_0190…`). The id of a dependent starts with the id of its
+//! parent, so that no index of the parents is needed: a revision is `<aggregate>.<version>`, a turn
+//! `<thread>.<number>`, a call `<turn>.<round>.<index>`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +54,7 @@ macro_rules! plain_id {
                 Self(format!("{}_{}", $prefix, uuid.simple()).into())
             }
 
-            /// Returns the text form, which is shown and stored.
+            /// Returns the text that is stored and sent.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -72,7 +72,7 @@ macro_rules! plain_id {
     };
 }
 
-/// Display, Debug, Serialize and Deserialize by way of the text form.
+/// Implements `Display`, `Debug`, `Serialize` and `Deserialize` with the text of an id.
 macro_rules! text_form {
     (@serde $name:ident) => {
         impl fmt::Debug for $name {
@@ -142,14 +142,8 @@ plain_id!(
     /// An access token of an organization.
     TokenId, "tok", "token"
 );
-plain_id!(
-    /// A document.
-    DocumentId, "doc", "document"
-);
-plain_id!(
-    /// A thread.
-    ThreadId, "thr", "thread"
-);
+plain_id!(DocumentId, "doc", "document");
+plain_id!(ThreadId, "thr", "thread");
 plain_id!(
     /// A schema with all its revisions.
     SchemaId, "sch", "schema"
@@ -158,22 +152,13 @@ plain_id!(
     /// A prompt with all its revisions.
     PromptId, "prm", "prompt"
 );
-plain_id!(
-    /// A tag.
-    TagId, "tag", "tag"
-);
+plain_id!(TagId, "tag", "tag");
 plain_id!(
     /// The model settings of an owner.
     ModelSettingsId, "mdl", "model settings"
 );
-plain_id!(
-    /// An extraction.
-    ExtractionId, "ext", "extraction"
-);
-plain_id!(
-    /// A webhook endpoint.
-    WebhookEndpointId, "whe", "webhook endpoint"
-);
+plain_id!(ExtractionId, "ext", "extraction");
+plain_id!(WebhookEndpointId, "whe", "webhook endpoint");
 plain_id!(
     /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"
@@ -192,14 +177,13 @@ macro_rules! revision_id {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name {
-            /// Aggregate of the revision.
+            /// The schema or prompt.
             pub of: $of,
             /// Number of the revision, from 1, without gaps.
             pub version: u32,
         }
 
         impl $name {
-            /// Creates the id of a revision.
             pub fn new(of: $of, version: u32) -> Self {
                 Self { of, version }
             }
@@ -243,14 +227,12 @@ revision_id!(
 /// A turn: its thread and its number in the thread. Numbers increase and are never reused.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnId {
-    /// Thread of the turn.
     pub thread: ThreadId,
     /// Number of the turn in its thread, from 1.
     pub number: u32,
 }
 
 impl TurnId {
-    /// Creates the id of a turn.
     pub fn new(thread: ThreadId, number: u32) -> Self {
         Self { thread, number }
     }
@@ -276,7 +258,6 @@ text_form!(@serde TurnId);
 /// call id is only an attribute.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
-    /// Turn of the call.
     pub turn: TurnId,
     /// Round of the turn, from 1.
     pub round: u32,
@@ -285,7 +266,6 @@ pub struct CallId {
 }
 
 impl CallId {
-    /// Creates the id of a call.
     pub fn new(turn: TurnId, round: u32, index: u32) -> Self {
         Self { turn, round, index }
     }
@@ -346,7 +326,6 @@ text_form!(RequestId);
 pub struct Digest(Arc<str>);
 
 impl Digest {
-    /// Returns the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         use std::fmt::Write as _;
         let mut text = String::with_capacity(64);
@@ -364,7 +343,6 @@ impl Digest {
         Self::of(text.as_bytes())
     }
 
-    /// Returns the 64 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,10 +1,10 @@
-//! Exact parsing of JSON: numbers keep every digit, and a number that cannot is an error.
+//! Exact parsing of JSON: a number that would lose digits is an error.
 
 use serde_json::{Number, Value};
 
 use crate::limits::JSON_DEPTH;
 
-/// Maximum length of a number in an error, in characters.
+/// Maximum number of characters of a number in an error.
 const SHOWN_CHARS: usize = 60;
 
 /// Reason why a text is rejected, for a user or a model.
@@ -34,7 +34,7 @@ pub fn read(text: &str) -> Result<Value, Refused> {
     serde_json::from_str(text).map_err(Refused::Syntax)
 }
 
-/// Checks what the parser does not: nesting (before it uses stack) and numbers that would lose digits.
+/// Checks the nesting, before the parser uses stack, and that no number loses digits.
 fn scan(text: &str) -> Result<(), Refused> {
     let mut depth = 0usize;
     let mut rest = text;
@@ -67,7 +67,7 @@ fn scan(text: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Returns the text after the string that starts here.
+/// Returns the text after a string. `text` starts after the opening quote.
 fn after_string(text: &str) -> &str {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -81,14 +81,15 @@ fn after_string(text: &str) -> &str {
     ""
 }
 
-/// Returns true if a number survives a round trip. A text that is not a number is left to the parser.
+/// Returns true if a number survives a round trip. Also returns true for a malformed number, which the parser reports.
 fn is_exact(number: &str) -> bool {
     if !number.contains(['.', 'e', 'E']) {
         let is_integer = number.strip_prefix('-').unwrap_or(number).bytes().all(|b| b.is_ascii_digit());
         return !is_integer || number == "-" || number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok();
     }
     let Ok(float) = number.parse::<f64>() else { return true };
-    // As the serializer writes it: of two shortest forms that are equally close another formatter may choose the other.
+    // Formatted by the serializer: another formatter may choose the other one of two shortest forms that are equally
+    // close.
     Number::from_f64(float).is_some_and(|kept| decimal(number) == decimal(&kept.to_string()))
 }
 

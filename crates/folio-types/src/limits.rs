@@ -8,7 +8,7 @@ pub const ROUNDS_MAX: u32 = 10;
 pub const CALLS_PER_ROUND_MAX: usize = 32;
 /// Default time that a pause waits for approvals.
 pub const APPROVAL_TTL_DEFAULT: Duration = Duration::from_secs(300);
-/// Maximum time that a pause may wait. Rows of the index of open turns live longer.
+/// Maximum time that a pause may wait. Rows of the index of open turns expire later.
 // proto: Policy.approval_ttl_seconds "at most {}"
 // proto: Policy.approval_ttl_seconds "{} days)"
 pub const APPROVAL_TTL_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -88,7 +88,6 @@ pub const REJECTION_REASON_CHARS: usize = 2_000;
 /// Maximum documents of a thread.
 // proto: *.document_ids "at most {}."
 pub const DOCUMENTS_PER_THREAD: usize = 100;
-/// Default page size.
 // proto: *.page_size "Default: {}."
 pub const PAGE_SIZE_DEFAULT: u32 = 50;
 /// Maximum page size. A larger size is reduced to it.

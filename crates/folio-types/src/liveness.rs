@@ -9,6 +9,6 @@ pub enum Liveness {
     Draining,
     /// The incarnation left the cluster or its lease expired. Other nodes may take over its threads.
     Dead,
-    /// The membership snapshot is too old to decide. The threads of the incarnation stay where they are.
+    /// The membership snapshot is too old to decide. No other node takes over the threads of the incarnation.
     Unknown,
 }

@@ -7,19 +7,16 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "role")]
 pub enum Message {
-    /// The user's message.
     User {
-        /// Text of the message.
         text: String,
     },
     /// The model's response in one round.
     Assistant {
-        /// Text of the response. May be empty if there are calls.
+        /// May be empty if there are calls.
         text: String,
         /// Thinking that precedes the text.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         thinking: Vec<ThinkingBlock>,
-        /// Requested tool calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
     },
@@ -27,7 +24,6 @@ pub enum Message {
     Tool {
         /// The `id` of the call in the preceding assistant message.
         call: String,
-        /// Result for the model.
         content: String,
     },
 }
@@ -37,7 +33,6 @@ pub enum Message {
 pub struct ToolCall {
     /// `call_<turn>_<round>_<index>`. Unique in the thread, and limited to characters that every provider accepts.
     pub id: String,
-    /// Name of the tool.
     pub name: String,
     /// Arguments, an object. Empty if the model's arguments were not valid JSON.
     pub arguments: Value,
@@ -83,12 +78,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns true if it covers no model call.
+    /// Returns true if the sum covers no model call.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns the sum. It is `reported` only if both are.
+    /// Returns the sum. The sum is `reported` only if both operands are.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

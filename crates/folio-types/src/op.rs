@@ -13,14 +13,13 @@ use crate::ids::{
     CallId, Digest, DocumentId, ExtractionId, OrgId, PromptRevId, RequestId, SchemaRevId, ThreadId, UserId,
 };
 
-/// The key of an op: its effect happens once per key.
+/// The key of an op. The effect of an op happens once per key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpKey {
     /// A tool call of a turn.
     Call(CallId),
     /// A request outside turns. No process recovers it, so other writers may close it.
     Request {
-        /// The user that sent the request.
         user: UserId,
         /// The client's (or gateway's) id for the request.
         request: RequestId,
@@ -63,7 +62,7 @@ impl<'de> Deserialize<'de> for OpKey {
     }
 }
 
-/// The resource or thread that an op changes. The op rows are stored with it.
+/// The resource or thread that an op changes. The op rows are stored with the target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Target {
     kind: Arc<str>,
@@ -76,28 +75,27 @@ impl Target {
     const OPERATION: &'static str = "operation";
     const OUTCOME: &'static str = "outcome";
 
-    /// Returns the resource of a kind (a lowercase word such as `tag`) with this id.
+    /// Returns the target with this kind (a lowercase word such as `tag`) and id.
     pub fn new(kind: &str, id: impl fmt::Display) -> Self {
         Self { kind: kind.into(), id: id.to_string().into() }
     }
 
-    /// Returns the target for a thread.
     pub fn thread(id: &ThreadId) -> Self {
         Self::new(Self::THREAD, id)
     }
 
-    /// Returns the target for an administrative operation such as `SetPolicy`. It has no op rows: a second record holds
-    /// its outcome.
+    /// Returns the target for an administrative operation such as `SetPolicy`. The target has no op rows: a second
+    /// record contains the outcome.
     pub fn operation(name: &str) -> Self {
         Self::new(Self::OPERATION, name)
     }
 
-    /// Returns the target that holds the outcome of an administrative operation as JSON. It has no op rows.
+    /// Returns the target that contains the outcome of an administrative operation as JSON. The target has no op rows.
     pub fn outcome(json: String) -> Self {
         Self::new(Self::OUTCOME, json)
     }
 
-    /// Returns the JSON of an outcome, or none for any other target.
+    /// Returns the JSON of an outcome. None: any other target.
     pub fn outcome_text(&self) -> Option<&str> {
         (*self.kind == *Self::OUTCOME).then_some(&self.id)
     }
@@ -107,12 +105,10 @@ impl Target {
         ![Self::THREAD, Self::OPERATION, Self::OUTCOME].contains(&self.kind())
     }
 
-    /// Returns the kind in one lowercase word.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -134,12 +130,10 @@ pub enum Expected {
     Version(u64),
 }
 
-/// One deciding write.
+/// The deciding write of an op.
 #[derive(Debug, Clone)]
 pub struct Write<C> {
-    /// The tenant.
     pub org: OrgId,
-    /// The op's key.
     pub op: OpKey,
     /// Digest of the call's arguments or of the request. The same key with another digest is refused with
     /// `REQUEST_ID_CONFLICT`.
@@ -148,15 +142,13 @@ pub struct Write<C> {
     pub by: UserId,
     /// The time of the write.
     pub at: Timestamp,
-    /// The version that the write expects of its target.
     pub expected: Expected,
-    /// The change.
     pub change: C,
 }
 
 impl<C: fmt::Debug> Write<C> {
-    /// A write that the platform itself makes, outside of turns and of requests of users. A repetition under the same
-    /// key with the same change finds the op row of the first one.
+    /// A write by the platform itself, outside turns and user requests. A repetition with the same key and change
+    /// returns the op row of the first write.
     pub fn by_platform(org: OrgId, key: RequestId, at: Timestamp, expected: Expected, change: C) -> Self {
         let by = UserId::derive(&["platform"]);
         let digest = Digest::of(format!("{change:?}").as_bytes());
@@ -164,46 +156,42 @@ impl<C: fmt::Debug> Write<C> {
     }
 }
 
-/// The record of an op. It is inserted once and final.
+/// The record of an op. It is inserted once, and its outcome is final.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpRow {
-    /// The op's key.
     pub op: OpKey,
     /// Digest of the call's arguments or of the request.
     pub digest: Digest,
-    /// The outcome.
     pub state: OpState,
     /// The time of the write.
     pub at: Timestamp,
 }
 
-/// The idempotency record of a request outside turns: its one target and the digest of its content. A request that
-/// finds its target by a name, or is repeated with another target, therefore happens once. The op row of the target
-/// holds the result.
+/// The idempotency record of a request outside turns: its only target and the digest of its content. A request that
+/// finds its target by a name, or is repeated with another target, is therefore executed once. The op row of the target
+/// contains the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdempotencyRecord {
-    /// The target that the request changes.
     pub target: Target,
-    /// Digest of the content of the request.
     pub digest: Digest,
     /// The time of the request.
     pub at: Timestamp,
 }
 
 impl OpRow {
-    /// Returns the digest of an op that a process closed without knowing the request. No request has it, because the
-    /// digest of a request covers its content, which is never empty.
+    /// Returns the digest of an op that a process closed without the content of the request. No request has this
+    /// digest, because the digest of a request covers its content, which is never empty.
     pub fn unknown_digest() -> Digest {
         Digest::of(b"")
     }
 
-    /// Returns true if a process closed the op without knowing the request. The row then answers every request with its
-    /// key.
+    /// Returns true if a process closed the op without the content of the request. The row then answers every request
+    /// with its key.
     pub fn is_closed_by_another(&self) -> bool {
         matches!(self.state, OpState::Aborted) && self.digest == Self::unknown_digest()
     }
 
-    /// Reduces the recorded result to ids. Returns false if it held no content.
+    /// Removes names and data from the recorded result, so that only ids remain. Returns false if the result had none.
     pub fn remove_content(&mut self) -> bool {
         match &mut self.state {
             OpState::Done(OpResult::Extraction { data, .. }) => *data = Value::Null,
@@ -214,7 +202,6 @@ impl OpRow {
     }
 }
 
-/// The outcome of an op.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "result")]
 pub enum OpState {
@@ -231,7 +218,6 @@ pub enum OpState {
 pub enum ClosedAs {
     /// The target has another version than expected.
     Conflict,
-    /// The turn ends.
     Aborted,
 }
 
@@ -250,40 +236,29 @@ pub enum WriteOutcome {
 pub enum OpResult {
     /// A schema was created, revised or renamed.
     Schema {
-        /// The revision that is now the newest.
+        /// The newest revision after the op.
         revid: SchemaRevId,
-        /// The name of the schema.
         name: String,
         /// True if the op created a revision. A rename and an unchanged update create none.
         revised: bool,
     },
     /// A prompt was created, revised or renamed.
     Prompt {
-        /// The revision that is now the newest.
+        /// The newest revision after the op.
         revid: PromptRevId,
-        /// The name of the prompt.
         name: String,
-        /// The schema revision that the prompt refers to.
         schema: Option<SchemaRevId>,
-        /// True if the op created a revision.
         revised: bool,
     },
-    /// A resource was created or changed. The kind is that of the op's target.
-    Resource {
-        /// The id of the resource.
-        id: String,
-        /// The name of the resource.
-        name: String,
-    },
+    /// A resource was created or changed. The target of the op states its kind.
+    Resource { id: String, name: String },
     /// An extraction was stored or changed.
     Extraction {
-        /// The extraction.
         id: ExtractionId,
         /// The document that the data was extracted from.
         document: DocumentId,
-        /// The prompt that was run.
         prompt: PromptRevId,
-        /// The data as it is after the op.
+        /// The data after the op.
         data: Value,
     },
     /// The target was deleted.
@@ -291,7 +266,6 @@ pub enum OpResult {
 }
 
 impl OpResult {
-    /// Returns true if the op created a revision.
     pub fn revised(&self) -> bool {
         matches!(self, Self::Schema { revised: true, .. } | Self::Prompt { revised: true, .. })
     }

@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 pub struct PageRequest {
     /// Maximum number of items, 1 to [`crate::limits::PAGE_SIZE_MAX`]. 0: the default.
     pub size: u32,
-    /// Token of the previous page, opaque to clients. The store creates and validates it.
+    /// `Page::next` of the previous page. The store creates and validates the token. None: the first page.
     pub token: Option<String>,
-    /// Number of items to skip first.
+    /// Number of items to skip before the page.
     pub skip: u32,
-    /// The order of the list.
     pub order: Order,
 }
 
@@ -21,7 +20,6 @@ impl Default for PageRequest {
     }
 }
 
-/// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Order {
     /// By creation, newest first.
@@ -35,7 +33,6 @@ pub enum Order {
     NameDescending,
 }
 
-/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// The items, in the requested order.

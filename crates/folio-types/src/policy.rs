@@ -16,23 +16,22 @@ pub const RULES_MAX: usize = 100;
 // proto: Policy.rules "{} KiB in total"
 pub const POLICY_BYTES: usize = 16 * 1024;
 
-/// Ordered rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Policy {
-    /// Rules. The first match applies.
+    /// The first matching rule applies.
     pub rules: Vec<Rule>,
 }
 
 /// A rule. An empty list matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Name of the rule, for refusals and the audit log.
+    /// Used in refusals and in the audit log.
     pub name: String,
-    /// Names of the tools. Empty: every tool that writes.
+    /// Empty: every tool that writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Conditions on the arguments, all of which must hold.
+    /// Conditions on the arguments, all of which must be true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<Condition>,
     /// Users who started the turn.
@@ -41,10 +40,8 @@ pub struct Rule {
     /// Roles of the user who started the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
-    /// Names of the profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<String>,
-    /// Ruling on a matching call.
     pub ruling: Ruling,
 }
 
@@ -61,21 +58,19 @@ pub struct Condition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
-    /// Equals this value.
     Equals(Value),
-    /// Equals one of these values.
+    /// The value equals one of these values.
     In(Vec<Value>),
-    /// Is a text in which this regular expression matches.
+    /// The value is a text in which this regular expression matches.
     Matches(String),
-    /// Is a number less than this one.
+    /// The value is a number less than this one.
     Less(Number),
-    /// Is a number greater than this one.
+    /// The value is a number greater than this one.
     Greater(Number),
-    /// Is missing or null.
+    /// The value is missing or null.
     Absent,
 }
 
-/// Ruling on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ruling {
@@ -105,18 +100,17 @@ pub struct ApprovalRequirement {
     /// Name of the rule. Empty: no rule matches, and calls that write wait.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rule: String,
-    /// Users that may approve the call.
     #[serde(default)]
     pub approver: Approver,
 }
 
 impl Approver {
-    /// Returns true if the role is at least one of the listed roles.
+    /// Returns true if the role is at least as high as one of the listed roles.
     pub fn names(&self, role: Role) -> bool {
         self.roles.iter().any(|named| role >= *named)
     }
 
-    /// Returns the approvers that satisfy both.
+    /// Returns the approvers that satisfy both requirements.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let least = |approver: &Self| approver.roles.iter().min().copied();
@@ -126,15 +120,14 @@ impl Approver {
         }
     }
 
-    /// Returns true if a user with this role and with access to the thread may approve the call. `requester`: the user
-    /// started the turn.
+    /// Returns true if a user with this role and with access to the thread may approve the call. `requester` is true if
+    /// the user started the turn.
     pub fn lets(&self, role: Role, requester: bool) -> bool {
         role > Role::Viewer && !(self.not_by_requester && requester) && (self.roles.is_empty() || self.names(role))
     }
 }
 
 impl Policy {
-    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

@@ -27,17 +27,13 @@ pub struct Quotas {
     pub concurrent_turns: u32,
     /// Concurrent model calls of all processes together.
     pub concurrent_model_calls: u32,
-    /// Stored documents.
     pub documents: u32,
     /// Stored bytes of document files.
     pub storage_bytes: u64,
 }
 
 impl Quotas {
-    /// Validates every quota.
-    ///
-    /// # Errors
-    /// Every quota out of bounds.
+    /// Error: every quota that is out of bounds.
     pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
         let mut problems = Problems::of("limits");
         let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;

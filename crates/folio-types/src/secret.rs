@@ -18,12 +18,11 @@ impl Secret {
         Self(text.trim().into())
     }
 
-    /// Returns the secret, for the request that needs it.
+    /// Returns the secret in plain text.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Returns true if the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

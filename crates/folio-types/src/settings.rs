@@ -3,7 +3,6 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// Invalid settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSettings {
     /// Problems in the form `path: problem`. They do not contain values that may be secret.
@@ -31,7 +30,6 @@ impl Problems {
         Self { section, found: Vec::new() }
     }
 
-    /// Adds a problem.
     pub fn add(&mut self, path: impl Display, what: impl Display) {
         self.found.push(format!("{}.{path}: {what}", self.section));
     }
@@ -55,10 +53,7 @@ impl Problems {
         self.check(value >= least && value <= most, path, what);
     }
 
-    /// Returns the result of the validation.
-    ///
-    /// # Errors
-    /// Every collected problem.
+    /// Error: every collected problem.
     pub fn verdict(self) -> Result<(), InvalidSettings> {
         if self.found.is_empty() { Ok(()) } else { Err(InvalidSettings { problems: self.found }) }
     }

@@ -38,34 +38,30 @@ pub struct Token {
 }
 
 impl Token {
-    /// Creates a random token of an organization.
     pub fn generate(org: &OrgId, environment: &dyn Environment) -> Self {
         Self::with_id(org, TokenId::generate(environment), environment)
     }
 
-    /// Creates a token of an organization with this id and a random secret. If several processes do so, the store keeps
-    /// one.
+    /// Creates a token with this id and a random secret. If several processes do so, the store keeps one token.
     pub fn with_id(org: &OrgId, id: TokenId, environment: &dyn Environment) -> Self {
         let secret = format!("{:032x}{:032x}", environment.random(), environment.random());
         Self { org: org.clone(), id, secret: secret.into() }
     }
 
-    /// Returns the organization, which owns the record of the token.
     pub fn org(&self) -> &OrgId {
         &self.org
     }
 
-    /// Returns the id, which selects the record in the organization.
     pub fn id(&self) -> &TokenId {
         &self.id
     }
 
-    /// Returns the complete token, for its holder only.
+    /// Returns the complete token in plain text.
     pub fn reveal(&self) -> String {
         format!("folio_{}_{}_{}", digits(self.org.as_str()), digits(self.id.as_str()), self.secret)
     }
 
-    /// Returns the hash of the secret, which is stored.
+    /// Returns the hash of the secret. Only the hash is stored.
     pub fn hash(&self) -> TokenHash {
         TokenHash(STANDARD_NO_PAD.encode(Sha256::digest(self.secret.as_bytes())))
     }
@@ -93,7 +89,8 @@ impl FromStr for Token {
 }
 
 impl Token {
-    /// Returns the error of every invalid token, which does not depend on the reason.
+    /// Returns the error of an invalid token. It does not depend on the reason, so that a caller cannot probe for
+    /// tokens.
     pub fn refused() -> Error {
         Error::new(
             Code::Unauthenticated,

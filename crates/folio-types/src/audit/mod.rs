@@ -20,30 +20,26 @@ pub const KEY_BYTES: usize = 512;
 /// Maximum length of a name in an entry (a tool, a rule, an outcome), in characters.
 pub const WORD_CHARS: usize = 200;
 
-/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// Key derived from the call or request and the kind. Unique together with the time.
     pub key: String,
     /// Time of the event.
     pub at: Timestamp,
-    /// Kind of the event.
     pub kind: AuditKind,
     /// User who caused the event. For the effect of a call: the user for whom the call ran. None: the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserId>,
     /// Tool of the call, or operation of the administrator (`TokenService.CreateToken`).
     pub subject: String,
-    /// Tool call. None: the event is not about a call.
+    /// None: the event is not about a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// Arguments of the call or operation. For an edited call: the edited arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Redacted>,
-    /// Reason why the call waited, ran or was denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Ground>,
-    /// Changed resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<AuditTarget>,
     /// Outcome: the status of a call, or the reason of an error.
@@ -51,7 +47,6 @@ pub struct AuditEntry {
     pub outcome: Option<String>,
 }
 
-/// Kind of an audit entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
@@ -77,7 +72,6 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    /// Every kind.
     pub const ALL: [Self; 9] = [
         Self::CallApproved,
         Self::CallEdited,
@@ -120,17 +114,14 @@ pub enum Ground {
     WritesWait,
 }
 
-/// A changed resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditTarget {
     /// Kind in one word: `schema`, `token`, `member`.
     pub kind: String,
-    /// Id of the resource.
     pub id: String,
 }
 
 impl AuditTarget {
-    /// Creates the target with this kind and id.
     pub fn new(kind: &str, id: impl ToString) -> Self {
         Self { kind: kind.to_owned(), id: id.to_string() }
     }
@@ -143,7 +134,7 @@ impl From<&Target> for AuditTarget {
 }
 
 impl AuditEntry {
-    /// Creates an entry without optional facts.
+    /// Creates an entry without optional fields.
     pub fn new(key: &str, kind: AuditKind, at: Timestamp, user: Option<UserId>, subject: &str) -> Self {
         Self {
             key: format!("{key}:{}", kind.as_str()),
@@ -159,7 +150,6 @@ impl AuditEntry {
         }
     }
 
-    /// Returns the position in the log.
     pub fn position(&self) -> AuditPosition {
         AuditPosition { micros: self.at.as_microsecond(), key: self.key.clone() }
     }

@@ -27,13 +27,12 @@ const LAST: usize = 64;
 ///
 /// The arguments of a call keep member names that have the form of an identifier (letters, digits, `_`, `-`, `.`, `$`;
 /// at most 64 characters), types, numbers, booleans and Folio's own ids. Every other text may be document text or a
-/// secret, so its length replaces it (`<12 characters>`). Long and deep values are cut with a note. Equal digests mean
-/// equal arguments.
+/// secret, so it is replaced by its length (`<12 characters>`). Long and deep values are cut with a note. Equal digests
+/// mean equal arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redacted {
     /// [`Digest::of_json`] of the complete arguments.
     pub digest: Digest,
-    /// Redacted arguments.
     pub value: Value,
 }
 
@@ -43,8 +42,8 @@ impl Redacted {
         Self::of(arguments, 0)
     }
 
-    /// Redacts an administrator's request. Texts of at most 200 characters stay, because they are names, except texts
-    /// that may be tokens. The caller removes other secrets first.
+    /// Redacts an administrator's request. Texts of at most 200 characters are kept, because they are names, except
+    /// texts that may be tokens. The caller removes other secrets first.
     pub fn request(arguments: &Value) -> Self {
         Self::of(arguments, TEXT_CHARS)
     }
