@@ -150,7 +150,7 @@ fn is_name(model: &str) -> bool {
         && model.chars().all(|c| !c.is_control() && !c.is_whitespace())
 }
 
-/// Returns the first problem of a model.
+/// Returns the problems of a model as one text. None: the model is valid.
 pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
     let mut problems = Problems::of("model");
     problems.check(is_name(name), "name", NO_NAME);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Returns true if a value has more than `limit` levels of nesting. A scalar has one level. Does not descend beyond the
+/// Returns true if a value has more than `limit` levels of nesting. A scalar has one level. The recursion stops at the
 /// limit.
 pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     let Some(below) = limit.checked_sub(1) else { return true };
