@@ -141,9 +141,9 @@ pub trait WriteTool: Send + Sync {
 
 #[derive(Clone)]
 pub enum ToolKind {
-    /// Reads; runs without approval.
+    /// A tool that reads. It runs without approval.
     Read(Arc<dyn ReadTool>),
-    /// Writes; may wait for approval. Its effect happens once.
+    /// A tool that writes. It may wait for approval. Its effect happens once.
     Write(Arc<dyn WriteTool>),
 }
 

@@ -98,7 +98,7 @@ impl Drop for Unsettled {
         let Some(permit) = self.permit.take() else { return };
         let (meter, settlement) = (self.meter.clone(), self.without_reply());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // The caller has disconnected, but a drain waits for this task: one write with a time limit.
+            // A drain waits for this task, so it makes only one write, with a time limit.
             let settle = async move {
                 match tokio::time::timeout(SETTLE_WITHIN, meter.settle(permit, settlement)).await {
                     Ok(Ok(())) => {}

@@ -93,7 +93,7 @@ async fn an_endpoint_failure_is_not_a_model_mismatch() {
     assert!(message.contains("did not answer in time") && message.contains("Nothing was stored"), "{message}");
     let recorded = usage(&world).await;
     assert!(!recorded[0].completed && recorded[0].usage.input_tokens > 0);
-    // The requested model and its fallback.
+    // The requested model and its fallback both fail.
     for _ in 0..2 {
         world.models.fail(ModelError::Unavailable { retry_after: Duration::from_secs(1) });
     }
@@ -229,7 +229,7 @@ async fn a_field_is_patched_in_the_working_state_and_in_the_store() {
     world.invoice_prompt().await;
     world.models.answer(r#"{"total": 1}"#);
     world.ok("run_extraction", json!({})).await;
-    // A prompt that was created afterwards stays the working one.
+    // A prompt that is created after the extraction stays the working prompt.
     world.ok("create_prompt", json!({ "name": "next", "content": "x" })).await;
     let prompt = world.context.working.prompt_revid.clone();
     let patched = world.ok("update_extraction_field", json!({ "path": "total", "value": 1250 })).await;
@@ -288,7 +288,7 @@ async fn the_result_states_whether_it_is_edited_and_verified() {
     let shown = world.ok("get_extraction_result", json!({})).await;
     assert_eq!(state(&shown), (json!(true), json!(false), json!(null)));
 
-    // A person changes the extraction elsewhere. The working copy is returned with a note about the stored state.
+    // A user changes the extraction outside of the conversation. The working copy is returned with a note.
     let data = json!({ "total": 3 });
     world.decide_extraction(&text(&made["extraction_id"]), ExtractionChange::Edit { data }).await;
     let shown = world.ok("get_extraction_result", json!({})).await;
