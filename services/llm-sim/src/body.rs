@@ -42,7 +42,7 @@ pub(crate) struct Stream {
 pub(crate) const GARBAGE: Bytes = Bytes::from_static(b"data: {\"choices\": [{\"delta\": \xff\xfe<html>\n\n");
 
 impl Stream {
-    /// Returns the body. If the client disconnects, dropping the body records it.
+    /// Returns the body. Dropping it before its end records that the client disconnected.
     pub(crate) fn into_body(self) -> Body {
         if self.mid_stream.is_none() && self.pause.is_zero() {
             return self.at_once();

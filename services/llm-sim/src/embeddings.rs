@@ -7,7 +7,6 @@ use sha2::{Digest as _, Sha256};
 /// Maximum texts of a request.
 const TEXTS_MAX: usize = 2_048;
 
-/// Returns the response to an embeddings request.
 pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     let model = body.get("model").and_then(Value::as_str).ok_or("model: must be a string")?;
     let asked = body.get("dimensions").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());

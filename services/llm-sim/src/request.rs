@@ -27,7 +27,6 @@ pub(crate) enum Role {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChatMessage {
-    /// Author of the message.
     pub(crate) role: Role,
     /// Text. Parts are joined by newlines.
     pub(crate) text: String,

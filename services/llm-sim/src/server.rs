@@ -33,7 +33,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Returns the response to a request, or why it is refused.
+    /// Returns the response to a request. The error is the reason of a refusal.
     pub(crate) fn decide(&self, request: &ChatRequest) -> Result<Decision, String> {
         match self {
             Self::Script(script) => script.decide(request),

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(super) struct View {
     pub(super) document: Option<String>,
     pub(super) file_name: Option<String>,
-    /// Text of the document, as far as the message contains it.
+    /// Text of the document. None: the message does not contain it.
     pub(super) text: Option<String>,
     pub(super) prompt_revid: Option<String>,
     pub(super) extraction: Option<Value>,

@@ -33,7 +33,8 @@ pub struct Rule {
     /// Conditions. Default: always holds.
     pub when: Condition,
     pub answer: Option<Answer>,
-    /// One response per model call since the last user message. The rule holds only if there is one for the round.
+    /// One response per model call since the last user message. The rule matches only if it has a response for the
+    /// round.
     pub rounds: Vec<Answer>,
     /// A fault within the response or instead of it.
     pub fault: Option<Fault>,

@@ -22,7 +22,8 @@ impl Script {
         Some(Decision { answer: answer.clone(), fault: None })
     }
 
-    /// Returns the response of the first rule that matches, or why there is none.
+    /// Returns the response of the first rule that matches. The error states that no rule matches, or which template
+    /// failed.
     pub(crate) fn decide(&self, request: &ChatRequest) -> Result<Decision, String> {
         let round = request.round();
         let mut rules = self.rules.iter().enumerate();

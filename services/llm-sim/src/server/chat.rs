@@ -190,7 +190,7 @@ impl Exchange {
             _ => frame.stream(&decision.answer, finish),
         };
         chunks.extend(frame.tail(&decision.answer));
-        // A fault after more chunks than there are occurs before the finish reason.
+        // A fault whose `after_chunks` exceeds the number of chunks occurs before the finish reason.
         let mid_stream = mid_stream.map(|(after, what)| (after.min(before_finish), what));
         let stream = Stream {
             chunks,

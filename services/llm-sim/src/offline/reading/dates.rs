@@ -93,7 +93,8 @@ fn iso(year: u32, month: u32, day: u32) -> Option<String> {
     good.then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// Returns true if dates with slashes start with the month: one of them is only valid so, or amounts are in dollars.
+/// Returns true if dates with slashes start with the month: a date is valid only in this order, or amounts are in
+/// dollars.
 pub(super) fn prefers_month_first(text: &str) -> bool {
     let slashed = text.split_whitespace().filter_map(|word| {
         let mut parts = word.trim_matches(|c: char| !c.is_ascii_digit()).split('/');
