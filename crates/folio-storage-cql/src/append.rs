@@ -1,13 +1,13 @@
-//! Creation of threads and fenced appends to their journals: executes the plan of a write in steps.
+//! Creates threads and appends to their journals under a fence: executes the plan of a write in steps.
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
 //! | read the header; evaluate | the thread's | reads |
-//! | entries below the resources that a new thread refers to | each resource's, `IF` it is live | the same row again changes nothing |
-//! | imported entries, under a part with a random name | the thread's | no reader sees them before the header names the part |
+//! | entries of a new thread at its referenced resources | each resource's, `IF` live | an equal row changes nothing |
+//! | imported entries, in a part with a random name | the thread's | invisible until the header names the part |
 //! | rows of the indexes of expiring threads and of open turns | their own | hints |
 //! | new list rows | their own | derived |
-//! | **the header with the rows of the batch, the requests and the entries** | the thread's, `IF` fence | the row of the batch |
+//! | **the header, with the rows of batch, requests and entries** | the thread's, `IF` fence | the row of the batch |
 //! | old list rows | their own | derived |
 
 use folio_history::thread::{Appended, RequestRow, ThreadHeader, ThreadRecord};
@@ -24,26 +24,24 @@ use super::{crash_points, dependents, open_turns, retry};
 use folio_storage::EncodedThreadWrite;
 use folio_storage::value::{Mark, decode, encode};
 
-/// Attempts with an unknown outcome, after which the caller gets the error.
+/// Maximum number of attempts with an unknown outcome; the last one returns its error.
 const UNKNOWN: u32 = 3;
 
-/// A thread as it was read.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) record: Option<ThreadRecord>,
-    /// The time of expiry, in nanoseconds.
+    /// In nanoseconds since the Unix epoch.
     pub(crate) expires_at: Option<i64>,
+    /// The number of imported entries, and the name of the thread's creation.
     pub(crate) imported: Option<(u64, String)>,
 }
 
 impl Read {
-    /// Returns the header of a live thread.
     pub(crate) fn live(self) -> Option<ThreadHeader> {
         self.record.and_then(ThreadRecord::live)
     }
 }
 
-/// Returns the time of a number of nanoseconds.
 pub(crate) fn instant(nanoseconds: i64) -> Result<Timestamp> {
     let at = Timestamp::from_nanosecond(i128::from(nanoseconds));
     at.map_err(|error| Error::internal(format!("a stored time is out of range: {error}")))
@@ -53,7 +51,6 @@ pub(crate) fn nanoseconds(at: Timestamp) -> Result<i64> {
     i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time is out of the range that can be stored"))
 }
 
-/// Reads a thread's header.
 pub(crate) async fn read(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -71,7 +68,6 @@ pub(crate) async fn read(
     Ok(Read { record, expires_at: row.expires_at, imported: row.imported })
 }
 
-/// Returns the row of a request id.
 pub(crate) async fn request(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -84,7 +80,6 @@ pub(crate) async fn request(
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
-/// Returns whether a batch is committed: its batch row exists.
 pub(crate) async fn has_batch(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
     let key = batch_key(batch);
     let row = (ThreadPart::Batch, key.as_str());
@@ -95,14 +90,14 @@ fn batch_key(batch: u128) -> String {
     format!("{batch:032x}")
 }
 
-/// Returns the rows that a write is evaluated against. Only SERIAL reads include the rows of the batch and of the request.
+/// Reads the rows that a write is evaluated against. The rows of the batch and of the request are read at SERIAL only.
 async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: ReadConsistency) -> Result<StoredState> {
     let (org, id) = write.thread();
     let record = read(keyspace, org, id, consistency).await?.record;
     if consistency == ReadConsistency::Quorum || !matches!(record, Some(ThreadRecord::Live(_))) {
         return Ok(StoredState { record, ..StoredState::default() });
     }
-    // After the header: a batch row that is missing now was missing when the header was read.
+    // The header is read first: a batch row that is missing afterwards was missing when the header was read.
     let is_committed = match write.append() {
         Some(append) => has_batch(keyspace, org, id, append.batch).await?,
         None => false,
@@ -118,7 +113,8 @@ async fn stored_state(keyspace: &Keyspace, write: &ThreadWrite, consistency: Rea
     Ok(StoredState { record, is_committed, request })
 }
 
-/// Evaluates a write and executes its plan. Every decision except the plan of a write is confirmed by SERIAL reads.
+/// Evaluates a write and executes its plan. Only a plan may be based on QUORUM reads; every other decision is confirmed
+/// by SERIAL reads.
 pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Result<Appended> {
     let (org, id) = write.write.thread();
     let (mut cached, mut consistency) = match &write.write {
@@ -179,7 +175,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
     Err(retry::contended("the thread"))
 }
 
-/// Executes the writes that precede a write of a thread, except its list rows: each may be repeated.
+/// Executes the writes that precede the deciding write, except list rows. Each of them may be repeated.
 async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (&str, &[Vec<u8>])) -> Result<()> {
     let (org, id) = (&plan.after.org, &plan.after.id);
     for referenced in plan.new_references() {
@@ -200,7 +196,7 @@ async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (
     }
 }
 
-/// Returns the deciding write: one batch in the partition of the thread.
+/// Returns the statements of the deciding write: one batch in the partition of the thread.
 fn statements<'a>(
     keyspace: &'a Keyspace,
     plan: &ThreadPlan,
@@ -232,7 +228,7 @@ fn statements<'a>(
     Ok(statements)
 }
 
-/// Removes the list rows of the previous title of a thread.
+/// Removes the list rows of a thread's previous title.
 async fn settle(
     keyspace: &Keyspace,
     header: &ThreadHeader,

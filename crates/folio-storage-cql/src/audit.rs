@@ -1,5 +1,6 @@
 //! Audit logs. An entry is a row under its time and key, written without a condition, because repeated writes of an
-//! entry are equal. A partition holds the entries of an hour; a row for each hour with entries indexes the partitions.
+//! entry are equal. Each partition contains the entries of one hour; one row for each hour with entries indexes the
+//! partitions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +16,16 @@ use folio_storage::{AuditStore, encoded_audit};
 
 /// Time range of a partition, in microseconds.
 const HOUR: i64 = 60 * 60 * 1_000_000;
-/// Number of hours that one read of the index returns.
+/// Maximum number of hours that one read of the index returns.
 const HOURS: usize = 256;
 /// Maximum number of concurrent writes, and of concurrent reads of partitions.
 const CONCURRENCY: usize = 8;
-/// Maximum number of organizations whose indexed hour is remembered: about 1 MiB.
+/// Maximum size of [`Audits::indexed`], about 1 MiB.
 const INDEXED_MAX: usize = 10_000;
 
 pub(crate) struct Audits {
     keyspace: Arc<Keyspace>,
-    /// The newest hour of each organization whose index row this process wrote.
+    /// The hour of each organization whose index row this process wrote last.
     indexed: Mutex<HashMap<OrgId, i64>>,
 }
 
@@ -37,7 +38,7 @@ impl Audits {
         self.indexed.lock().unwrap_or_else(PoisonError::into_inner).get(org) == Some(&hour)
     }
 
-    /// Writes the index row of an hour, unless it is the last one that this process wrote for the organization.
+    /// Writes the index row of an hour, unless it is the row that this process wrote last for the organization.
     async fn index(&self, org: &OrgId, hour: i64) -> Result<()> {
         if self.is_indexed(org, hour) {
             return Ok(());

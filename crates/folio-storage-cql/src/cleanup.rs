@@ -1,7 +1,7 @@
-//! The clean-up of a deleted resource: its partition lists its dependents.
+//! The clean-up of a deleted resource, whose partition lists its dependents.
 //!
-//! Every step is idempotent. The process that deletes a resource runs the steps at once; the clean-up job repeats them
-//! until it forgets the deletion.
+//! Every step is idempotent. The process that deletes a resource runs the steps immediately. The clean-up job repeats
+//! them until it removes the deletion from the index.
 
 use folio_resources::{IndexedFields, Kind, ListRow, Record};
 use folio_types::op::{OpRow, Target};
@@ -18,8 +18,8 @@ use super::{dependents, retry, texts};
 use folio_storage::TextWait;
 use folio_storage::value::{decode, encode};
 
-/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to them are
-/// refused, and removes its texts.
+/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to the
+/// dependents are refused, and removes the texts of the resource.
 pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
         delete_dependent(keyspace, org, &dependent, at).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timest
     Ok(())
 }
 
-/// Deletes a resource whose parent was deleted although the clean-up has not reached it yet.
+/// Deletes a resource if its parent was deleted and the clean-up has not deleted the resource yet.
 pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let Some(fields) = load(keyspace, org, id, ReadConsistency::Quorum).await?.live() else { return Ok(()) };
     let Some(parent) = fields.parent else { return Ok(()) };
@@ -43,13 +43,13 @@ pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) ->
     }
 }
 
-/// Ends the clean-up of a deleted resource: reduces its op rows to ids and times.
+/// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
 pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, ReadConsistency::Serial).await?;
     let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
     empty(keyspace, org, id, at).await?;
-    // The deletion may have ended before it removed the list row.
+    // The deletion may have stopped before it removed the list row.
     let row = ListRow { id: id.to_owned(), ..ListRow::default() };
     catalogue::repair_row(keyspace, org, &ListEntry { row, at: loaded.header.created_at, version: 0 }).await?;
     for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
@@ -79,7 +79,7 @@ pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Ta
     Ok(())
 }
 
-/// Writes the tombstone of a dependent, which has no op of its own, and removes its list rows.
+/// Writes the tombstone of a dependent, without an op row, and removes its list rows.
 async fn delete_dependent(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     let Some(fields) = write_tombstone(keyspace, org, id, at).await? else { return Ok(()) };
     let before = ListEntry { at: micros(fields.created_at), version: fields.version, row: fields.row };

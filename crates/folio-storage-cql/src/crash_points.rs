@@ -1,10 +1,10 @@
 //! Points at which a test stops the process: after the reads of a conditional write, before its batch is sent.
 //!
-//! A decorator of the storage traits cannot stop here, because the reads and the batch are one call of a trait. Without
-//! the feature `crash-points`, nothing is compiled in.
+//! A decorator of the storage traits cannot stop at these points, because the reads and the batch are one call of a
+//! trait.
 
 /// Stops the process (SIGSTOP) if `FOLIO_LATE_WRITE` names this write: `append` or `decision`, with `#2` for the second
-/// one. When the test continues the process, the batch is sent late.
+/// such write. When the test continues the process, the batch is sent late.
 #[cfg(feature = "crash-points")]
 pub(crate) fn stop_at(write: &str) {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +22,5 @@ pub(crate) fn stop_at(write: &str) {
     std::thread::sleep(std::time::Duration::from_millis(300));
 }
 
-/// Does nothing in a build without the feature.
 #[cfg(not(feature = "crash-points"))]
 pub(crate) const fn stop_at(_write: &str) {}

@@ -1,5 +1,5 @@
-//! Credit: each write is one conditional batch in one partition. A write with an unknown outcome is looked up under its
-//! own row, and repeated only if that row is missing and the condition still holds.
+//! Credit: each write is one conditional batch in one partition. After an unknown outcome, the row of the write is
+//! read. The write is repeated only if that row is missing and the condition is still fulfilled.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ impl CreditStore for Credits {
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(AccountChanged::Done);
             }
-            // Reads the version first: if it has changed, no batch that was sent under the old version can still be
-            // applied.
+            // The version is read first: if it has changed, no batch that was sent under the old version can be applied
+            // later.
             let version = self.account(org).await?.version;
             let stored = tables.credit.entry(cql, org, &key).await?.map(|bytes| decode(&bytes)).transpose()?;
             match change.answer(stored, version) {
@@ -91,7 +91,7 @@ impl CreditStore for Credits {
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(Reserved::Done);
             }
-            // Reads the seal first: in a sealed block, a row that is missing now is never inserted.
+            // The seal is read first: in a sealed block, a row that is missing afterwards is never inserted.
             let sealed = tables.credit.is_sealed(cql, org, block).await?;
             match row.reserve(self.row(org, block, &row.key).await?, sealed) {
                 Some(answer) => return Ok(answer),
@@ -105,7 +105,7 @@ impl CreditStore for Credits {
         let Keyspace { cql, tables, .. } = &*self.0;
         for attempt in 0..retry::ATTEMPTS {
             let stored = match attempt {
-                // Nearly every row is reserved: the first attempt reads nothing.
+                // Nearly every row is reserved, so the first attempt assumes a reserved row without reading it.
                 0 => Some(LedgerRow { settled: None, ..row.clone() }),
                 _ => self.row(org, block, &row.key).await?,
             };

@@ -1,18 +1,18 @@
-//! Executes write plans of resources, in the steps of the protocol.
+//! Executes the write plans of resources in steps.
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
 //! | read the target, and in every attempt but the first the op row; evaluate | the target's | reads |
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
-//! | name | its own, `IF NOT EXISTS`, or `IF` it is the dead row that was read | the same reservation again changes nothing |
+//! | name | its own, `IF NOT EXISTS` or `IF` equal to the dead row that was read | an equal row changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
 //! | entry of a dependent | the parent's, `IF` it is live | the same row again changes nothing |
 //! | new rows of the catalogue | their own, unconditional | derived |
 //! | **the change with its op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
 //! | old rows of the catalogue, old name, old references | as above | only dead rows are removed |
 //!
-//! After a refused or unknown deciding write, SERIAL reads are evaluated again. Every decision except the plan of a
-//! write is confirmed by SERIAL reads before it is returned. A write that is lost leaves rows that are dead, or open
+//! After a refused or unknown deciding write, the state is read at SERIAL and evaluated again. Only a plan may be based
+//! on QUORUM reads; every other decision is confirmed by SERIAL reads. A lost write leaves rows that are dead, or open
 //! until its op is closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
 
 use folio_resources::{
@@ -30,20 +30,18 @@ use super::values::micros;
 use super::{crash_points, dependents, idempotency, names, ops, references, retry};
 use folio_storage::value::encode;
 
-/// Attempts with an unknown outcome, after which the caller gets the error.
+/// Maximum number of attempts with an unknown outcome; the last one returns its error.
 const UNKNOWN: u32 = 3;
 
-/// The outcome of one attempt.
 enum Step {
     Done(OpRow),
     VersionMismatch,
     Retry(Option<Error>),
 }
 
-/// A stored revision: its key and its value.
+/// The key and the value of a revision's row.
 type Revision = (String, Vec<u8>);
 
-/// Executes one deciding write.
 pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {
     let mut attempt = Attempt { keyspace, write, entered: None };
     let decided = attempt.run().await;
@@ -60,7 +58,7 @@ pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result
 struct Attempt<'a> {
     keyspace: &'a Keyspace,
     write: &'a ResourceWrite,
-    /// The catalogue rows that were entered for a write that is not applied yet.
+    /// The catalogue rows that were entered for a write whose commit is not confirmed.
     entered: Option<ListEntry>,
 }
 
@@ -96,9 +94,9 @@ impl Attempt<'_> {
     async fn step(&mut self, consistency: ReadConsistency) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
         let loaded = load(keyspace, &write.org, &write.id, consistency).await?;
-        // After the version: an op row that is missing now was missing when the version was read. The first attempt
-        // does not read it, because few ops are repeated: the deciding write inserts it on condition that it is
-        // missing, and every other decision is confirmed by SERIAL reads.
+        // The version is read first: an op row that is missing afterwards was missing when the version was read. The
+        // first attempt does not read the op row, because few ops are repeated: the deciding write inserts it on
+        // condition that it is missing, and every other decision is confirmed by SERIAL reads.
         let op_row = match consistency {
             ReadConsistency::Quorum => None,
             ReadConsistency::Serial => {
@@ -135,13 +133,13 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads the stored revisions, which are deleted with the resource.
+    /// Reads the stored revisions, which the write deletes with the resource.
     async fn revisions(&self) -> Result<Vec<Revision>> {
         let Keyspace { cql, tables, .. } = self.keyspace;
         tables.aggregates.rows(cql, &self.write.org, &self.write.id, (Part::Revision, ""), usize::MAX).await
     }
 
-    /// Refuses by reading, before anything is reserved.
+    /// Refuses a plan that current rows contradict, before any row is reserved.
     async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
         if let Some(name) = &plan.claim_name {
@@ -192,7 +190,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Executes the writes after the deciding write: removes the rows that it made obsolete.
+    /// Removes the rows that the deciding write made obsolete.
     async fn settle(&self, plan: &WritePlan) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
         if let Some(before) = &plan.list_before {
@@ -209,7 +207,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the deciding write: one batch in one partition.
+/// Returns the statements of the deciding write: one batch in one partition.
 fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revision]) -> Result<Statements<'a>> {
     let (aggregates, org, id) = (&keyspace.tables.aggregates, &plan.org, plan.id.as_str());
     let mut statements = vec![match &plan.decide {
@@ -237,7 +235,7 @@ fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revisio
     Ok(statements)
 }
 
-/// The key of a revision's row.
+/// Returns a key whose order is the order of the numbers.
 pub(crate) fn revision_key(number: u32) -> String {
     format!("{number:010}")
 }

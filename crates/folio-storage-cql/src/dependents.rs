@@ -1,5 +1,5 @@
-//! Dependents of a resource: each is entered in the parent's partition before it is written, and only while the parent
-//! is live, so that the clean-up finds every dependent.
+//! Dependents of a resource. A dependent is entered in the parent's partition before it is written, and only while the
+//! parent is live, so that the clean-up finds every dependent.
 
 use folio_resources::Kind;
 use folio_types::{OrgId, Result};
@@ -10,7 +10,7 @@ use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use folio_storage::value::{Mark, encode};
 
-/// Refuses with `NOT_FOUND` unless the parent is live.
+/// Returns `NOT_FOUND` unless the parent is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, parent: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     match tables.aggregates.header(cql, org, parent, ReadConsistency::Quorum).await?.live {
@@ -19,7 +19,7 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, parent: &str) -> Res
     }
 }
 
-/// Enters a dependent; `NOT_FOUND` unless the parent is live.
+/// Returns `NOT_FOUND` unless the parent is live.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let value = encode(&Mark)?;
@@ -40,14 +40,12 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (
     Err(retry::contended("the parent"))
 }
 
-/// Returns the keys of the dependents of one part.
 pub(crate) async fn entries(keyspace: &Keyspace, org: &OrgId, parent: &str, part: Part) -> Result<Vec<String>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let rows = tables.aggregates.rows(cql, org, parent, (part, ""), usize::MAX).await?;
     Ok(rows.into_iter().map(|(key, _)| key).collect())
 }
 
-/// Removes the entry of a dependent that was deleted.
 pub(crate) async fn remove(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let statement = keyspace.tables.aggregates.remove_there(org, parent, row);
     match keyspace.commit(vec![statement]).await? {

@@ -1,5 +1,6 @@
-//! Erasure of organizations: finds the tables that belong to organizations in the schema, and their partitions by
-//! reading the keys of all partitions, page by page. Each partition of an erased organization is deleted whole.
+//! Erasure of organizations. The schema determines the tables that belong to organizations; reading the keys of all
+//! partitions, page by page, determines their partitions. Each partition of an erased organization is deleted as a
+//! whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use super::session::{Cql, ReadConsistency, Select, StatementKind};
 use super::values::{Values, values};
 use folio_storage::{ErasureStore, is_owned_by};
 
-/// The column that marks the tables of organizations.
+/// Tables whose partition key contains this column belong to organizations.
 const ORG: &str = "org";
-/// Number of partitions that are deleted concurrently.
+/// Maximum number of partitions that are deleted concurrently.
 const DELETED_AT_ONCE: usize = 8;
 
 pub(crate) struct Erasures(pub(crate) Arc<Keyspace>);
@@ -42,7 +43,7 @@ impl ErasureStore for Erasures {
     }
 }
 
-/// Returns every table of the keyspace with the columns of its partition key, in order.
+/// Returns every table of the keyspace with the columns of its partition key, in key order.
 async fn tables(cql: &Cql) -> Result<BTreeMap<String, Vec<String>>> {
     let columns = cql
         .select("SELECT table_name, column_name, kind, position FROM system_schema.columns WHERE keyspace_name = ?")
@@ -64,7 +65,7 @@ fn names_one_of(orgs: &BTreeSet<OrgId>, key: &[String], row: &Row) -> bool {
     }
 }
 
-/// Deletes the partitions whose key, the first columns of a row, is `wanted`.
+/// Deletes the partitions whose rows are `wanted`. The first columns of a row are the partition key.
 async fn delete_where(
     cql: &Cql,
     select: &str,
@@ -87,7 +88,6 @@ async fn delete_where(
     Ok(())
 }
 
-/// Returns every row of every table as text.
 #[cfg(feature = "dump")]
 pub(crate) async fn everything(cql: &Cql) -> Result<Vec<String>> {
     let mut found = Vec::new();

@@ -4,13 +4,12 @@ use folio_breaker::Outcome;
 use folio_types::{Code, Error, Reason};
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
-/// Returns the error for an unreachable store or a time-out: the outcome of a write is unknown.
+/// Returns the error for an unreachable store or a time-out, after which the outcome of a write is unknown.
 pub(crate) fn unavailable(what: &str, error: &dyn std::fmt::Display) -> Error {
     tracing::warn!(%error, what, "a request to the CQL store failed");
     Error::unavailable(Reason::StoreUnavailable, "the store is unreachable or timed out")
 }
 
-/// Returns the error of a read or of a repeatable write.
 pub(crate) fn failed(error: &ExecutionError) -> Error {
     if is_ours(error) {
         tracing::error!(%error, "a CQL statement is invalid");
@@ -19,13 +18,13 @@ pub(crate) fn failed(error: &ExecutionError) -> Error {
     unavailable("statement", error)
 }
 
-/// Returns the error for a row that this build cannot read; logs the cause.
+/// Logs the cause.
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Error {
     tracing::error!(%error, "a row has a shape that this build cannot read");
     Error::new(Code::DataLoss, Reason::StoredFormat, "a row has a shape that this build cannot read")
 }
 
-/// Returns whether the statement itself is wrong, so that nothing was written.
+/// Returns whether the statement itself is invalid. The server wrote nothing then.
 fn is_ours(error: &ExecutionError) -> bool {
     match error {
         ExecutionError::BadQuery(_) => true,
@@ -37,11 +36,10 @@ fn is_ours(error: &ExecutionError) -> bool {
     }
 }
 
-/// Returns the health of the servers after an error.
 pub(crate) fn health(error: &ExecutionError) -> Outcome {
     match error {
         error if is_ours(error) => Outcome::Success,
-        // Contention on one partition is no sign of an unhealthy server.
+        // Contention on one partition does not indicate an unhealthy server.
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(
             DbError::WriteTimeout { write_type: WriteType::Cas, .. },
             _,

@@ -1,7 +1,8 @@
-//! A cache of the headers that this process wrote last, so that its next append to a thread need not read them again.
+//! A cache of the headers that this process wrote last. The next append of this process to a thread need not read the
+//! header.
 //!
 //! Every write of a header has a new fence, so a fence identifies the content of a header. The condition of the append
-//! checks whether the cached header, with its expiry, is still the stored one.
+//! checks that the cached header and its expiry are the stored ones.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use folio_history::thread::{Fence, ThreadHeader};
 use folio_types::{OrgId, ThreadId};
 use moka::future::Cache;
 
-/// Capacity of the cache, in bytes of stored headers.
+/// In bytes of stored headers.
 const CAPACITY_BYTES: u64 = 16 * 1024 * 1024;
 
 struct Written {
@@ -17,7 +18,6 @@ struct Written {
     bytes: u32,
 }
 
-/// The cached headers.
 pub(crate) struct Headers(Cache<(OrgId, ThreadId), Arc<Written>>);
 
 impl Default for Headers {
@@ -28,14 +28,14 @@ impl Default for Headers {
 }
 
 impl Headers {
-    /// Returns the cached header with this fence.
+    /// Returns the cached header if it has this fence.
     pub(crate) async fn at(&self, org: &OrgId, id: &ThreadId, fence: Fence) -> Option<ThreadHeader> {
         let written = self.0.get(&(org.clone(), id.clone())).await?;
         let header = &written.header;
         (Fence { epoch: header.epoch, version: header.version } == fence).then(|| header.clone())
     }
 
-    /// Caches a header that was committed, with its stored size in bytes.
+    /// Caches a committed header. `bytes`: its stored size.
     pub(crate) async fn wrote(&self, header: &ThreadHeader, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let written = Arc::new(Written { header: header.clone(), bytes });

@@ -1,4 +1,4 @@
-//! Health checks: write a probe row.
+//! Health checks write a probe row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use super::table::SystemRow;
 use folio_storage::value::{Mark, encode};
 use folio_storage::{StoreHealth, Traffic};
 
-/// Time to live of the probe row.
 const PROBE_TTL: Duration = Duration::from_secs(3_600);
 
 pub(crate) struct Health(pub(crate) Arc<Keyspace>);

@@ -1,9 +1,9 @@
 //! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding
 //! write.
 //!
-//! The record is valid while the op row of its target exists, and while the write may still be executed. Once that op
-//! is closed, the record is dead and may be replaced. A record whose write has not happened for [`STALE`] is closed by
-//! the process that needs to know: no process recovers a request.
+//! The record is valid while the op row of its target exists or may still be written. Once that op is closed, the
+//! record is dead and may be replaced. No process recovers a request, so a conflicting request closes the op of a
+//! record whose write has not happened for [`STALE`].
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use folio_storage::value::{RequestMark, decode, encode};
 
 const INDEX: &str = "request";
 
-/// Time for which the reservations of a request without a deciding write are kept: longer than any write in progress
+/// Time for which the reservations of a request without a deciding write are kept. Longer than any write in progress
 /// takes.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
 
-/// The status of a record.
+/// The status of a record, by the op row of its target.
 enum RowStatus {
     /// The write was executed.
     Done,
@@ -36,7 +36,7 @@ enum RowStatus {
 
 async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyRecord) -> Result<RowStatus> {
     if !row.target.has_op_rows() {
-        // The record itself decides: the effects are in a thread's journal, or in the record of an outcome.
+        // The record alone is authoritative: the effects are in a thread's journal, or in the record of an outcome.
         return Ok(RowStatus::Done);
     }
     let found = ops::row(keyspace, org, row.target.id(), &op.to_string(), ReadConsistency::Serial).await?;
@@ -47,7 +47,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyR
     })
 }
 
-/// Returns the record of a request whose write was executed.
+/// Returns the record of a request if its write was executed.
 pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let Some((value, _)) = tables.idempotency.get(cql, org, &op.to_string(), ReadConsistency::Serial).await? else {
@@ -60,8 +60,8 @@ pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result
     })
 }
 
-/// Returns whether the request of a write has another target or other content. Changes nothing unless the other write
-/// has not happened for long; then it closes that op.
+/// Returns whether the request of a write was used for another target or other content. If that other write has not
+/// happened for [`STALE`], closes its op.
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let Keyspace { cql, tables, .. } = keyspace;
@@ -85,13 +85,14 @@ pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Resu
     })
 }
 
-/// Inserts the record of a request, or replaces a dead one, before the deciding write is sent.
+/// Inserts the record of a request, or replaces a dead one. Fails with `REQUEST_ID_CONFLICT` if another target or other
+/// content is recorded.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<()> {
     let stored = record_request(keyspace, org, op, record.clone()).await?;
     if stored.target == record.target && stored.digest == record.digest { Ok(()) } else { Err(other_request(op)) }
 }
 
-/// Inserts the record of a request unless a valid one is stored; returns the record that is then stored.
+/// Inserts the record of a request unless a valid record is stored; returns the record that is then stored.
 pub(crate) async fn record_request(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -126,7 +127,6 @@ pub(crate) async fn record_request(
     Err(retry::contended("a request"))
 }
 
-/// Removes the records of requests before `before`.
 pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize) -> Result<usize> {
     let Keyspace { cql, tables, .. } = keyspace;
     let rows = tables.system_rows.first(cql, INDEX, Some(before), limit).await?;
@@ -134,7 +134,7 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
     for row in rows.into_iter().filter(|row| row.at < micros(before)) {
         let mark: RequestMark = decode(&row.value)?;
         let op = mark.op.to_string();
-        // The request may have been repeated since, with a newer record.
+        // The request may have been repeated since, which left a newer record.
         let found = tables.idempotency.get(cql, &mark.org, &op, ReadConsistency::Quorum).await?;
         let old = match found {
             Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
@@ -149,7 +149,7 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
     Ok(forgotten)
 }
 
-/// Returns whether a reservation is older than its deciding write can take.
+/// Returns whether a reservation is older than any write in progress.
 pub(crate) fn is_stale(keyspace: &Keyspace, at_micros: i64) -> bool {
     let age = keyspace.now_micros().saturating_sub(at_micros);
     age > i64::try_from(STALE.as_micros()).unwrap_or(i64::MAX)

@@ -24,7 +24,7 @@ pub(crate) struct Keyspace {
 }
 
 impl Keyspace {
-    /// Connects, brings the keyspace up to date and prepares every statement.
+    /// Connects, migrates the keyspace and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
         let cql = Cql::connect(options).await?;
         let migrated = migrate::migrate(&cql).await?;
@@ -33,7 +33,7 @@ impl Keyspace {
         Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
     }
 
-    /// Sends one conditional batch to one partition.
+    /// All statements must access one partition.
     pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         self.cql.conditional_batch(statements).await
     }
@@ -42,7 +42,6 @@ impl Keyspace {
         self.cql.options().environment.now()
     }
 
-    /// Returns the time in microseconds.
     pub(crate) fn now_micros(&self) -> i64 {
         micros(self.now())
     }

@@ -1,50 +1,60 @@
 //! The CQL adapter: ScyllaDB or Apache Cassandra for all data except the bytes of documents. Many processes share a
 //! keyspace.
 //!
-//! The embedded adapter executes a write in one transaction; this adapter executes it in steps, and a process may stop
-//! after each step: `decide.rs` has the table of them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL if they read the result
-//! of a condition. The driver never repeats a conditional write; the adapter looks up one with an unknown outcome under
-//! its own row (`session.rs`).
+//! The embedded adapter executes a write in one transaction. This adapter executes it in steps, and a process may stop
+//! after each step: the table in `decide.rs` lists them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL if they read the
+//! result of a condition. The driver never repeats a conditional write; the adapter resolves an unknown outcome by
+//! reading the write's own row (`session.rs`).
 //!
 //! # Tables
 //!
-//! Values are the same bytes as the embedded adapter's: a byte with the version of the format, then JSON.
+//! Values are encoded as in the embedded adapter: a byte with the version of the format, then JSON. "Plain" writes have
+//! no condition. Tables with their partition keys:
 //!
-//! | table | partition | rows | written |
-//! |---|---|---|---|
-//! | `aggregates` | organization, id | static: the record of a resource, its version, whether it is live, the count of its references, the state of its text. By part: op rows, revisions, reference entries, dependents | under conditions only |
-//! | `names` | organization, kind, folded name | the id of the resource, and the op that reserved the name | under conditions only |
-//! | `idempotency` | organization, op key of a request | the target that it changes | under conditions only |
-//! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
-//! | `text_pages` | organization, resource, generation | the pages of one text | plain; `aggregates` has the valid generation |
-//! | `catalogue` | organization, list, term, shard | the rows that lists and searches read | plain, with the version as timestamp |
-//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, deletions, expiring threads, requests | plain: a row is a hint |
-//! | `org_rows` | organization, group | encoded rows, such as members and the last uses of tokens | a group under conditions only, or plain only |
-//! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: repeated writes of a record are equal |
-//! | `credit_accounts` | organization | static: the credit account and its version. By key: its changes | under conditions only |
-//! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
-//! | `migrations` | name | the keyspace's version; the lock | under conditions only |
+//! - `aggregates` (organization, id): static, the record of a resource, its version, whether it is live, the count of
+//!   its references, the state of its text. Rows by part: op rows, revisions, reference entries, dependents.
+//!   Conditional.
+//! - `names` (organization, kind, folded name): the id of the resource, and the op that reserved the name. Conditional.
+//! - `idempotency` (organization, op key of a request): the target that the request changes. Conditional.
+//! - `threads` (organization, thread): static, the header, epoch, version and expiry. Rows by part: entries, batches,
+//!   requests. Conditional, except imported history before the header and the removal of rows after the tombstone.
+//! - `text_pages` (organization, resource, generation): the pages of one text. Plain; `aggregates` has the valid
+//!   generation.
+//! - `catalogue` (organization, list, term, shard): the rows that lists and searches read. Plain, with the version as
+//!   timestamp.
+//! - `system_rows` (index, one of 16 buckets): open turns (with a time to live), texts that wait, deletions, expiring
+//!   threads, requests. Plain: a row is a hint.
+//! - `org_rows` (organization, group): encoded rows such as members and the last uses of tokens. A group is either
+//!   conditional or plain.
+//! - `usage_days` (organization), `usage` (organization, day): model calls by time and key. Plain: repeated writes of a
+//!   record are equal.
+//! - `credit_accounts` (organization): static, the credit account and its version. Rows by key: its changes.
+//!   Conditional.
+//! - `credit_blocks` (organization, block): static, whether the block is sealed. Rows by key: its ledger, one row for
+//!   each model call. Conditional.
+//! - `migrations` (name): the version of the keyspace; the lock. Conditional.
 //!
 //! Partitions are bounded: a thread by its limits, a text by the limits of a document, a shard of the catalogue by an
 //! eighth of an organization's rows of one term, a used tag or schema by its users (about 150 bytes each).
 //!
 //! # Conditional writes
 //!
-//! `docs/storage.md` lists each with its condition, its reason and its cost.
+//! `docs/storage.md` lists each conditional write with its condition, its reason and its cost.
 //!
-//! A turn without approvals costs two (its appends), and three for each model call (reserved, settled, recorded). An
-//! approved write costs one more for its op, and one for each name and reference.
+//! A turn without approvals costs two conditional writes (its appends) and three for each model call (reserved,
+//! settled, recorded). An approved write costs one more for its op, and one for each name and reference.
 //!
 //! # Erasure
 //!
-//! A table whose partition key has the column `org` belongs to organizations: `erasure.rs` finds these tables in the
-//! schema, so that later tables are erased without a change there. `erasure.rs` lists the system tables that contain
-//! organizations in another form.
+//! A table whose partition key has the column `org` belongs to organizations. `erasure.rs` finds these tables in the
+//! schema, so later tables are erased without a change there. It lists the system tables that contain organizations in
+//! another form.
 //!
 //! # Lists
 //!
-//! See `catalogue/mod.rs` for the rows and `catalogue/query.rs` for what a page costs. A document of *n* characters in
-//! its name and its metadata's values has about *n* + 3 rows of some 250 bytes, and so has a thread of its title.
+//! `catalogue/mod.rs` describes the rows and `catalogue/query.rs` the cost of a page. A document whose name and
+//! metadata values have *n* characters together has about *n* + 3 rows of about 250 bytes; so does a thread with a
+//! title of *n* characters.
 
 mod append;
 mod audit;
@@ -89,24 +99,22 @@ pub use options::Options;
 use self::keyspace::Keyspace;
 use folio_storage::{AuditStore, BlobStore, ResourceExecutor, RowStore, Stores};
 
-/// The state of a keyspace, as [`inspect`] finds it.
+/// The result of [`inspect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyspaceState {
-    /// The version. None: the keyspace does not exist or has no tables yet.
+    /// None: the keyspace does not exist or has no tables yet.
     pub version: Option<i32>,
     /// The version that this build needs.
     pub newest: i32,
 }
 
-/// Connects and reads the version of the keyspace; changes nothing.
-///
-/// Errors: `STORE_UNAVAILABLE` if too few servers answer for a SERIAL read.
+/// Connects and reads the version of the keyspace without changing it. Fails with `STORE_UNAVAILABLE` if too few
+/// servers answer for a SERIAL read.
 pub async fn inspect(options: Options) -> Result<KeyspaceState> {
     let cql = Box::pin(session::Cql::connect(options)).await?;
     Ok(KeyspaceState { version: Box::pin(migrate::current_version(&cql)).await?, newest: migrate::newest() })
 }
 
-/// An open keyspace.
 #[derive(Clone)]
 pub struct CqlStore {
     keyspace: Arc<Keyspace>,
@@ -119,35 +127,34 @@ impl std::fmt::Debug for CqlStore {
 }
 
 impl CqlStore {
-    /// Connects, brings the keyspace up to date (one process at a time; many may start at once) and prepares every
-    /// statement.
+    /// Connects, migrates the keyspace and prepares every statement. Many processes may start at once; one of them
+    /// migrates.
     ///
-    /// Errors: `STORE_UNAVAILABLE`; as a failed precondition it means that the keyspace is newer than this build.
+    /// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if the keyspace is newer than this build.
     pub async fn open(options: Options) -> Result<Self> {
         Ok(Self { keyspace: Arc::new(Box::pin(Keyspace::open(options)).await?) })
     }
 
-    /// Returns the migration that opening the keyspace executed.
+    /// Returns the migration that [`Self::open`] executed.
     pub fn migrated(&self) -> Migrated {
         self.keyspace.migrated
     }
 
-    /// Returns the store of resources alone, for callers without a blob store.
+    /// For callers without a blob store.
     pub fn resources(&self) -> Arc<dyn ResourceExecutor> {
         Arc::new(resources::Resources(Arc::clone(&self.keyspace)))
     }
 
-    /// Returns the store of encoded rows alone.
+    /// For callers without a blob store.
     pub fn rows(&self) -> Arc<dyn RowStore> {
         Arc::new(rows::Rows(Arc::clone(&self.keyspace)))
     }
 
-    /// Returns the store of audit logs alone.
+    /// For callers without a blob store.
     pub fn audit(&self) -> Arc<dyn AuditStore> {
         Arc::new(audit::Audits::new(Arc::clone(&self.keyspace)))
     }
 
-    /// Returns the stores of this keyspace together with a blob store.
     pub fn stores(&self, blobs: Arc<dyn BlobStore>) -> Stores {
         let keyspace = || Arc::clone(&self.keyspace);
         Stores {
@@ -167,17 +174,13 @@ impl CqlStore {
     }
 
     /// Returns every row of every table as text, for searches by tests.
-    ///
-    /// Errors: `STORE_UNAVAILABLE`.
     #[cfg(feature = "dump")]
     pub async fn everything(&self) -> Result<Vec<String>> {
         erasure::everything(&self.keyspace.cql).await
     }
 
     /// Rewrites the list rows of an organization from its resources, and removes rows without a resource; returns the
-    /// number of resources. Reads all resources: for operators.
-    ///
-    /// Errors: `STORE_UNAVAILABLE`; the call may be repeated.
+    /// number of resources. Reads all resources: for operators. May be repeated after an error.
     pub async fn repair_lists(&self, org: &OrgId) -> Result<u64> {
         let mut items = 0;
         for kind in KINDS {

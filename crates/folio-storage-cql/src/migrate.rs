@@ -1,8 +1,8 @@
-//! Migrations: the keyspace is brought up to date at start, by one process at a time.
+//! Migrations of the keyspace at start, by one process at a time.
 //!
-//! A migration is a file of repeatable statements. The version of the keyspace is a row in it; the lock is another row,
-//! taken `IF NOT EXISTS` with a time to live, so that a dead process blocks others only for a short time. A keyspace
-//! that is newer than this build is refused.
+//! A migration is a file of repeatable statements. The version of the keyspace is a row of the keyspace. The lock is
+//! another row, inserted `IF NOT EXISTS` with a time to live, so that a dead process blocks others only for a short
+//! time. A keyspace that is newer than this build is refused.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use folio_types::{Code, Error, Reason, Result};
 use super::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use super::values::values;
 
-/// The migrations; the first has number 1.
+/// The first migration has number 1.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001.cql"),
     include_str!("migrations/0002.cql"),
@@ -19,35 +19,32 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004.cql"),
 ];
 
-/// The migration that opening a keyspace executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// The version before; 0: the keyspace had no tables.
+    /// 0: the keyspace had no tables.
     pub from: i32,
-    /// The version after.
     pub to: i32,
 }
 
-/// Returns the version that this build needs.
 pub(crate) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-/// The query that reads the version.
 const VERSION: &str = "SELECT version FROM migrations WHERE name = 'keyspace'";
 
-/// Time to live of the lock, in seconds.
+/// Time to live of the lock.
 const LOCK_SECONDS: i32 = 120;
 
-/// Delay between two attempts to take the lock.
+/// Delay between two attempts to acquire the lock.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
-/// Attempts to select the keyspace: a server may list a keyspace that another process creates before it is usable.
+/// Maximum number of attempts to select the keyspace: a server may list a keyspace that another process creates before
+/// the keyspace is usable.
 const BEGIN_ATTEMPTS: usize = 8;
 
 /// Creates the keyspace if it does not exist, selects it, and migrates it.
 ///
-/// Errors: `STORE_UNAVAILABLE`; as a failed precondition it means that the keyspace is newer than this build.
+/// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if the keyspace is newer than this build.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     let mut tried = 1;
     while let Err(error) = begin(cql).await {
@@ -74,7 +71,7 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     result
 }
 
-/// Creates the keyspace and the table of its version if they do not exist, and selects the keyspace.
+/// Creates the keyspace and the table `migrations` if they do not exist, and selects the keyspace.
 async fn begin(cql: &Cql) -> Result<()> {
     make_keyspace(cql).await?;
     cql.use_keyspace().await?;
@@ -85,9 +82,7 @@ async fn begin(cql: &Cql) -> Result<()> {
     Ok(())
 }
 
-/// Returns the version of the keyspace without changing it; none: the keyspace does not exist or has no tables yet.
-///
-/// Errors: `STORE_UNAVAILABLE`.
+/// Returns the version of the keyspace without changing it. None: the keyspace does not exist or has no tables yet.
 pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
     let name = &cql.options().keyspace;
     let tables = format!(
@@ -101,14 +96,13 @@ pub(crate) async fn current_version(cql: &Cql) -> Result<Option<i32>> {
     Ok(row.and_then(|(version,)| version))
 }
 
-/// The row of the version.
 type Row = Option<(Option<i32>,)>;
 
 async fn version(cql: &Cql, select: &Select) -> Result<i32> {
     checked_version(cql.row(select, ReadConsistency::Serial, values![]).await?)
 }
 
-/// Returns the version in a row, 0 for no row; fails for a version that this build does not know.
+/// Returns 0 for no row. Fails for a version that is newer than this build.
 fn checked_version(row: Row) -> Result<i32> {
     let version = row.and_then(|(version,)| version).unwrap_or(0);
     if version > newest() {
@@ -133,7 +127,7 @@ async fn lock(cql: &Cql, holder: &str) -> Result<()> {
         match cql.conditional(&lock, values![holder, LOCK_SECONDS]).await? {
             ConditionalResult::Applied => return Ok(()),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
-                // If this fails too, the next attempt decides.
+                // If this read fails too, the next attempt decides.
                 let row = cql.row::<(Option<String>,)>(&mine, ReadConsistency::Serial, values![]).await;
                 if row.is_ok_and(|row| row.and_then(|(holder,)| holder).as_deref() == Some(holder)) {
                     return Ok(());
@@ -143,13 +137,13 @@ async fn lock(cql: &Cql, holder: &str) -> Result<()> {
         if since.elapsed() > cql.options().migration_timeout {
             return Err(Error::unavailable(Reason::StoreUnavailable, "another process is migrating the keyspace"));
         }
-        // The holder of the lock is another process, which sends no notification.
+        // The lock belongs to another process, which sends no notification.
         tokio::time::sleep(LOCK_WAIT).await;
     }
 }
 
 async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
-    // Another process may have migrated the keyspace while this one waited for the lock.
+    // Another process may have migrated the keyspace while this process waited for the lock.
     let from = version(cql, select).await?;
     let first = "INSERT INTO migrations (name, version) VALUES ('keyspace', ?) IF NOT EXISTS";
     let first = cql.prepare(first, StatementKind::Conditional).await?;
@@ -174,7 +168,7 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
     Ok(Migrated { from, to: newest() })
 }
 
-/// Returns the statements of a file, without comments.
+/// Removes comments.
 fn statements(file: &str) -> Vec<String> {
     let code: Vec<_> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let code = code.join("\n");
@@ -220,7 +214,7 @@ fn is_name(name: &str) -> bool {
         && name.len() <= 48
 }
 
-/// Returns whether a ScyllaDB of this version has tablets without support for conditional writes.
+/// Returns whether tablets of this version of ScyllaDB lack conditional writes.
 fn tablets_without_conditions(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '~']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -1,8 +1,9 @@
 //! Unique names of the live resources of a kind, without regard to case.
 //!
-//! A name's row holds the id and the op key that reserved it. It is *live* if that resource is live under that name;
-//! else *open* while that resource's partition has no op row of that key; else *dead*. Any process may replace or free
-//! a dead row. An open row is answered as a conflict; an open row that a request left for long is closed.
+//! A name's row contains the id of the resource and the op key that reserved the name. The row is *live* if the
+//! resource is live under that name; else *open* while the resource's partition has no op row of that key; else *dead*.
+//! Any process may replace or free a dead row. An open row causes a conflict; an open row that a request left for
+//! [`idempotency::STALE`] is closed.
 
 use folio_resources::folded;
 use folio_types::op::OpKey;
@@ -14,18 +15,17 @@ use super::session::{ConditionalResult, ReadConsistency};
 use super::table::NameRow;
 use super::{idempotency, ops, retry};
 
-/// The status of a name's row.
 enum RowStatus {
     Live,
     Open,
     Dead,
 }
 
-/// The word of a kind, and a name of it.
+/// [`folio_resources::Kind::word`], and a name of that kind.
 type Name<'a> = (&'a str, &'a str);
 
 async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &NameRow) -> Result<RowStatus> {
-    // The op row first: one that exists was written before the resource is read.
+    // The op row is read first: if it exists, it was written before the resource is read.
     let has_op_row = ops::row(keyspace, org, &row.id, &row.op, ReadConsistency::Serial).await?.is_some();
     let live = load(keyspace, org, &row.id, ReadConsistency::Serial).await?.live();
     let lives_under = live.and_then(|facts| facts.unique_name).map(|name| folded(&name));
@@ -36,7 +36,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &Nam
     })
 }
 
-/// Refuses if the name cannot be claimed. Changes nothing.
+/// Fails if the name cannot be claimed. Changes nothing.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let Some(row) = tables.names.get(cql, org, (name.0, &folded(name.1)), ReadConsistency::Quorum).await? else {
@@ -52,7 +52,6 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
     }
 }
 
-/// Reserves a name for an op.
 pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let folded_name = folded(name.1);
@@ -82,7 +81,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
     Err(contended(name))
 }
 
-/// Frees a name that its resource no longer has, unless another resource claimed it.
+/// Frees a name of a resource if its row is dead and no other resource claimed it.
 pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let folded_name = folded(name.1);
@@ -94,13 +93,13 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
     Ok(())
 }
 
-/// Returns the id behind a name. The resource may have been renamed or deleted since.
+/// Returns the id that a name was assigned to. The resource may have been renamed or deleted since.
 pub(crate) async fn holder(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
     let Keyspace { cql, tables, .. } = keyspace;
     Ok(tables.names.get(cql, org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
 }
 
-/// Closes the op of a request that reserved a name and was not executed for long; refuses for any other op.
+/// Closes the op of a stale request that reserved a name. Fails for any other op.
 async fn close(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, row: &NameRow) -> Result<()> {
     let op: OpKey = row.op.parse()?;
     if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, row.at) {

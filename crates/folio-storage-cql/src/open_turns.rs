@@ -29,7 +29,7 @@ impl OpenTurnStore for OpenTurns {
     }
 }
 
-/// Inserts a row. The caller sends the append that opens the turn after this returns.
+/// The caller sends the append that opens the turn only after this function returns.
 pub(crate) async fn insert(keyspace: &Keyspace, row: &OpenTurnRow) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let system_row = SystemRow { at: 0, key: key(row), value: encode(row)? };

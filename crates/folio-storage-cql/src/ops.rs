@@ -13,7 +13,6 @@ use super::{idempotency, retry};
 use folio_storage::OpStore;
 use folio_storage::value::{decode, encode};
 
-/// Returns the op row of a target.
 pub(crate) async fn row(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -26,7 +25,7 @@ pub(crate) async fn row(
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
-/// Inserts an op row as closed unless there is one; returns the row that is then stored.
+/// Inserts an op row as closed unless the op has a row; returns the row that is then stored.
 pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: OpRow) -> Result<OpRow> {
     let aggregates = &keyspace.tables.aggregates;
     let op = row.op.to_string();
@@ -46,7 +45,7 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
     Err(retry::contended("an op row"))
 }
 
-/// Closes the op of a request that was not executed for long. The content of the request is unknown here.
+/// Closes the op of a stale request, whose content is unknown to the caller.
 pub(crate) async fn close_of_another(keyspace: &Keyspace, org: &OrgId, target: &str, op: OpKey) -> Result<()> {
     let closed = OpRow { op, digest: OpRow::unknown_digest(), state: OpState::Aborted, at: keyspace.now() };
     close(keyspace, org, target, closed).await.map(|_| ())

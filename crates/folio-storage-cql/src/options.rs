@@ -10,41 +10,37 @@ use scylla::client::session::TlsContext;
 
 use folio_storage_client::Tls;
 
-/// Settings of the CQL adapter.
 #[derive(Clone)]
 pub struct Options {
-    /// Contact points, `host` or `host:port`; the other servers are found through them.
+    /// `host` or `host:port`. The driver discovers the other servers.
     pub contact_points: Vec<String>,
-    /// The keyspace; created if it does not exist. Lower-case letters, digits and underscores, a letter first. Default
-    /// `folio`.
+    /// Created if it does not exist. Lower-case letters, digits and underscores, a letter first. Default: `folio`.
     pub keyspace: String,
-    /// Number of replicas of each row in the data center. Used when the keyspace is created, never changed later.
-    /// Default 3.
+    /// Number of replicas of each row in the data center (3). Used only when the keyspace is created.
     pub replication_factor: u8,
     /// The data center that serves this process. Default: that of the first server that answers.
     pub datacenter: Option<String>,
-    /// User and password, if the servers require authentication.
+    /// User and password. None: the servers require no authentication.
     pub credentials: Option<(String, String)>,
-    /// TLS settings. A server's certificate must contain its IP address, because servers are discovered by address.
-    /// Default: no encryption.
+    /// A server's certificate must contain its IP address, because servers are discovered by address. Default: no
+    /// encryption.
     pub tls: Option<Tls>,
-    /// Time limit for connecting to one server. Default 5 s.
+    /// Time limit for connecting to one server (5 s).
     pub connect_timeout: Duration,
-    /// Time limit of a read, repetitions included. Default 5 s.
+    /// Time limit of a read, repetitions included (5 s).
     pub read_timeout: Duration,
-    /// Time limit of a write. The driver repeats an unconditional write within it; it never repeats a conditional
-    /// write, whose outcome is unknown after the limit. Default 5 s.
+    /// Time limit of a write (5 s). The driver repeats an unconditional write within it; it never repeats a conditional
+    /// write, whose outcome is unknown after the limit.
     pub write_timeout: Duration,
-    /// The circuit breaker. Default: it opens for 1 s after 8 consecutive failures.
+    /// Default: open for 1 s after 8 consecutive failures.
     pub breaker: BreakerOptions,
-    /// Time for which opening waits for the migration lock of another process. Default 120 s.
+    /// Time for which opening waits for the migration lock of another process (120 s).
     pub migration_timeout: Duration,
     /// The source of time and randomness. Default: the system.
     pub environment: Arc<dyn Environment>,
 }
 
 impl Options {
-    /// Returns the defaults for these contact points.
     pub fn at(contact_points: Vec<String>) -> Self {
         Self {
             contact_points,
@@ -75,7 +71,6 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Returns the driver's TLS context.
 pub(crate) async fn tls_context(tls: &Tls) -> Result<TlsContext> {
     let config = tls.read().await.and_then(|material| material.client_config());
     config.map(TlsContext::Rustls023).map_err(|error| {

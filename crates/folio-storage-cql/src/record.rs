@@ -8,19 +8,16 @@ use super::session::ReadConsistency;
 use super::table::Header;
 use folio_storage::StoredResource;
 
-/// A resource that was read.
 pub(crate) struct Loaded {
     pub(crate) header: Header,
     pub(crate) record: Option<Record<IndexedFields>>,
 }
 
 impl Loaded {
-    /// Returns the fields of the resource if it is live.
     pub(crate) fn live(self) -> Option<IndexedFields> {
         self.record.and_then(Record::live)
     }
 
-    /// Returns the stored resource if it is live.
     pub(crate) fn stored(self) -> Option<StoredResource> {
         let Self { header, record } = self;
         match (record, header.record) {
@@ -30,7 +27,6 @@ impl Loaded {
     }
 }
 
-/// Reads the resource with this id.
 pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, consistency: ReadConsistency) -> Result<Loaded> {
     let header = keyspace.tables.aggregates.header(&keyspace.cql, org, id, consistency).await?;
     let record = match (&header.version, &header.record) {

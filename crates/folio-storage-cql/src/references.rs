@@ -1,8 +1,8 @@
 //! References between resources. The partition of the referenced resource has an entry for each op that added a
-//! reference; the count of entries is a static column that changes with them, and a condition of the deletion.
+//! reference. The count of entries is a static column that changes with them; the deletion is conditional on it.
 //!
-//! An entry is *live* while its user is live and refers to the resource; else *open* while the user's partition has no
-//! op row of its key; else *dead*, and any process may remove it.
+//! An entry is *live* while the referring resource (the user) is live and refers to the resource; else *open* while the
+//! user's partition has no op row of the entry's key; else *dead*. Any process may remove a dead entry.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,12 @@ use super::values::micros;
 use super::{idempotency, ops, retry};
 use folio_storage::value::{Reference, decode, encode};
 
-/// The number of users that an `IN_USE` error names.
+/// Maximum number of users that an `IN_USE` error names.
 const NAMED_USERS: usize = 5;
 
-/// Entries per read.
+/// Maximum number of entries that one read returns.
 const ENTRIES: usize = 100;
 
-/// The status of an entry.
 enum RowStatus {
     /// With a description of the user.
     Live(String),
@@ -32,7 +31,7 @@ enum RowStatus {
     Dead,
 }
 
-/// Refuses with `NOT_FOUND` unless the referenced resource is live.
+/// Returns `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     match tables.aggregates.header(cql, org, used, ReadConsistency::Quorum).await?.live {
@@ -41,7 +40,7 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Resul
     }
 }
 
-/// Adds the entry of a reference from `user` to `used` by an op, before the user is written.
+/// Adds the entry of a reference from `user` to `used` by an op. Executed before the user is written.
 pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str, op: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let key = format!("{user}/{op}");
@@ -67,7 +66,6 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str
     Err(retry::contended("the referenced resource"))
 }
 
-/// Removes the dead entries of a user.
 pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let prefix = format!("{user}/");
@@ -96,7 +94,8 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
     Err(retry::contended("the referenced resource"))
 }
 
-/// Refuses with `IN_USE` if `used` has a live user; the error names the first few and the total. Removes dead entries.
+/// Fails with `IN_USE` if `used` has a live user; the error contains the total and the first [`NAMED_USERS`]. Removes
+/// dead entries.
 pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str, used: &str, count: u64) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     loop {
@@ -148,7 +147,7 @@ pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str,
 
 async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<RowStatus> {
     let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
-    // The op row first: one that exists was written before the user is read.
+    // The op row is read first: if it exists, it was written before the user is read.
     let has_op_row = ops::row(keyspace, org, user, op, ReadConsistency::Serial).await?.is_some();
     let live = describe_user(keyspace, org, used, user).await?;
     Ok(match (live, has_op_row) {
@@ -158,7 +157,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
     })
 }
 
-/// Returns a description of the user if it is live and refers to `used`, in its newest or any kept revision.
+/// Returns a description of the user if it is live and refers to `used`, in its newest or any stored revision.
 async fn describe_user(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
     let kind = Kind::of_id(user)?;
     let Some(facts) = load(keyspace, org, user, ReadConsistency::Serial).await?.live() else { return Ok(None) };
@@ -172,7 +171,7 @@ async fn describe_user(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str)
     Ok(refers.then(|| format!("{} {:?} ({user})", kind.word, facts.label)))
 }
 
-/// Closes the op of a request that added a reference and was not executed for long; refuses for any other op.
+/// Closes the op of a stale request that added a reference. Fails for any other op.
 async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Result<()> {
     let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
     let op: OpKey = op.parse()?;

@@ -1,7 +1,8 @@
 //! Resources of every kind.
 //!
-//! The partition of a resource with text holds what people change under its version, and the state of the text under a
-//! version of its own: the two never write the same columns. The text itself: [`super::texts`].
+//! The partition of a resource with text contains the fields that users change, under the resource's version, and the
+//! state of the text, under a version of its own. The two kinds of writes never change the same columns.
+//! [`super::texts`] stores the text itself.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use super::{cleanup, decide, idempotency, names, texts};
 use folio_storage::value::{DeletedMark, decode, encode};
 use folio_storage::{Holdings, ResourceExecutor, StoredResource, TextWait};
 
-/// Concurrent reads for one request.
+/// Maximum number of concurrent reads for one request.
 const READS: usize = 16;
 
 pub(crate) struct Resources(pub(crate) Arc<Keyspace>);
@@ -34,8 +35,8 @@ impl ResourceExecutor for Resources {
         if kind.has_parent {
             cleanup::follow_parent(keyspace, org, id).await?;
         }
-        // These index rows are written before the deciding write, so that a crash leaves a dangling row and not a
-        // resource that waits forever or is never cleaned up. Readers of the rows read the resource.
+        // These index rows are written before the deciding write: a crash leaves a dangling row rather than a resource
+        // that waits forever or is never cleaned up. A reader of a row also reads the resource.
         if kind.has_text && write.expected == Expected::Absent {
             texts::wait(keyspace, TextWait::Worker, org, id).await?;
         }
@@ -48,8 +49,8 @@ impl ResourceExecutor for Resources {
             && is_indexed
             && matches!(row.state, OpState::Done(_))
         {
-            // Enters the row again, because a reader of the index may have found the resource live in between and
-            // removed the row.
+            // Enters the row again, because a reader of the index may have removed it while the resource was still
+            // live.
             enter_deleted(keyspace, kind, org, id, row.at).await?;
             if kind.cleanup == Cleanup::Dependents {
                 cleanup::empty(keyspace, org, id, row.at).await?;
@@ -102,7 +103,7 @@ impl ResourceExecutor for Resources {
                 Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
                 // Another write deleted the resource and has its own row.
                 Some(Record::Tombstone { .. }) => tables.system_rows.remove(cql, &index, row.at, &row.key).await?,
-                // The write was never executed, or is in progress and then enters its row again.
+                // The write was never executed, or it is in progress and will enter its row again.
                 Some(Record::Live(_)) if idempotency::is_stale(&self.0, row.at) => {
                     tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
                 }
@@ -132,7 +133,7 @@ impl ResourceExecutor for Resources {
     }
 }
 
-/// Returns the resource of a list row if the row still describes it; else repairs the row.
+/// Returns the resource of a list row if the row still describes the resource; otherwise repairs the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -153,7 +154,6 @@ async fn item(
     Ok(None)
 }
 
-/// Returns the name of the system index of deletions of a kind.
 pub(crate) fn deleted_index(kind: &Kind) -> String {
     format!("deleted/{}", kind.word)
 }
@@ -164,7 +164,6 @@ async fn enter_deleted(keyspace: &Keyspace, kind: &Kind, org: &OrgId, id: &str, 
     keyspace.tables.system_rows.put(&keyspace.cql, &deleted_index(kind), row).await
 }
 
-/// Returns the key of a resource in a system index.
 pub(crate) fn key(org: &OrgId, id: &str) -> String {
     format!("{org}/{id}")
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use folio_types::{Code, Error, Reason};
 
-/// Maximum attempts of one conditional write under contention.
+/// Maximum number of attempts of one conditional write under contention.
 pub(crate) const ATTEMPTS: u32 = 12;
 
-/// Waits before the next attempt, with exponential back-off and jitter. The first repetition follows at once.
+/// Waits before the next attempt, with exponential back-off and jitter. Returns immediately after the first attempt.
 pub(crate) async fn pause(attempt: u32, random: u128) {
     if attempt == 0 {
         return;
@@ -18,7 +18,6 @@ pub(crate) async fn pause(attempt: u32, random: u128) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
 }
 
-/// Returns the error for too much contention.
 pub(crate) fn contended(what: &str) -> Error {
     Error::new(Code::Aborted, Reason::VersionConflict, format!("too many concurrent writes to {what}; retry"))
 }

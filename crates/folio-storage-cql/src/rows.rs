@@ -10,7 +10,7 @@ use super::keyspace::Keyspace;
 use super::session::{ConditionalResult, ReadConsistency};
 use folio_storage::{ConditionalRow, RowStore};
 
-/// Number of rows that are read concurrently.
+/// Maximum number of rows that are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
 pub(crate) struct Rows(pub(crate) Arc<Keyspace>);
@@ -36,7 +36,7 @@ impl RowStore for Rows {
             Some(before) => rows.replace((org, group), &key, before, after.clone()),
             None => rows.insert((org, group), &key, after.clone()),
         }];
-        // Replacing a value by an equal one only checks that the row is unchanged.
+        // Replacing a value by an equal value only checks that the row is unchanged.
         batch.extend(guard.map(|(key, value)| rows.replace((org, group), &key, value.clone(), value)));
         match self.0.commit(batch).await? {
             ConditionalResult::Applied => Ok(true),

@@ -1,16 +1,15 @@
-//! The driver's retry policy of SERIAL reads.
+//! The driver's retry policy for SERIAL reads.
 //!
-//! The default policy of the driver repeats no request of a serial consistency, because each may be a conditional
-//! write. A read changes nothing, and can fail briefly while other processes write to its partition, so this policy
-//! repeats it.
+//! The default policy of the driver repeats no request with a serial consistency, because the request may be a
+//! conditional write. This policy repeats a SERIAL read, because a read changes nothing and can fail briefly while
+//! other processes write to its partition.
 
 use scylla::errors::{DbError, RequestAttemptError};
 use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 
-/// Maximum repetitions of one read; its time limit may end it sooner.
+/// Maximum number of repetitions of one read. The time limit of the read may end them sooner.
 const REPETITIONS: usize = 4;
 
-/// The retry policy.
 #[derive(Debug)]
 pub(crate) struct SerialReads;
 
@@ -41,11 +40,11 @@ impl Repetitions {
         }
         self.left -= 1;
         match error {
-            // Contention: servers report a write time-out for a SERIAL read, too.
+            // Contention. Servers report a write time-out also for a SERIAL read.
             RequestAttemptError::DbError(DbError::WriteTimeout { .. } | DbError::ReadTimeout { .. }, _) => {
                 RetryDecision::RetrySameTarget(None)
             }
-            // This server cannot serve the read; another one may.
+            // This server cannot serve the read; another server may.
             RequestAttemptError::DbError(
                 DbError::Unavailable { .. } | DbError::Overloaded | DbError::ServerError | DbError::IsBootstrapping,
                 _,

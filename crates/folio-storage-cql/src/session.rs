@@ -1,4 +1,4 @@
-//! The session: prepares and sends statements.
+//! Prepares and sends statements.
 //!
 //! | use | consistency | repeated by the driver |
 //! |---|---|---|
@@ -7,10 +7,10 @@
 //! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
 //! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
 //!
-//! The first three end within the time limit of a read or a write, repetitions included; a conditional write is sent
-//! once and ends within the limit of a write. No statement is sent to two servers at once. Reads without a bound in
-//! their statement are paged by [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are unavailable, calls
-//! fail at once.
+//! The first three uses end within the time limit of a read or a write, repetitions included. A conditional write is
+//! sent once and ends within the limit of a write. No statement is sent to two servers at once. Reads without a bound
+//! in their statement are paged by [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are unavailable,
+//! calls fail immediately.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use super::values::Values;
 use folio_storage::Traffic;
 use folio_storage_client::Guard;
 
-/// The purpose of a statement, which defines its consistency, time limit and retries.
+/// The purpose of a statement determines its consistency, time limit and retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatementKind {
     Read,
@@ -44,14 +44,13 @@ pub(crate) enum StatementKind {
     Conditional,
 }
 
-/// A prepared read in both consistencies.
+/// A read, prepared for both consistencies.
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     quorum: PreparedStatement,
     serial: PreparedStatement,
 }
 
-/// The consistency of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadConsistency {
     /// Sees every acknowledged write.
@@ -60,31 +59,29 @@ pub(crate) enum ReadConsistency {
     Serial,
 }
 
-/// The result of a conditional write.
 #[derive(Debug)]
 pub(crate) enum ConditionalResult {
     /// The write is committed.
     Applied,
-    /// The condition did not hold.
+    /// The condition was false.
     Refused,
-    /// The outcome is unknown; a SERIAL read returns it.
+    /// The outcome is unknown; a SERIAL read determines it.
     Unknown(Error),
 }
 
-/// Statements that are sent together, each with its values.
+/// Statements of one batch, each with its values.
 pub(crate) type Statements<'a> = Vec<(&'a PreparedStatement, Values)>;
 
-/// Number of rows in a page of a response.
+/// Maximum number of rows in a page of a response.
 const PAGE_ROWS: i32 = 500;
 
-/// Kinds of calls in the metrics.
+/// Names of the kinds of calls in metrics.
 const KINDS: &[&str] = &["read", "serial_read", "write", "conditional_write"];
 const READ: usize = 0;
 const SERIAL_READ: usize = 1;
 const WRITE: usize = 2;
 const CONDITIONAL_WRITE: usize = 3;
 
-/// A session with its options. Cheap to share.
 pub(crate) struct Cql {
     session: Session,
     options: Options,
@@ -94,7 +91,7 @@ pub(crate) struct Cql {
 }
 
 impl Cql {
-    /// Connects without selecting a keyspace.
+    /// Does not select a keyspace.
     pub(crate) async fn connect(options: Options) -> Result<Self> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::LocalQuorum)
@@ -126,7 +123,6 @@ impl Cql {
         Ok(Self { session, options, once, serial_reads, guard })
     }
 
-    /// Returns the counters of the calls to the servers.
     pub(crate) fn traffic(&self) -> Traffic {
         self.guard.traffic()
     }
@@ -140,7 +136,7 @@ impl Cql {
         used.map_err(|error| unavailable("use keyspace", &error))
     }
 
-    /// Executes a statement of a migration and waits for schema agreement.
+    /// Executes a schema statement of a migration and waits for schema agreement.
     pub(crate) async fn define(&self, statement: &str) -> Result<()> {
         let mut statement = scylla::statement::unprepared::Statement::new(statement);
         statement.set_request_timeout(Some(self.options.migration_timeout));
@@ -148,7 +144,8 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Returns the text in the first column of the first row; none if the server refuses the query or returns no row.
+    /// Returns the text in the first column of the first row. None: the server refused the query as invalid or returned
+    /// no row.
     pub(crate) async fn first_text(&self, query: &str) -> Result<Option<String>> {
         match self.session.query_unpaged(query, ()).await {
             Ok(answer) => Ok(rows_of::<(Option<String>,)>(answer)?.into_iter().next().and_then(|(text,)| text)),
@@ -160,7 +157,6 @@ impl Cql {
         }
     }
 
-    /// Prepares a statement for a use.
     pub(crate) async fn prepare(&self, text: &str, purpose: StatementKind) -> Result<PreparedStatement> {
         let prepared = self.session.prepare(text).await;
         let mut statement = prepared.map_err(|error| {
@@ -177,7 +173,6 @@ impl Cql {
         Ok(statement)
     }
 
-    /// Prepares a read.
     pub(crate) async fn select(&self, text: &str) -> Result<Select> {
         let mut quorum = self.prepare(text, StatementKind::Read).await?;
         quorum.set_page_size(PAGE_ROWS);
@@ -194,7 +189,7 @@ impl Cql {
         }
     }
 
-    /// Returns all rows of a read, page by page.
+    /// Returns all rows of a read. Reads page by page.
     pub(crate) async fn rows<R>(&self, select: &Select, consistency: ReadConsistency, values: Values) -> Result<Vec<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
@@ -208,7 +203,7 @@ impl Cql {
         Ok(found)
     }
 
-    /// Returns one page of a read, and the start of the next one.
+    /// Returns one page of a read, and the start of the next page.
     pub(crate) async fn page<R>(
         &self,
         select: &Select,
@@ -233,7 +228,6 @@ impl Cql {
         Ok((rows_of::<R>(answer)?, next))
     }
 
-    /// Returns the first row of a read.
     pub(crate) async fn row<R>(
         &self,
         select: &Select,
@@ -246,14 +240,14 @@ impl Cql {
         Ok(self.rows(select, consistency, values).await?.into_iter().next())
     }
 
-    /// Executes an unconditional, idempotent write.
+    /// The write must be idempotent: the driver may repeat it.
     pub(crate) async fn write(&self, statement: &PreparedStatement, values: Values) -> Result<()> {
         let (sent, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, health).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Writes several rows unconditionally, in any order; not atomic.
+    /// Writes several rows unconditionally, in any order. Not atomic.
     pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
@@ -263,7 +257,7 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Executes one conditional write. Never repeated: see [`ConditionalResult::Unknown`].
+    /// Never repeated: see [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<ConditionalResult> {
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
@@ -293,7 +287,6 @@ impl Cql {
     }
 }
 
-/// Returns the table of the first statement.
 fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
     statements.first().and_then(|(statement, _)| statement.get_table_name())
 }
@@ -307,8 +300,8 @@ where
     rows.map(|row| row.map_err(|error| unreadable(&error))).collect()
 }
 
-/// Reads `[applied]`, the first column on every server. ScyllaDB returns one row for each statement of a batch, all
-/// with the same value.
+/// Reads `[applied]`, which every server returns as the first column. ScyllaDB returns one row for each statement of a
+/// batch, all with the same value.
 fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<ConditionalResult> {
     let answer = match answer {
         Ok(answer) => answer,

@@ -1,6 +1,6 @@
 //! Pages of text that belong to resources.
 //!
-//! Each text is written under a new generation. The generation is first entered in the resource's partition; after all
+//! Each text is written under a new generation. The generation is first entered in the resource's partition. After all
 //! pages are written, one conditional write makes the generation valid, and the previous generation is removed. The
 //! clean-up of a deleted resource finds generations that never became valid by their entries.
 
@@ -20,7 +20,7 @@ use super::{dependents, retry};
 use folio_storage::value::{PageText, PendingMark, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
-/// Number of pages that are written concurrently.
+/// Maximum number of pages that are written concurrently.
 const WRITES: usize = 16;
 
 fn index(waits: TextWait) -> &'static str {
@@ -45,7 +45,6 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
     header.text_state.as_deref().map(decode).transpose()
 }
 
-/// Returns at most `limit` waiting resources.
 async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
@@ -61,8 +60,8 @@ async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<V
                 (Some(true), found_waits) if found_waits == Some(waits) => {
                     found.push(PendingText { org, id, attempts: text.map_or(0, |text| text.attempts) });
                 }
-                // The deciding write of the resource is in progress or never happened. The row stays, at the cost of a
-                // read.
+                // The deciding write of the resource is in progress or never happened. The row is kept, at the cost of
+                // a read.
                 (None, _) => {}
                 (Some(_), _) => remove_wait(keyspace, waits, &org, &id).await?,
             }
@@ -71,7 +70,6 @@ async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<V
     Ok(found)
 }
 
-/// Stores the result of a step of ingestion.
 async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let IngestUpdate { state, pages, lacks_program, at } = update;
@@ -84,7 +82,8 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
         true => None,
         false => Some(write(keyspace, org, id, pages).await?),
     };
-    // The index row is entered before the resource waits and removed after: a waiting resource is never missing.
+    // The index row is entered before the resource waits and removed after it, so that a waiting resource is never
+    // missing.
     let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
     let waits = TextWait::of(Some(&text));
     if let Some(waits) = waits {
@@ -144,7 +143,7 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) 
 async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) -> Result<String> {
     let generation = format!("{:032x}", keyspace.random());
     dependents::enter(keyspace, org, id, (Part::Text, &generation)).await?;
-    // Off the async threads: the text may have megabytes.
+    // Encodes on a blocking thread, because the text may have megabytes.
     let encoded = tokio::task::spawn_blocking(move || {
         let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
         pages.into_iter().map(encoded).collect::<Result<Vec<_>>>()
@@ -159,7 +158,6 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     Ok(generation)
 }
 
-/// Returns the pages of a live resource.
 async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, ReadConsistency::Quorum).await?;
@@ -169,7 +167,7 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
     let (mut found, mut next) = (Vec::new(), from);
     let end = from.saturating_add(count);
     while next < end {
-        // A page may have hundreds of kilobytes: each read returns a bounded number of pages.
+        // A page may have hundreds of kilobytes, so each read returns a bounded number of pages.
         let part = (end - next).min(PAGES);
         let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
         let read = stored.len();
@@ -185,7 +183,7 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
     Ok(found)
 }
 
-/// Number of pages that one read returns.
+/// Maximum number of pages that one read returns.
 const PAGES: u32 = 32;
 
 /// Removes all generations of a text.

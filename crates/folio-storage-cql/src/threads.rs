@@ -2,14 +2,15 @@
 //!
 //! | conditional write | condition | reason |
 //! |---|---|---|
-//! | creating a thread, with its first append | `live = null`; the batch's and the request's rows `IF NOT EXISTS` | one thread per id |
-//! | append | `live`, `epoch`, `version`, the expiry; the same rows `IF NOT EXISTS` | the fence: invariant 1; the returned header is complete |
+//! | creation, with the first append | `live = null`; rows of batch and request `IF NOT EXISTS` | one thread per id |
+//! | append | `live`, `epoch`, `version`, expiry; the same rows `IF NOT EXISTS` | invariant 1; complete returned header
+//! |
 //! | tombstone | `live`, `epoch`, `version` | no append to a removed thread |
 //! | expiry | `live`, the expiry that was read | appends do not write the expiry |
 //! | expiry of an unused thread | the same, `epoch`, `version` | a concurrent use keeps the thread |
 //!
-//! Imported history (of a fork) may be large. It is written first, unconditionally, under a part with a random name per
-//! creation; it becomes valid when the header refers to that name.
+//! The imported history of a fork may be large. It is written first, unconditionally, in a part with a random name for
+//! each creation; it becomes valid when the header refers to that name.
 
 use std::sync::Arc;
 
@@ -33,10 +34,9 @@ use super::values::micros;
 use folio_storage::value::{ThreadMark, decode, encode};
 use folio_storage::{EncodedThreadWrite, ThreadStore};
 
-/// The index of threads that expire.
 const EXPIRY: &str = "thread_expiry";
 
-/// Returns the catalogue entry of a thread; none for an ephemeral thread.
+/// Returns None for an ephemeral thread.
 pub(crate) fn listed(header: &ThreadHeader) -> Option<ListEntry> {
     header.listed().as_ref().map(ListEntry::from)
 }
@@ -88,7 +88,7 @@ impl ThreadStore for Threads {
                 true => (ThreadPart::Imported(creation.clone()), imported),
                 false => (ThreadPart::Entry, u64::MAX),
             };
-            // An entry may have 256 KiB: each read returns a bounded number of entries.
+            // An entry may have 256 KiB, so each read returns a bounded number of entries.
             let rows = ENTRIES.min(limit - found.len());
             let stored = tables.threads.entries(cql, (org, id), part, (next, before), rows).await?;
             let read = stored.len();
@@ -176,7 +176,7 @@ impl ThreadStore for Threads {
         if !read.live().is_some_and(|header| header.is_unused_at(fence) && header.is_kept_at(at)) {
             return Ok(false);
         }
-        // If the thread is used meanwhile, this row is left dangling, and its next reader removes it.
+        // If the thread is used concurrently, this row is left dangling and its next reader removes it.
         enter_expiry(&self.0, org, id, at).await?;
         let ConditionalResult::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
             return Ok(false);
@@ -188,10 +188,10 @@ impl ThreadStore for Threads {
     }
 }
 
-/// Number of entries that one read returns.
+/// Maximum number of entries that one read returns.
 const ENTRIES: usize = 64;
 
-/// Returns the thread of a list row if the row still describes it; else repairs the row.
+/// Returns the thread of a list row if the row still describes the thread; otherwise repairs the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -224,7 +224,7 @@ impl Threads {
         append::write(&self.0, &EncodedThreadWrite::new(write)?).await
     }
 
-    /// Executes the steps after a tombstone. A repeated removal executes them again.
+    /// Executes the steps after a tombstone. A repeated removal executes only [`Self::empty`] again.
     async fn settle_removal(&self, header: &ThreadHeader, imported: Option<(u64, String)>) -> Result<()> {
         let (org, id) = (&header.org, &header.id);
         self.empty(org, id, imported).await?;
@@ -241,7 +241,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Removes the rows of a removed thread.
+    /// Removes all rows of a removed thread except the tombstone.
     async fn empty(&self, org: &OrgId, id: &ThreadId, imported: Option<(u64, String)>) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let mut parts = vec![ThreadPart::Entry, ThreadPart::Batch, ThreadPart::Request];
@@ -252,7 +252,6 @@ impl Threads {
         Ok(())
     }
 
-    /// Sets the expiry of a thread unless it expires earlier.
     async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let to = nanoseconds(at)?;
@@ -262,7 +261,7 @@ impl Threads {
             if !read.live().is_some_and(|header| header.is_kept_at(at)) {
                 return Ok(());
             }
-            // Adds the new row first and removes the old one last, so that an expiring thread is never missing in the
+            // Adds the new row first and removes the old row last, so that an expiring thread is never missing in the
             // index.
             enter_expiry(&self.0, org, id, at).await?;
             if let ConditionalResult::Applied = tables.threads.expire(cql, (org, id), before, to).await? {

@@ -1,4 +1,4 @@
-//! Records of model calls. A record is one plain write, and each day of an organization with records is one more.
+//! Records of model calls. Each record is one plain write; the first record of an organization's day is one more.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::values::micros;
 use folio_storage::value::{decode, encode};
 use folio_storage::{UsageRecord, UsageStore};
 
-/// Microseconds of a day: the partitions of the rows by time.
+/// Time range of a partition, in microseconds.
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// Maximum number of cached days, whose rows need not be written again. About 100 bytes each.
+/// Maximum number of cached days, about 100 bytes each.
 const DAYS_CACHED: u64 = 50_000;
 
 pub(crate) struct UsageRecords {
@@ -36,7 +36,7 @@ impl UsageStore for UsageRecords {
         let Keyspace { cql, tables, .. } = &*self.keyspace;
         let (at, value) = (micros(record.at), encode(&record)?);
         let day = (record.org.clone(), at.div_euclid(DAY));
-        // Before the record, because a reader finds a record through the row of its day.
+        // The row of the day is written first, because a reader finds a record through it.
         if !self.days.contains_key(&day) {
             tables.usage.put_day(cql, &day.0, day.1).await?;
             self.days.insert(day.clone(), ());

@@ -6,7 +6,6 @@ use scylla::value::CqlValue;
 /// The values of one statement, in the order of its markers.
 pub(crate) type Values = Vec<Option<CqlValue>>;
 
-/// A value that can be bound to a marker.
 pub(crate) trait Bind {
     fn bind(self) -> Option<CqlValue>;
 }
@@ -35,7 +34,7 @@ impl Bind for i64 {
     }
 }
 
-/// Versions, epochs and counts: far below the bound of the column.
+/// Versions, epochs and counts are far below the maximum of the column.
 impl Bind for u64 {
     fn bind(self) -> Option<CqlValue> {
         Some(CqlValue::BigInt(self.cast_signed()))
@@ -66,19 +65,18 @@ impl<T: Bind> Bind for Option<T> {
     }
 }
 
-/// Binds values in order.
 macro_rules! values {
     ($($value:expr),* $(,)?) => { vec![$($crate::values::Bind::bind($value)),*] };
 }
 
 pub(crate) use values;
 
-/// Returns a row limit as statements take it.
+/// Saturates at the maximum of a statement's limit.
 pub(crate) fn limit(rows: usize) -> i32 {
     i32::try_from(rows).unwrap_or(i32::MAX)
 }
 
-/// Returns a time in the unit by which rows are ordered: microseconds.
+/// Returns a time in microseconds, the unit by which rows are ordered.
 pub(crate) fn micros(at: Timestamp) -> i64 {
     at.as_microsecond()
 }

@@ -2,8 +2,8 @@
 //!
 //! # Rows
 //!
-//! An item has a row under each of its terms. Each row holds all data that filters need; if that data exceeds
-//! [`VALUE_BYTES`], only the row under `all` holds it, and the other rows are empty:
+//! An item has a row under each of its terms. Each row contains all data that filters need. If that data exceeds
+//! [`VALUE_BYTES`], only the row under `all` contains it, and the other rows are empty:
 //!
 //! | term | sort key | one row for |
 //! |---|---|---|
@@ -22,7 +22,7 @@
 //! Rows are written unconditionally with the item's version as their timestamp. The result therefore does not depend on
 //! repeated writes, on the order of writes, or on clocks. New rows are written before the deciding write and old rows
 //! are removed after it, so that lists never miss a live item. A reader also reads the item; it skips a dangling row
-//! and removes it with [`repair_row`]. [`rebuild`] rewrites all rows of an organization.
+//! and removes it with [`repair_row`]. [`rebuild`] rewrites all rows of a kind.
 
 mod query;
 mod rows;
@@ -41,13 +41,11 @@ use super::table::{Position, SHARDS};
 use super::values::micros;
 use folio_storage::value::{decode, encode};
 
-/// The catalogue entry of an item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ListEntry {
     pub(crate) row: ListRow,
     /// The time of the item's creation, in microseconds.
     pub(crate) at: i64,
-    /// The item's version.
     pub(crate) version: u64,
 }
 
@@ -57,14 +55,12 @@ impl From<&folio_resources::ListEntry> for ListEntry {
     }
 }
 
-/// The stage of a write for one version of an item: a later stage has a higher timestamp.
+/// The stage of a write for one version of an item. A later stage has a higher timestamp.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// Before the deciding write of the version.
     BeforeCommit = 0,
-    /// The repair of a dangling row.
+    /// The removal of a dangling row.
     Repair = 1,
-    /// After the deciding write.
     AfterCommit = 2,
 }
 
@@ -72,7 +68,7 @@ fn stamp(version: u64, stage: Stage) -> i64 {
     version.cast_signed().saturating_mul(4).saturating_add(stage as i64)
 }
 
-/// Size in bytes above which only the row under `all` holds the value.
+/// Size of a value, in bytes, above which only the row under `all` contains it.
 const VALUE_BYTES: usize = 2_048;
 
 async fn change(
@@ -93,7 +89,7 @@ async fn change(
     keyspace.tables.catalogue.change(&keyspace.cql, (org, kind), rows, stamp).await
 }
 
-/// Returns the value of a row. None: the row is dangling.
+/// Returns None for a dangling row.
 async fn value_of(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, &str),
@@ -108,7 +104,7 @@ async fn value_of(
     found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
 }
 
-/// Writes the rows that an item gets, before its deciding write.
+/// Writes the new rows of an item, before its deciding write.
 pub(crate) async fn enter(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -122,8 +118,7 @@ pub(crate) async fn enter(
     change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::BeforeCommit)).await
 }
 
-/// Removes the rows that an item no longer has, and updates those whose value changed; executed after the deciding
-/// write.
+/// Removes the rows of an item's previous terms and updates the rows whose value changed, after its deciding write.
 pub(crate) async fn settle(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -142,7 +137,7 @@ pub(crate) async fn settle(
     change(keyspace, (org, kind), before, old, None, stamp).await
 }
 
-/// Removes rows of an item that no longer describe it.
+/// Removes the rows of an item that do not describe its stored state.
 pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntry) -> Result<()> {
     let kind = Kind::of_id(&seen.row.id)?.word;
     let loaded = load(keyspace, org, &seen.row.id, ReadConsistency::Serial).await?;
@@ -157,7 +152,7 @@ pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntr
     change(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repair)).await
 }
 
-/// Visits the row of every item of a kind.
+/// Visits the `all` row of every item of a kind.
 pub(crate) async fn walk(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -184,19 +179,18 @@ pub(crate) async fn walk(
     Ok(())
 }
 
-/// Number of rows that one read returns.
+/// Maximum number of rows that one read returns.
 const ROWS: usize = 500;
 /// A position before every row of a shard.
 const FIRST: Position = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };
 
-/// Returns a position behind every row of a shard.
 fn last() -> Position {
     Position { sort_key: char::MAX.to_string(), at: i64::MAX, id: String::new() }
 }
 
 /// Rewrites all rows of all items of a kind from the items, and removes dangling rows; returns the number of items.
-/// Reads all items of the organization: for operators, not for requests. A kind with parents has no term of its own, so
-/// nothing is rewritten for it.
+/// Reads all items of the organization: for operators, not for requests. Does nothing for a kind with parents, because
+/// such a kind has no term of its own.
 pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
     let mut items = 0;
     let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };

@@ -1,15 +1,15 @@
 //! Pages of lists.
 //!
-//! Cost of a page. The rows of a lookup are read in the order of creation, or under the term `name` in the order of
-//! names, a few from each shard at a time.
+//! Cost of a page: rows are read in the order of creation, or under the term `name` in the order of names, a few from
+//! each shard at a time.
 //!
-//! - No filter, or one filter that is a term (a tag, a user): the page's own rows, those skipped, and one read for each
-//!   item. The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
-//! - Any other filter: at most twice [`SMALL`] rows of each term are read. If a term has no more, its rows are
-//!   filtered, ordered and counted in memory, and the total is exact. If every term has more, the list is scanned in
-//!   its order and filtered: matches are frequent then. After [`SCANNED_MAX`] rows the page ends early, and its token
-//!   continues from there. The total of such a list is exact only if one page scans all of it; otherwise it is
-//!   [`SMALL`] + 1, which means many.
+//! - No filter, or one filter that is a term (a tag, a user): the rows of the page, the skipped rows, and one read for
+//!   each item. The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
+//! - Any other filter: at most twice [`SMALL`] rows of each term are read. If a term has no more rows, they are
+//!   filtered, ordered and counted in memory, and the total is exact. If every term has more rows, matches are
+//!   frequent: the list is scanned in its order and filtered. After [`SCANNED_MAX`] rows the page ends early, and its
+//!   token continues at that position. The total of such a list is exact only if one page scans all of it; otherwise
+//!   the total is [`SMALL`] + 1, which stands for many.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -27,45 +27,43 @@ use crate::keyspace::Keyspace;
 use crate::table::{Position, SHARDS};
 use folio_storage::page_token;
 
-/// Number of items up to which a list with a filter is counted.
+/// Maximum number of items of a filtered list that is counted exactly.
 const SMALL: usize = 1_024;
 /// Maximum number of rows that a page of a filtered list reads.
 const SCANNED_MAX: usize = 4_096;
-/// Counts above this number are cached.
+/// Larger counts are cached.
 const CACHED_COUNT_MIN: u64 = 5_000;
-/// Time to live of a cached count, in seconds.
+/// Time to live of a cached count.
 const COUNT_SECONDS: u64 = 10;
-/// Maximum number of cached counts.
 const COUNTS: usize = 1_024;
-/// Number of items that are read concurrently.
+/// Maximum number of items that are read concurrently.
 const LOADS: usize = 16;
-/// Size of stored items from which a page takes no further one, in bytes.
+/// A page ends with the item that reaches this total size, in bytes.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// A lookup: the rows of a term whose sort keys begin with a prefix.
+/// The rows of a term whose sort keys begin with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lookup {
     pub(crate) term: String,
     pub(crate) prefix: String,
 }
 
-/// One list.
 pub(crate) struct Query<'a> {
-    /// The word of the kind.
+    /// [`folio_resources::Kind::word`].
     pub(crate) kind: &'a str,
-    /// The lookup of all rows without a filter; none: all items of the kind.
+    /// The lookup of all rows without a filter. None: all items of the kind.
     pub(crate) base: Option<Lookup>,
-    /// The filters: an item must match at least one lookup of each.
+    /// An item must match at least one lookup of each filter.
     pub(crate) filters: Vec<Vec<Lookup>>,
     /// Identifies the filter in page tokens.
     pub(crate) word: String,
-    /// The conditions that an item fulfils.
+    /// All conditions, which each item must fulfil.
     pub(crate) conditions: &'a [Condition],
 }
 
 impl<'a> Query<'a> {
-    /// Returns the query for a kind, or for the children of a parent. The first condition of children is a term under
-    /// the parent.
+    /// Returns the query for a kind, or for the children of a parent. If children are listed under conditions, the
+    /// first condition must be a term under the parent.
     pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], word: String) -> Self {
         let mut filters: Vec<Vec<Lookup>> = conditions.iter().map(lookups).collect();
         let base = parent.map(|parent| match filters.first().map(Vec::as_slice) {
@@ -79,7 +77,6 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A row of a list that was found.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) position: Position,
@@ -89,13 +86,12 @@ pub(crate) struct Found {
 /// The rows of a page, before their items are read.
 struct Selected {
     found: Vec<Found>,
-    /// The position behind which the list continues after a page that ended early, and the number of items still to be
-    /// skipped.
+    /// For a page that ended early: the last position that was read, and the number of items still to be skipped.
     rest: Option<(Position, u32)>,
     total: u64,
 }
 
-/// Returns a page. `load` reads an item and returns it with its size; none for a dangling row.
+/// `load` reads an item and returns the item with its size in bytes, or None for a dangling row.
 pub(crate) async fn page<'a, T: Send>(
     keyspace: &'a Keyspace,
     org: &'a OrgId,
@@ -166,9 +162,9 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
     walk.along(&walked.term, total).await
 }
 
-/// Returns all rows of some lookups, or none if there are too many.
+/// Returns all rows of the lookups. None: the lookups have too many rows.
 async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[Lookup]) -> Result<Option<Vec<Found>>> {
-    // With hashing, no shard of a list that is counted exactly has twice its share.
+    // Ids are hashed to shards, so no shard of a list that is counted exactly has twice its share.
     let per_shard = 2 * SMALL / SHARDS.unsigned_abs() as usize;
     let mut stored = Vec::new();
     for lookup in lookups {
@@ -209,7 +205,7 @@ impl Walk<'_, '_> {
         self.after.as_ref().is_none_or(|after| if self.backward { position < after } else { position > after })
     }
 
-    /// Selects the page from all rows of a filter.
+    /// Selects the page from all rows of a filter, in memory.
     fn among(&self, rows: Vec<Found>, by_name: bool) -> Selected {
         let mut items = BTreeMap::new();
         for Found { position, row } in rows {
@@ -289,7 +285,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The buffered rows of a shard.
+/// Rows of a shard that were read. `whole`: the shard has no further rows.
 struct Shard {
     rows: VecDeque<(Position, Vec<u8>)>,
     whole: bool,
@@ -301,7 +297,7 @@ impl Shard {
     }
 }
 
-/// The cached counts, with the time of each.
+/// Cached counts, each with the time of the count.
 #[derive(Debug, Default)]
 pub(crate) struct Counts(Mutex<BTreeMap<String, (u64, Instant)>>);
 
@@ -321,7 +317,6 @@ impl Counts {
     }
 }
 
-/// Returns the number of rows of a term.
 async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) -> Result<u64> {
     let key = format!("{org}/{}/{}", kind, lookup.term);
     if let Some(count) = keyspace.counts.get(&key) {
@@ -338,7 +333,7 @@ async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) ->
     Ok(count)
 }
 
-/// Returns the scope of a token: the list, its filter and its order.
+/// Returns a digest of the list, its filter and its order.
 fn scope(org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
     let base = format!("{:?}", query.base);
     let order = format!("{order:?}");

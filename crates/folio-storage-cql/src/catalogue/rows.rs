@@ -1,4 +1,4 @@
-//! The terms and sort keys under which an item is found.
+//! The terms and sort keys of an item's rows.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,12 @@ use super::query::Lookup;
 
 /// The term of every item.
 pub(crate) const ALL: &str = "all";
-/// The term of every item that has a name; its sort key is the name.
+/// The term of every item with a name. The sort key is the folded name.
 pub(crate) const NAME: &str = "name";
 
-/// Number of characters of a text in a sort key.
+/// Maximum number of characters of a text in a sort key.
 const SUBSTRING_CHARS: usize = 32;
 
-/// A term, and the sort key under it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) term: String,
@@ -27,7 +26,7 @@ impl Key {
     }
 }
 
-/// Returns the keys of an item's rows. An item with a parent is only found by its terms.
+/// Returns the keys of an item's rows. An item with a parent has no rows other than those of its terms.
 pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
     let mut keys: BTreeSet<Key> = row.terms.iter().map(Key::of::<&String>).collect();
     if row.parent.is_some() {
@@ -44,7 +43,7 @@ pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
     keys
 }
 
-/// Returns the lookups that a condition means: at least one of them finds each item that fulfils it.
+/// Returns the lookups of a condition. At least one of them finds each item that fulfils the condition.
 pub(crate) fn lookups(condition: &Condition) -> Vec<Lookup> {
     match condition {
         Condition::AnyTerm(terms) => terms.iter().map(|term| all(term)).collect(),
@@ -64,17 +63,16 @@ fn metadata_term(key: &str) -> String {
     format!("metadata/{key}")
 }
 
-/// Returns the lookup of all rows of a term.
 pub(crate) fn all(term: &str) -> Lookup {
     Lookup { term: term.to_owned(), prefix: String::new() }
 }
 
-/// Returns the lookup of a substring of a name (folded, not empty).
+/// `substring`: folded, not empty.
 fn name_lookup(substring: &str) -> Lookup {
     substring_lookup(NAME_FIELD, substring)
 }
 
-/// Returns the lookup of a substring of a metadata value (folded).
+/// `substring`: folded. Empty: every item with the key.
 fn value_lookup(key: &str, substring: &str) -> Lookup {
     if substring.is_empty() { all(&metadata_term(key)) } else { substring_lookup(&metadata_field(key), substring) }
 }
@@ -84,7 +82,7 @@ fn substring_lookup(field: &str, substring: &str) -> Lookup {
     Lookup { term: format!("{field}/{first}"), prefix: substring.chars().take(SUBSTRING_CHARS).collect() }
 }
 
-/// Returns a key for each character of a text, with the characters that follow.
+/// Returns one key for each character of a text. The sort key starts with that character.
 fn suffixes(field: &str, text: &str) -> BTreeSet<Key> {
     let substring = |(at, first): (usize, char)| {
         let sort_key = text.get(at..).unwrap_or_default().chars().take(SUBSTRING_CHARS).collect();

@@ -1,5 +1,5 @@
-//! `aggregates`: one partition for each resource. Static columns: the current record. Rows by part and key: op rows,
-//! revisions, references to it, its dependents.
+//! `aggregates`: one partition for each resource. The static columns contain the current record. Rows by part and key:
+//! op rows, revisions, references to the resource, its dependents.
 //!
 //! Every cell is written only under a condition of its partition.
 
@@ -9,7 +9,7 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, values};
 
-/// The kind of a row of a resource's partition.
+/// The kind of a row in a resource's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Key: the op. Value: its row.
@@ -39,28 +39,26 @@ impl Part {
     }
 }
 
-/// The static columns.
+/// The static columns of a resource's partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Whether the resource is live; none: it was never created.
+    /// None: the resource was never created.
     pub(crate) live: Option<bool>,
-    /// The version; none: the resource was never created.
+    /// None: the resource was never created.
     pub(crate) version: Option<u64>,
-    /// The stored value.
     pub(crate) record: Option<Vec<u8>>,
-    /// The time of creation, in microseconds.
+    /// In microseconds.
     pub(crate) created_at: i64,
-    /// The number of references to the resource.
+    /// Number of entries with [`Part::Reference`].
     pub(crate) uses: u64,
     /// Grows by one with each change of the text's state.
     pub(crate) text_version: u64,
-    /// The state of the text.
+    /// The encoded [`folio_resources::TextRecord`].
     pub(crate) text_state: Option<Vec<u8>>,
 }
 
 type HeaderRow = (Option<bool>, Option<i64>, Option<Vec<u8>>, Option<i64>, Option<i64>, Option<i64>, Option<Vec<u8>>);
 
-/// The statements.
 pub(crate) struct Aggregates {
     header: Select,
     row: Select,
@@ -171,7 +169,7 @@ impl Aggregates {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Rows of a part whose keys begin with `prefix`, in order, at most `rows`.
+    /// Returns rows of a part whose keys begin with `prefix`, in order, at most `rows`.
     pub(crate) async fn rows(
         &self,
         cql: &Cql,
@@ -193,7 +191,7 @@ impl Aggregates {
         (&self.create, values![record, at, org.as_str(), id])
     }
 
-    /// Changes the resource from one version to another; if `unused`, only while it has no references.
+    /// Changes the resource from one version to another. `unused`: only while the resource has no references.
     pub(crate) fn change(
         &self,
         org: &OrgId,
@@ -206,12 +204,12 @@ impl Aggregates {
         (statement, values![live, to, record, org.as_str(), id, from])
     }
 
-    /// Checks that the resource is live.
+    /// A condition of a batch: the resource is live.
     pub(crate) fn live(&self, org: &OrgId, id: &str) -> (&PreparedStatement, Values) {
         (&self.live, values![org.as_str(), id])
     }
 
-    /// Changes the count of references. If `only_live`, only while the resource is live.
+    /// Changes the count of references. `only_live`: only while the resource is live.
     pub(crate) fn uses(
         &self,
         org: &OrgId,
@@ -223,12 +221,11 @@ impl Aggregates {
         (statement, values![to, org.as_str(), id, from])
     }
 
-    /// Changes the state of the text while the resource is live.
     pub(crate) fn text(&self, org: &OrgId, id: &str, from: u64, state: Vec<u8>) -> (&PreparedStatement, Values) {
         (&self.text, values![from + 1, state, org.as_str(), id, from])
     }
 
-    /// Inserts a row if it does not exist.
+    /// Applied only if the row does not exist.
     pub(crate) fn insert_once(
         &self,
         org: &OrgId,
@@ -239,7 +236,7 @@ impl Aggregates {
         (&self.insert_once, values![org.as_str(), id, part.word(), key, value])
     }
 
-    /// Inserts or replaces a row; only in a batch with a condition.
+    /// Inserts or replaces a row. Allowed only in a batch with a condition.
     pub(crate) fn insert(
         &self,
         org: &OrgId,
@@ -250,7 +247,7 @@ impl Aggregates {
         (&self.insert, values![org.as_str(), id, part.word(), key, value])
     }
 
-    /// Replaces the value of an existing row.
+    /// Applied only if the row exists.
     pub(crate) fn replace(
         &self,
         org: &OrgId,
@@ -261,12 +258,12 @@ impl Aggregates {
         (&self.replace, values![value, org.as_str(), id, part.word(), key])
     }
 
-    /// Removes a row; only in a batch with a condition.
+    /// Removes a row. Allowed only in a batch with a condition.
     pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> (&PreparedStatement, Values) {
         (&self.remove, values![org.as_str(), id, part.word(), key])
     }
 
-    /// Removes a row if it exists.
+    /// Applied only if the row exists.
     pub(crate) fn remove_there(
         &self,
         org: &OrgId,

@@ -7,11 +7,10 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 
-/// The statements.
 pub(crate) struct Audit {
     put_hour: PreparedStatement,
     put: PreparedStatement,
-    /// The query for the oldest first, and that for the newest first.
+    /// The query for the oldest first, and the query for the newest first.
     hours: [Select; 2],
     list: [Select; 2],
 }
@@ -50,7 +49,7 @@ impl Audit {
         cql.write(&self.put, values![org.as_str(), hour, position.micros, position.key, value]).await
     }
 
-    /// Returns the hours with entries from the first to the last one, at most `rows`.
+    /// Returns at most `rows` hours with entries, from `first` to `last` inclusive.
     pub(crate) async fn hours(
         &self,
         cql: &Cql,
@@ -66,7 +65,7 @@ impl Audit {
         Ok(rows.into_iter().map(|(hour,)| hour).collect())
     }
 
-    /// Returns the entries of an hour between two positions, at most `rows`.
+    /// Returns at most `rows` entries of an hour, strictly between two positions.
     pub(crate) async fn list(
         &self,
         cql: &Cql,

@@ -1,8 +1,8 @@
-//! `catalogue`: the rows that lists and searches read. One partition for each list, term and shard; rows in the order
-//! of a sort key (a name, a substring of a text, or nothing), then of creation.
+//! `catalogue`: the rows that lists and searches read. One partition for each list, term and shard. Rows are ordered by
+//! a sort key (a name, a substring of a text, or nothing), then by creation.
 //!
-//! Rows are derived data: unconditional writes with the version of their item as timestamp, so that repetition, order
-//! and clocks of the writes do not matter.
+//! Rows are derived data, written unconditionally with the version of their item as timestamp. Repetition, order and
+//! clocks of the writes therefore do not matter.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -11,21 +11,20 @@ use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 use folio_storage::page_token;
 
-/// Number of shards of each term: rows are spread by the hash of their id.
+/// Number of shards of each term. The hash of an item's id selects the shard.
 pub(crate) const SHARDS: i32 = 8;
 
 /// The position of a row in its partition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
-    /// The sort key: a name, a substring of a text, or nothing.
+    /// A name, a substring of a text, or empty.
     pub(crate) sort_key: String,
     /// The time of the item's creation, in microseconds.
     pub(crate) at: i64,
-    /// The item.
+    /// The id of the item.
     pub(crate) id: String,
 }
 
-/// The statements.
 pub(crate) struct Catalogue {
     put: PreparedStatement,
     remove: PreparedStatement,
@@ -68,7 +67,7 @@ impl Catalogue {
         })
     }
 
-    /// Writes and removes rows: `(term, position, value)`; no value removes the row.
+    /// Writes and removes rows: `(term, position, value)`. A row without a value is removed.
     pub(crate) async fn change(
         &self,
         cql: &Cql,
@@ -96,7 +95,6 @@ impl Catalogue {
         }
     }
 
-    /// Returns the value of one row.
     pub(crate) async fn value(
         &self,
         cql: &Cql,
@@ -108,7 +106,7 @@ impl Catalogue {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Returns rows of a shard strictly between two positions, at most `rows`, in order or in reverse.
+    /// Returns at most `rows` rows of a shard strictly between two positions, in ascending or descending order.
     pub(crate) async fn range(
         &self,
         cql: &Cql,
@@ -139,7 +137,6 @@ impl Catalogue {
         Ok(rows.into_iter().map(row).collect())
     }
 
-    /// Returns the number of rows in a shard of a term.
     pub(crate) async fn count(&self, cql: &Cql, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
         let values = values![org.as_str(), list, term, shard];
         let row: Option<(i64,)> = cql.row(&self.count, ReadConsistency::Quorum, values).await?;
@@ -150,10 +147,10 @@ impl Catalogue {
 /// Maximum number of rows in one batch.
 const BATCH_ROWS: usize = 100;
 
-/// Maximum size of a batch, in bytes: a server refuses a batch over several partitions of more than 50 KiB.
+/// Maximum size of a batch, in bytes. A server refuses a batch over several partitions of more than 50 KiB.
 const BATCH_BYTES: usize = 24 * 1024;
 
-/// Approximate overhead of a row apart from its term, sort key and value, in bytes.
+/// Approximate overhead of a row without its term, sort key and value, in bytes.
 const ROW_BYTES: usize = 120;
 
 fn shard(id: &str) -> i32 {

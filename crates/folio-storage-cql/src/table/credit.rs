@@ -1,6 +1,6 @@
-//! `credit_accounts`: one partition for each organization. Static: the account and its version; rows: its changes.
-//! `credit_blocks`: one partition for each block. Static: whether it is sealed; rows: its ledger, with the permit of a
-//! row that has not ended.
+//! `credit_accounts`: one partition for each organization, with the account and its version in static columns and one
+//! row for each change. `credit_blocks`: one partition for each block, with a static column that seals it and one row
+//! for each entry of its ledger. A row that has not ended also contains its permit.
 
 use folio_types::{BlockId, OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -8,10 +8,9 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, values};
 
-/// The permit of a row that has ended; no caller has it.
+/// The permit of a row that has ended. No caller has this permit.
 pub(crate) const ENDED: &str = "";
 
-/// The statements.
 pub(crate) struct Credit {
     account: Select,
     entry: Select,
@@ -32,8 +31,8 @@ impl Credit {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
         Ok(Self {
-            // Reads from the end, where the entries of grants are: expired entries of blocks, which sort before them,
-            // leave tombstones.
+            // Reads from the end of the partition, where the entries of grants are. Expired entries of blocks sort
+            // before them and leave tombstones.
             account: cql.select("SELECT account FROM credit_accounts WHERE org = ? ORDER BY key DESC LIMIT 1").await?,
             entry: cql.select("SELECT value FROM credit_accounts WHERE org = ? AND key = ?").await?,
             entries: cql
@@ -77,7 +76,7 @@ impl Credit {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Returns entries with keys from one on and before another, at most `rows`.
+    /// Returns at most `rows` entries with keys from `from` on and before `before`.
     pub(crate) async fn entries(
         &self,
         cql: &Cql,
@@ -90,7 +89,7 @@ impl Credit {
         Ok(rows.into_iter().filter_map(|(value,)| value).collect())
     }
 
-    /// Replaces the account if its version is the expected one (0: there is none).
+    /// Replaces the account if its version is `expected` (0: the account does not exist).
     pub(crate) fn change(
         &self,
         org: &OrgId,
@@ -104,7 +103,8 @@ impl Credit {
         }
     }
 
-    /// Inserts the entry of the change if none with its key exists. It expires after some seconds (0: never).
+    /// Inserts the entry of the change if no entry with its key exists. `ttl_seconds`: 0 for an entry that never
+    /// expires.
     pub(crate) fn enter(
         &self,
         org: &OrgId,
@@ -135,12 +135,12 @@ impl Credit {
         Ok((sealed, rows.into_iter().filter_map(|(_, value)| value).collect()))
     }
 
-    /// Checks that the block is not sealed, as a condition of the batch.
+    /// A condition of a batch: the block is not sealed.
     pub(crate) fn unsealed(&self, org: &OrgId, block: &BlockId) -> (&PreparedStatement, Values) {
         (&self.unsealed, values![org.as_str(), block.as_str()])
     }
 
-    /// Inserts a row if none with its key exists.
+    /// Applied only if no row with this key exists.
     pub(crate) fn reserve(
         &self,
         org: &OrgId,

@@ -6,7 +6,6 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::values;
 
-/// The statements.
 pub(crate) struct Idempotency {
     get: Select,
     insert: PreparedStatement,
@@ -27,7 +26,7 @@ impl Idempotency {
         })
     }
 
-    /// Returns the row, and the time of its insertion by the clock of the process that inserted it.
+    /// Returns the row, and the time of its insertion (microseconds, by the clock of the process that inserted it).
     pub(crate) async fn get(
         &self,
         cql: &Cql,
@@ -50,7 +49,7 @@ impl Idempotency {
         cql.conditional(&self.insert, values![org.as_str(), op, value, at]).await
     }
 
-    /// Replaces the row that was read.
+    /// Replaces the value `read`; refused if another value is stored.
     pub(crate) async fn replace(
         &self,
         cql: &Cql,

@@ -1,4 +1,4 @@
-//! The tables: one file for each, with its prepared statements. No other module contains statements.
+//! One file for each table, with its prepared statements. Only these modules and the migrations contain statements.
 
 mod aggregates;
 mod audit;
@@ -28,7 +28,6 @@ pub(crate) use usage::Usages;
 
 use super::session::Cql;
 
-/// The statements of every table.
 pub(crate) struct Tables {
     pub(crate) aggregates: Aggregates,
     pub(crate) idempotency: Idempotency,
@@ -81,7 +80,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// Returns the statements that are prepared with a condition, or for a batch with one, as `FILE.NAME`.
+    /// Returns the statements that are prepared with a condition, or for a batch with a condition, as `FILE.NAME`.
     fn conditional(file: &str, text: &str) -> BTreeSet<String> {
         let (mut name, mut found) = (String::new(), BTreeSet::new());
         for line in text.lines() {

@@ -1,4 +1,4 @@
-//! `names`: one partition for each name of a kind, with the resource that has it and the op that reserved it.
+//! `names`: one partition for each name of a kind, with the resource that claimed it and the op that reserved it.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -6,18 +6,15 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::values;
 
-/// A reservation.
+/// The reservation of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameRow {
-    /// The id of the resource with the name.
     pub(crate) id: String,
-    /// The op that reserved it.
     pub(crate) op: String,
-    /// The time of the reservation, in microseconds by the clock of the reserving process.
+    /// In microseconds, by the clock of the reserving process.
     pub(crate) at: i64,
 }
 
-/// The statements.
 pub(crate) struct Names {
     get: Select,
     reserve: PreparedStatement,
@@ -42,7 +39,7 @@ impl Names {
         })
     }
 
-    /// Returns the row of a folded name.
+    /// `name`: folded.
     pub(crate) async fn get(
         &self,
         cql: &Cql,
@@ -66,7 +63,7 @@ impl Names {
         cql.conditional(&self.reserve, values).await
     }
 
-    /// Replaces the row that was read.
+    /// Replaces the row `read`; refused if another row is stored.
     pub(crate) async fn replace(
         &self,
         cql: &Cql,
@@ -78,7 +75,7 @@ impl Names {
         cql.conditional(&self.replace, values).await
     }
 
-    /// Removes the row that was read.
+    /// Removes the row `read`; refused if another row is stored.
     pub(crate) async fn free(
         &self,
         cql: &Cql,

@@ -9,7 +9,6 @@ use crate::values::{Values, values};
 /// The organization and the group of a row.
 type Group<'a> = (&'a OrgId, &'a str);
 
-/// The statements.
 pub(crate) struct Rows {
     get: Select,
     list: Select,
@@ -49,18 +48,18 @@ impl Rows {
         Ok(row.map(|(value,)| value))
     }
 
-    /// Returns the values of a group, by key.
+    /// Returns the values of a group, ordered by key.
     pub(crate) async fn list(&self, cql: &Cql, (org, group): Group<'_>) -> Result<Vec<Vec<u8>>> {
         let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, ReadConsistency::Quorum, values![org.as_str(), group]).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
-    /// Inserts a row if none with its key exists.
+    /// Applied only if no row with this key exists.
     pub(crate) fn insert(&self, (org, group): Group<'_>, key: &str, value: Vec<u8>) -> (&PreparedStatement, Values) {
         (&self.insert, values![org.as_str(), group, key, value])
     }
 
-    /// Replaces a value if it is the one that was read.
+    /// Applied only if the stored value is `old`.
     pub(crate) fn replace(
         &self,
         (org, group): Group<'_>,

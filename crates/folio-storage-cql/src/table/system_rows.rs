@@ -1,6 +1,7 @@
-//! `system_rows`: the indexes that background jobs read, each in buckets by the hash of its keys.
+//! `system_rows`: the indexes that background jobs read. The hash of a row's key selects one of the buckets of its
+//! index.
 //!
-//! Unconditional writes: a row is a hint, and its reader checks the resource itself first.
+//! Writes are unconditional: a row is a hint, and its reader first reads the resource itself.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +16,15 @@ use folio_storage::page_token;
 /// Number of buckets of each index.
 const BUCKETS: i32 = 16;
 
-/// A row of an index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SystemRow {
-    /// The time by which the index is ordered, in microseconds; 0 if it is ordered by key only.
+    /// The time by which the index is ordered, in microseconds. 0: the index is ordered by key only.
     pub(crate) at: i64,
-    /// The key, unique in the index.
+    /// Unique in the index.
     pub(crate) key: String,
-    /// The stored value.
     pub(crate) value: Vec<u8>,
 }
 
-/// The statements.
 pub(crate) struct SystemRows {
     put: PreparedStatement,
     put_until: PreparedStatement,
@@ -59,7 +57,7 @@ impl SystemRows {
         cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value]).await
     }
 
-    /// Stores a row with a time to live.
+    /// Stores a row that expires at `until`, after at least one second.
     pub(crate) async fn put_until(&self, cql: &Cql, index: &str, row: SystemRow, until: Timestamp) -> Result<()> {
         let left = until.duration_since(cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
         let left = i32::try_from(left).unwrap_or(i32::MAX);
@@ -70,7 +68,7 @@ impl SystemRows {
         cql.write(&self.remove, values![index, bucket(key), at, key]).await
     }
 
-    /// Removes rows, with one batch for each bucket.
+    /// Sends one batch for each bucket.
     pub(crate) async fn remove_all(
         &self,
         cql: &Cql,
@@ -91,7 +89,7 @@ impl SystemRows {
         Ok(())
     }
 
-    /// Returns the first rows up to a time, by time and key, of all buckets.
+    /// Returns the first `rows` rows of all buckets up to a time, ordered by time and key.
     pub(crate) async fn first(
         &self,
         cql: &Cql,
@@ -114,7 +112,7 @@ impl SystemRows {
         Ok(found)
     }
 
-    /// Returns the rows after one, bucket by bucket, at most `rows`.
+    /// Returns at most `rows` rows after a row, bucket by bucket.
     pub(crate) async fn after(
         &self,
         cql: &Cql,
@@ -150,7 +148,7 @@ impl SystemRows {
 /// Maximum number of rows in one batch.
 const BATCH_ROWS: usize = 100;
 
-/// The longest time to live that the servers accept, in seconds: 20 years.
+/// The longest time to live that the servers accept: 20 years.
 const TTL_SECONDS: i64 = 630_720_000;
 
 fn bucket(key: &str) -> i32 {

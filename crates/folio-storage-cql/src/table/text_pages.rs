@@ -6,7 +6,6 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 
-/// The statements.
 pub(crate) struct TextPages {
     put: PreparedStatement,
     pages: Select,
@@ -42,7 +41,7 @@ impl TextPages {
         cql.write(&self.put, values![org.as_str(), id, generation, page, value]).await
     }
 
-    /// Returns the pages from one on, at most `count`.
+    /// Returns at most `count` pages from number `from` on.
     pub(crate) async fn pages(
         &self,
         cql: &Cql,

@@ -2,7 +2,7 @@
 //! journal, the rows of batches and of requests.
 //!
 //! The header and the rows of the journal are written under conditions only. Imported entries are written before the
-//! header exists, under a part with a random name per creation; rows of a removed thread are deleted after its
+//! header exists, in a part with a random name for each creation. Rows of a removed thread are deleted after its
 //! tombstone is committed.
 
 use folio_history::thread::Fence;
@@ -12,12 +12,12 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, micros, values};
 
-/// The kind of a row of a thread's partition.
+/// The kind of a row in a thread's partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadPart {
     /// Key: the sequence number, twenty digits. Value: the entry.
     Entry,
-    /// An imported entry, as [`Self::Entry`]; with the name of its creation.
+    /// As [`Self::Entry`], for an imported entry. Contains the name of the thread's creation.
     Imported(String),
     /// Key: the batch. Value: a mark.
     Batch,
@@ -36,22 +36,21 @@ impl ThreadPart {
     }
 }
 
-/// The static columns.
+/// The static columns of a thread's partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ThreadRow {
-    /// Whether the thread is live; none: it was never created.
+    /// None: the thread was never created.
     pub(crate) live: Option<bool>,
-    /// The stored value.
+    /// The encoded [`folio_history::thread::ThreadRecord`].
     pub(crate) header: Vec<u8>,
-    /// The time of expiry, in nanoseconds.
+    /// In nanoseconds since the Unix epoch.
     pub(crate) expires_at: Option<i64>,
-    /// The number of imported entries, and the name of their creation.
+    /// The number of imported entries, and the name of the thread's creation.
     pub(crate) imported: Option<(u64, String)>,
 }
 
 type Row = (Option<bool>, Option<Vec<u8>>, Option<i64>, Option<i64>, Option<String>);
 
-/// The statements.
 pub(crate) struct Threads {
     header: Select,
     row: Select,
@@ -138,7 +137,7 @@ impl Threads {
         Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
     }
 
-    /// Returns a row of a live thread.
+    /// Returns None unless the thread is live.
     pub(crate) async fn row(
         &self,
         cql: &Cql,
@@ -152,7 +151,7 @@ impl Threads {
         Ok(row.filter(|(live, _)| *live == Some(true)).and_then(|(_, value)| value))
     }
 
-    /// Returns entries of a live thread, from `from` on and before `before`, at most `rows`.
+    /// Returns at most `rows` entries of a live thread, from `from` on and before `before`.
     pub(crate) async fn entries(
         &self,
         cql: &Cql,
@@ -169,7 +168,7 @@ impl Threads {
         Ok(live.filter_map(|(_, _, value)| value).collect())
     }
 
-    /// Creates a thread that never existed.
+    /// Refused if a thread with this id ever existed.
     pub(crate) fn create(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -181,7 +180,7 @@ impl Threads {
         (&self.create, values)
     }
 
-    /// Checks the fence and moves it from one epoch and version to others; the expiry must be unchanged.
+    /// Checks the fence `from` and moves it to `to`. The expiry must be unchanged.
     pub(crate) fn append(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -193,7 +192,7 @@ impl Threads {
         (&self.append, values![to.0, to.1, header, org.as_str(), id.as_str(), from.0, from.1, expires_at])
     }
 
-    /// Replaces the expiry that was read.
+    /// Replaces the expiry `from`; refused if another expiry is stored.
     pub(crate) async fn expire(
         &self,
         cql: &Cql,
@@ -204,7 +203,7 @@ impl Threads {
         cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
     }
 
-    /// Replaces the expiry that was read if the thread was not used since.
+    /// Replaces the expiry `from` if the thread still matches the fence.
     pub(crate) async fn expire_unused(
         &self,
         cql: &Cql,
@@ -217,7 +216,6 @@ impl Threads {
         cql.conditional(&self.expire_unused, values).await
     }
 
-    /// Replaces the header with a tombstone.
     pub(crate) async fn write_tombstone(
         &self,
         cql: &Cql,
@@ -228,7 +226,7 @@ impl Threads {
         cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
     }
 
-    /// Inserts a row if it does not exist.
+    /// Applied only if the row does not exist.
     pub(crate) fn insert_once(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -238,7 +236,7 @@ impl Threads {
         (&self.insert_once, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
-    /// Inserts an entry, in the batch of the fence.
+    /// Inserts an entry. Allowed only in the batch of the fence.
     pub(crate) fn entry(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -248,7 +246,7 @@ impl Threads {
         self.insert((org, id), (ThreadPart::Entry, &sequence(at)), value)
     }
 
-    /// Inserts or replaces a row; only in the batch of the fence.
+    /// Inserts or replaces a row. Allowed only in the batch of the fence.
     pub(crate) fn insert(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -258,7 +256,7 @@ impl Threads {
         (&self.insert, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
-    /// Writes an imported entry. No reader sees it before the header refers to its creation.
+    /// Writes an imported entry, which is invisible until the header refers to its creation.
     pub(crate) async fn import(
         &self,
         cql: &Cql,
@@ -271,8 +269,8 @@ impl Threads {
         cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
     }
 
-    /// Removes all rows of a part after the tombstone is committed. The partition gets no further writes then, so that
-    /// the timestamp of the removal may be any later time, regardless of the clocks of the rows.
+    /// Removes all rows of a part after the tombstone is committed. The partition gets no further writes, so the
+    /// timestamp of the removal may be any later time, regardless of the clocks that wrote the rows.
     pub(crate) async fn remove_rows(
         &self,
         cql: &Cql,

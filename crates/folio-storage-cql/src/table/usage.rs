@@ -1,4 +1,4 @@
-//! `usage`: model calls by time and key, a partition for each day of an organization. `usage_days`: these days.
+//! `usage`: model calls by time and key, with one partition for each day of an organization. `usage_days`: these days.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -6,7 +6,6 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{limit, values};
 
-/// The statements.
 pub(crate) struct Usages {
     day: PreparedStatement,
     days: Select,
@@ -37,18 +36,18 @@ impl Usages {
         cql.write(&self.put, values![org.as_str(), day, at, key, value]).await
     }
 
-    /// Adds a day with records to the index.
+    /// Adds a day to the index of days with records.
     pub(crate) async fn put_day(&self, cql: &Cql, org: &OrgId, day: i64) -> Result<()> {
         cql.write(&self.day, values![org.as_str(), day]).await
     }
 
-    /// Returns the days with records from one on.
+    /// Returns the days with records, from day `from` on.
     pub(crate) async fn days(&self, cql: &Cql, org: &OrgId, from: i64) -> Result<Vec<i64>> {
         let rows: Vec<(i64,)> = cql.rows(&self.days, ReadConsistency::Quorum, values![org.as_str(), from]).await?;
         Ok(rows.into_iter().map(|(day,)| day).collect())
     }
 
-    /// Returns the records of a day from a time on, oldest first, at most `rows`.
+    /// Returns at most `rows` records of a day from time `from` on, oldest first.
     pub(crate) async fn list(
         &self,
         cql: &Cql,

@@ -1,4 +1,4 @@
-//! Tests of CQL servers that die, stop responding and return, of several servers, and of encrypted connections.
+//! Tests of CQL servers that die, stop responding and recover, of several servers, and of encrypted connections.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::nonce;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Stores on these servers, with blobs in an unused folder.
+/// CQL stores, with a blob store in a folder that the tests do not use.
 struct World {
     stores: Stores,
     org: OrgId,
@@ -53,12 +53,12 @@ impl World {
         Ok(self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
     }
 
-    /// Counts, with retries until the store answers.
+    /// Retries until the store answers.
     async fn counted(&self) -> u64 {
         wait_for("a list", PATIENCE, async || self.count().await.ok()).await
     }
 
-    /// Creates a tag, with retries until the creation is acknowledged.
+    /// Retries until the creation is acknowledged.
     async fn created(&self, name: &str) {
         let done = wait_for("a write", PATIENCE, async || match self.create(name).await {
             Ok(WriteOutcome::Row(row)) => Some(row),
@@ -94,7 +94,7 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
             true => cassandra.node(0).unwrap().pause().unwrap(),
             false => cassandra.node(0).unwrap().kill(),
         }
-        // Sends many calls in rounds: none is acknowledged, and none exceeds its time limit.
+        // Sends many calls in rounds: no call is acknowledged, and no round exceeds the time limit.
         for round in 0..3 {
             let begun = Instant::now();
             let writes = (0..300).map(|number| {
@@ -129,7 +129,7 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
         world.created(&format!("after-{silent}")).await;
         assert!(!world.stores.health.traffic().unwrap().is_open);
     }
-    // Writes with an unknown outcome may be committed; acknowledged writes are.
+    // Writes with an unknown outcome may be committed; acknowledged writes are committed.
     assert!(world.count().await.unwrap() >= 3);
 }
 
@@ -168,7 +168,7 @@ async fn connections_use_tls_a_password_and_a_client_certificate() {
     let client = client_files(&identity);
     let secured =
         Options { credentials: credentials("cassandra"), tls: Some(client.clone()), ..options(&cassandra, 1) };
-    // The server creates the user some time after it starts to serve.
+    // The server creates the user some time after it accepts connections.
     let world = wait_for("the user", PATIENCE, async || World::open(secured.clone()).await.ok()).await;
     world.created("encrypted").await;
     assert_eq!(world.count().await.unwrap(), 1);

@@ -1,5 +1,5 @@
-//! Tests that lists and searches find matching items through rows and without a scan. `cargo xtask bench lists`
-//! measures their duration over many documents.
+//! Tests that lists and searches find matching items without a scan. `cargo xtask bench lists` measures their duration
+//! over many documents.
 
 use std::collections::BTreeMap;
 
@@ -69,17 +69,16 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
         let calls = calls_so_far(stores) - before;
         assert!(!page.items.is_empty(), "{what}");
         assert_eq!(page.total, expected as u64, "{what}");
-        // The items of the page, a read of each shard for each term, and the counts.
+        // One read for each item of the page, one read of each shard for each term, and the counts.
         assert!(calls <= 50 + 4 * 8, "{what}: {calls} calls for one page");
     }
 }
 
-/// Returns the number of calls so far.
 fn calls_so_far(stores: &Stores) -> u64 {
     stores.health.traffic().unwrap().calls.iter().map(|(_, calls)| calls).sum()
 }
 
-/// Rows of long metadata contain no copy of it, and a batch of them stays below the limit of a server.
+/// Rows of long metadata contain no copy of it, and a batch of such rows is smaller than the limit of a server.
 #[tokio::test]
 async fn documents_with_long_metadata_are_stored_and_found() {
     let (opened, org) = (opened().await, OrgId::derive(&[&nonce()]));

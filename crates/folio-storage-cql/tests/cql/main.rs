@@ -1,5 +1,5 @@
-//! Tests of the CQL adapter on a real server: that of the test run (`cargo xtask test`, `FOLIO_TEST_CQL`), else one
-//! that this process starts.
+//! Tests of the CQL adapter on a real server: the server of the test run (`cargo xtask test`, `FOLIO_TEST_CQL`),
+//! otherwise a server that this process starts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,18 +17,18 @@ use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_storage_embedded::EmbeddedStore;
 
-/// Returns settings for a keyspace on the server of this test run. One replica, because there may be only one server.
+/// Returns settings for a keyspace on the server of this test run, with one replica, because the run may have one
+/// server.
 async fn options(keyspace: &str) -> Options {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
     let contact_points = servers.split(',').map(str::to_owned).collect();
     Options { keyspace: keyspace.to_owned(), replication_factor: 1, ..Options::at(contact_points) }
 }
 
-/// The stores of one keyspace that all tests share, because creating tables is slow, with blobs in a folder.
+/// The stores of one keyspace, which all tests share because creating tables is slow. The blobs are in a folder.
 struct Opened {
     stores: Stores,
     cql: CqlStore,
-    /// Keeps the folder of the blobs.
     _folder: tempfile::TempDir,
     _embedded: EmbeddedStore,
 }
@@ -41,7 +41,7 @@ async fn opened() -> Opened {
     Opened { stores, cql, _folder: folder, _embedded: embedded }
 }
 
-/// Returns a name that separates the rows of this test from all others in the keyspace, also from earlier runs.
+/// Returns a name that no other test uses in the keyspace, not even in an earlier run.
 fn nonce() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

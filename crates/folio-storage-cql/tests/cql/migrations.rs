@@ -6,7 +6,6 @@ use scylla::client::session_builder::SessionBuilder;
 
 use crate::options;
 
-/// Drops the keyspace of a test, so that it starts empty.
 async fn fresh(keyspace: &str) -> scylla::client::session::Session {
     let session = SessionBuilder::new().known_nodes(options(keyspace).await.contact_points).build().await.unwrap();
     session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {keyspace}"), ()).await.unwrap();

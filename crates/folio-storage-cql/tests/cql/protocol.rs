@@ -166,7 +166,7 @@ async fn list_rows_are_repaired_by_readers_and_rebuilt_from_the_resources() {
     assert_eq!((found.total, found.items.len()), (2, 2));
 }
 
-/// Uses time limits far below the latency of the server, so that nearly every outcome is unknown to the caller.
+/// The time limits are far below the latency of the server, so that nearly every outcome is unknown to the caller.
 #[tokio::test]
 async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
     let world = world().await;
@@ -192,7 +192,7 @@ async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
                 }
                 attempts += 1;
                 if attempts % 5 == 0 {
-                    // A call without the short limit gets the result.
+                    // A call without the short limit returns the result.
                     break world.stores.of::<Tag>().decide(&id, write.clone()).await.unwrap();
                 }
             };
@@ -205,7 +205,6 @@ async fn invariant_3_a_write_with_an_unknown_outcome_is_executed_once() {
     println!("{unknown} outcomes were unknown");
 }
 
-/// Returns a new thread.
 fn thread(org: &OrgId) -> NewThread {
     NewThread {
         id: ThreadId::derive(&[org.as_str(), "thread"]),
@@ -249,11 +248,11 @@ async fn a_cached_header_never_overwrites_the_header_of_another_process() {
     let made = local.create(new).await.unwrap();
     let first = done(local.append(org, id, titled(1, &made, "Here")).await.unwrap());
     let second = done(remote.append(org, id, titled(2, &first, "There")).await.unwrap());
-    // The process has cached the first header, whose fence this append names.
+    // The process has cached the first header, and this append has its fence.
     let refused = local.append(org, id, titled(3, &first, "Late")).await.unwrap();
     let Appended::Refused { header, .. } = refused else { panic!("{refused:?}") };
     assert_eq!(*header, second, "invariant 1");
-    // The fence of this append is of a header that the process never wrote.
+    // The process never wrote the header whose fence this append has.
     let third = done(local.append(org, id, titled(4, &second, "Here again")).await.unwrap());
     assert_eq!(local.header(org, id).await.unwrap().as_ref(), Some(&third));
     assert_eq!((third.title.as_str(), third.version), ("Here again", second.version + 1));

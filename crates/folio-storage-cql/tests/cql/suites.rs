@@ -10,7 +10,7 @@ use folio_types::op::{Expected, Write};
 
 use crate::{nonce, opened, options};
 
-/// Runs a suite twice in one keyspace, so that no suite depends on an empty one.
+/// Runs a suite twice in one keyspace, so that no suite depends on an empty keyspace.
 async fn passes(suite: &str) {
     let opened = opened().await;
     for _ in 0..2 {
@@ -111,7 +111,7 @@ async fn content_of_an_erased_organization_is_erased_from_all_tables() {
     stores.of::<Organization>().decide(&erased, delete).await.unwrap();
     stores.erasure.erase(&[erased.clone()].into()).await.unwrap();
     assert_eq!(rows("rhinoceros").await, Vec::<String>::new());
-    // The tombstone, the deletion index and the records of both writes.
+    // The remaining rows are the tombstone, the deletion index and the records of both writes.
     let (left, platform) = (rows(erased.as_str()).await, OrgId::platform());
     assert!(left.iter().all(|row| row.contains(platform.as_str())), "{left:?}");
     assert_eq!(rows(kept.as_str()).await, rows_of_other);
