@@ -1,4 +1,4 @@
-//! Creation of threads and fenced appends to their journals: executes the plan of a write in one transaction.
+//! Creates threads and appends to their journals under a fence: executes the plan of a write in one transaction.
 
 use folio_history::thread::Appended;
 use folio_history::thread_write::{StoredState, ThreadPlan, WriteDecision};
@@ -12,7 +12,6 @@ use super::value::Mark;
 use super::{resources, threads};
 use folio_storage::EncodedThreadWrite;
 
-/// Evaluates a write and executes its plan.
 pub(crate) fn write(transaction: &mut Transaction<'_>, write: EncodedThreadWrite) -> Result<Appended> {
     let (org, id) = write.write.thread();
     let read = StoredState {

@@ -1,4 +1,4 @@
-//! Audit logs: rows in the order of time.
+//! Audit logs: rows ordered by time.
 
 use std::sync::Arc;
 

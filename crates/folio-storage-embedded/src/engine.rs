@@ -1,4 +1,4 @@
-//! The engine: the open database, with its reads and writes. One thread writes: [`super::writer`].
+//! The open database with its reads and writes. Only the thread of [`super::writer`] writes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,18 +18,16 @@ use super::transaction::Transaction;
 use super::writer::{Commit, Message, Work, Writer, broken, stopped};
 use folio_storage::spans;
 
-/// Maximum size of waiting large writes, in bytes; a larger write is accepted only if no other one waits.
+/// Maximum total size of waiting large writes, in bytes. A larger write is accepted only if no large write waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
-/// Size from which a keyspace's memtable is flushed, in bytes; with four keyspaces, this bounds the journal.
+/// Size from which a keyspace's memtable is flushed, in bytes. With four keyspaces, it limits the size of the journal.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
-/// Retry delay after the queue was full.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// The name of this store in traces.
+/// The value of `db.system.name` in spans.
 const SYSTEM: &str = "fjall";
 /// Time limit for reads in progress when the store closes.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
-/// The database and its keyspaces.
 pub(crate) struct Opened {
     pub(crate) db: Database,
     records: Keyspace,
@@ -77,14 +75,14 @@ fn overloaded() -> Error {
         .retry_after(RETRY_AFTER)
 }
 
-/// The reserved bytes of a waiting write. Dropping it releases them.
+/// The reserved bytes of a waiting write. Dropping the value releases them.
 struct Weight {
     bytes: usize,
     all: Arc<AtomicUsize>,
 }
 
 impl Weight {
-    /// Reserves bytes; none if too many bytes are reserved.
+    /// Reserves bytes. None: too many bytes are reserved.
     fn of(bytes: usize, all: &Arc<AtomicUsize>) -> Option<Self> {
         let before = all.fetch_add(bytes, Ordering::AcqRel);
         let weight = Self { bytes, all: Arc::clone(all) };
@@ -98,11 +96,11 @@ impl Drop for Weight {
     }
 }
 
-/// The open database, or none while it is closed; shared with the writer, which can reopen it.
+/// The open database, shared with the writer, which can reopen it. None while the database is closed.
 pub(super) type Current = Arc<RwLock<Option<Arc<Opened>>>>;
 
-/// Closes the database after all reads in progress end. Returns false if one exceeds the time limit; the database then
-/// stays open.
+/// Closes the database after all reads in progress end. Returns false if a read exceeds the time limit; the database
+/// then stays open.
 pub(super) fn close_when_idle(current: &Current) -> bool {
     let taken = current.write().unwrap_or_else(PoisonError::into_inner).take();
     let end = Instant::now() + CLOSE_WAIT;
@@ -131,7 +129,7 @@ impl Engine {
         Self::open_with(path, options, WriteBatch::commit)
     }
 
-    /// Opens the folder and starts a writer that commits batches with `commit`.
+    /// As [`Self::open`], with a function that commits batches.
     fn open_with(path: &Path, options: &Options, commit: Commit) -> Result<(Arc<Self>, JoinHandle<()>)> {
         let opened: Current = Arc::new(RwLock::new(Some(Arc::new(Opened::open(path, options)?))));
         let (queue, jobs) = sync_channel(options.queue.max(1));
@@ -157,7 +155,7 @@ impl Engine {
         Ok((Arc::new(engine), thread))
     }
 
-    /// Returns the number of commits with an fsync.
+    /// Counts the commits with an fsync.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
@@ -166,7 +164,7 @@ impl Engine {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(stopped)
     }
 
-    /// Runs a write in its own transaction; returns when it is durable. If `run` fails, nothing is written.
+    /// Runs a write in its own transaction and returns when the write is durable. If `run` fails, nothing is written.
     ///
     /// Errors other than those of `run`: `OVERLOADED` (not started), `STORE_UNAVAILABLE` (the outcome is unknown).
     pub(crate) async fn write<T, F>(&self, run: F) -> Result<T>
@@ -177,7 +175,7 @@ impl Engine {
         spans::within(SYSTEM, "write", self.send(0, true, run)).await
     }
 
-    /// Runs a write as [`Self::write`], with `bytes` of payload.
+    /// As [`Self::write`], with `bytes` of payload, which count against [`QUEUED_BYTES`].
     pub(crate) async fn write_large<T, F>(&self, bytes: usize, run: F) -> Result<T>
     where
         T: Send + 'static,
@@ -186,7 +184,8 @@ impl Engine {
         spans::within(SYSTEM, "write", self.send(bytes, true, run)).await
     }
 
-    /// Runs a write without an fsync of its own: it survives the end of the process, but may be lost with the power.
+    /// As [`Self::write`], without an fsync of its own: the write survives the end of the process, but not a loss of
+    /// power.
     pub(crate) async fn write_lazily<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,
@@ -231,13 +230,13 @@ impl Engine {
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Reads a few keys on the calling thread: about a microsecond each.
+    /// Reads on the calling thread. For a few keys, about a microsecond each.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let opened = self.opened()?;
         read(&View::new(&opened))
     }
 
-    /// Runs a longer read off the async threads.
+    /// Runs a longer read on a blocking thread.
     pub(crate) async fn scan<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,
@@ -252,7 +251,7 @@ impl Engine {
         .await
     }
 
-    /// Ends the writer after the waiting writes, waits for it and for the reads in progress, and closes the folder.
+    /// Executes the waiting writes, ends the writer, waits for the reads in progress, and closes the folder.
     pub(crate) fn close(&self, writer: JoinHandle<()>) {
         if self.queue.send(Message::Close).is_ok() {
             let _ = writer.join();

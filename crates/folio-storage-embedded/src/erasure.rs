@@ -1,4 +1,4 @@
-//! Erasure of organizations: all keys that begin with the organization, and the system keys that contain it.
+//! Erasure of organizations: removes all keys that begin with the organization, and the system keys that contain it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use folio_storage::{ErasureStore, is_owned_by};
 
-/// Number of keys that one transaction removes.
+/// Maximum number of keys that one transaction removes.
 const KEYS_AT_ONCE: usize = 1_000;
 
 pub(crate) struct Erasures(pub(crate) Arc<Engine>);
@@ -33,7 +33,6 @@ impl ErasureStore for Erasures {
 }
 
 impl Erasures {
-    /// Removes the `wanted` keys of a range, in batches.
     async fn remove<F>(&self, mut range: Range, wanted: F) -> Result<()>
     where
         F: Fn(&[u8]) -> bool + Clone + Send + 'static,
@@ -70,7 +69,6 @@ fn some_keys(reads: &impl Reads, range: Range, wanted: &impl Fn(&[u8]) -> bool) 
     Ok(found)
 }
 
-/// Returns every key with its value as text.
 #[cfg(feature = "dump")]
 pub(crate) fn everything(engine: &Engine) -> Result<Vec<String>> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Health checks: recovers the writer after a failure, then writes a probe.
+//! Health checks recover the writer after a failure, then write a probe.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! The keys of all rows. [`super`] has a table of them.
+//! The keys of all rows; the module doc of the crate lists them.
 //!
-//! A key is text: parts joined by `/`. Only the last part may contain a slash; ids, kinds and numbers never do.
+//! A key is text: parts joined by `/`. Only the last part may contain a slash; ids, kinds and numbers never contain
+//! one.
 
 use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPosition;
@@ -9,16 +10,12 @@ use folio_types::{BlockId, OrgId, RequestId, ThreadId, Timestamp};
 
 use folio_storage::TextWait;
 
-/// The keyspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Space {
-    /// Aggregates, op rows, names, references, lists, usage.
     Records,
-    /// Threads.
     Threads,
-    /// Pages of text.
     Text,
-    /// System indexes: keys do not begin with the organization, no request reads them.
+    /// System indexes: their keys do not begin with the organization, and no request reads them.
     System,
 }
 
@@ -32,7 +29,7 @@ fn prefix(parts: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a time as text that sorts in the order of time (microseconds).
+/// Returns a text whose order is the order of time, with a precision of microseconds.
 pub(crate) fn instant(at: Timestamp) -> String {
     sorted(at.as_microsecond())
 }
@@ -53,7 +50,7 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Returns the prefix of an organization's keys, in a keyspace whose keys begin with the organization.
+/// Not for [`Space::System`], whose keys do not begin with the organization.
 pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str()])
 }
@@ -92,7 +89,6 @@ pub(crate) fn idempotency(org: &OrgId, op: &OpKey) -> Vec<u8> {
     key(&[org.as_str(), "idempotency", &op.to_string()])
 }
 
-/// Returns the key of a folded name.
 pub(crate) fn name(org: &OrgId, kind: &str, folded: &str) -> Vec<u8> {
     key(&[org.as_str(), "name", kind, folded])
 }
@@ -105,7 +101,7 @@ pub(crate) fn reference(org: &OrgId, used: &str, user: &str) -> Vec<u8> {
     key(&[org.as_str(), "reference", used, user])
 }
 
-/// Returns the prefix of the list of a kind, or of one parent's children.
+/// Returns the prefix of the list of a kind. `parent`: of the list of this parent's children.
 pub(crate) fn list(org: &OrgId, kind: &str, parent: Option<&str>) -> Vec<u8> {
     match parent {
         Some(parent) => prefix(&[org.as_str(), "list", kind, parent]),

@@ -1,23 +1,23 @@
-//! The embedded adapter: fjall for all data except bytes of documents, which are plain files. One process per folder.
+//! The embedded adapter: fjall for all data, and plain files for the bytes of documents. One process per folder.
 //!
 //! # Durability
 //!
-//! Every domain operation is one transaction: one closure on the writer thread, with all its reads. It is answered
-//! after an fsync, which waiting writes share. Reads see whole, durable transactions only. (One exception: the removal
-//! of an open-turn row has no fsync of its own; the next commit makes it durable.) A turn without approvals costs two
-//! fsyncs: one for `accepted` with the row of the open turn, and one for `ended` with the record of the model call,
-//! which is sent before it.
+//! Every domain operation is one transaction: one closure on the writer thread, with all its reads. The operation
+//! returns after an fsync, which waiting writes share. Reads see whole, durable transactions only. The removal of an
+//! open-turn row and unconditional row writes have no fsync of their own; the next commit makes them durable. A turn
+//! without approvals costs two fsyncs: one for `accepted` with the row of the open turn, and one for `ended` with the
+//! record of the model call, which is sent before it.
 //!
 //! # Keys
 //!
-//! Keys are text, parts joined by `/`; times and numbers have a fixed width, so that they sort. A value is a byte with
-//! the version of its format, then JSON.
+//! Keys are text, with parts joined by `/`. Times and numbers have a fixed width, so that they sort. A value is a byte
+//! with the version of its format, then JSON.
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
 //! | `records` | `ORG/row/GROUP/KEY` | a row of a group |
 //! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
-//! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
+//! | | `ORG/revision/ID/NUMBER` | a revision; the resource has its name |
 //! | | `ORG/text_state/ID` | the state of a resource's text |
 //! | | `ORG/op/TARGET/OP` | the op row |
 //! | | `ORG/idempotency/OP` | the target that a request outside turns changed |
@@ -27,7 +27,7 @@
 //! | | `ORG/count/KIND` | the number of list rows |
 //! | | `ORG/dependent/PARENT/ID` | a mark: a resource that belongs or belonged to a parent |
 //! | | `ORG/thread_of/REFERENCED/THREAD` | a mark |
-//! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
+//! | | `ORG/usage/AT/KEY` | a model call |
 //! | | `ORG/audit/AT/KEY` | an entry of the audit log |
 //! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the credit account; its changes |
 //! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
@@ -44,8 +44,8 @@
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
-//! Only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the
-//! resources of the platform, such as the organizations themselves.
+//! Only background jobs read the rows of `system`. `ORG` is [`folio_types::OrgId::platform`] for the resources of the
+//! platform, such as the organizations themselves.
 
 mod append;
 mod audit;
@@ -79,23 +79,21 @@ use folio_blobs::files;
 use folio_storage::Stores;
 use folio_storage::value;
 
-/// Settings of the embedded store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The folder; created if it does not exist.
+    /// Created if it does not exist.
     pub path: PathBuf,
-    /// Maximum number of waiting writes; further writes are refused with `OVERLOADED`. Default 1,024.
+    /// Maximum number of waiting writes (1,024). Further writes are refused with `OVERLOADED`.
     pub queue: usize,
-    /// Maximum size of the journals on disk, in bytes; a start replays them. At least 64 MiB, the default.
+    /// Maximum size of the journals on disk, in bytes (64 MiB, which is also the minimum). A start replays them.
     pub journal_bytes: u64,
-    /// Size of the block cache, in bytes. Default 32 MiB.
+    /// Size of the block cache, in bytes (32 MiB).
     pub cache_bytes: u64,
-    /// Number of threads that flush and compact. Default 2.
+    /// Number of threads that flush and compact (2).
     pub worker_threads: usize,
 }
 
 impl Options {
-    /// Returns the defaults for a folder.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -107,7 +105,7 @@ impl Options {
     }
 }
 
-/// An open data folder. Dropping it closes the folder after the last of its [`Stores`] is dropped.
+/// An open data folder. Dropping the value closes the folder after the last of its [`Stores`] is dropped.
 pub struct EmbeddedStore {
     engine: Arc<Engine>,
     writer: JoinHandle<()>,
@@ -121,16 +119,16 @@ impl std::fmt::Debug for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens a folder. Blocks while the journals are replayed (well under a second for the default bound).
+    /// Opens a folder. Blocks while the journals are replayed (well under a second for the default size).
     ///
-    /// Errors: `STORE_UNAVAILABLE`; as a failed precondition it means that another process has the folder open.
+    /// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if another process has the folder open.
     pub fn open(options: Options) -> Result<Self> {
         std::fs::create_dir_all(&options.path).map_err(|error| {
             let path = options.path.display();
             Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be created: {error}"))
         })?;
         let (engine, writer) = Engine::open(&options.path.join("store"), &options)?;
-        // Requires the store's lock: opening removes files that another process may be writing.
+        // Opened only under the store's lock, because opening removes temporary files of other processes.
         let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone)?;
         let stores = Stores {
             audit: Arc::new(audit::Audits(Arc::clone(&engine))),
@@ -149,13 +147,12 @@ impl EmbeddedStore {
         Ok(Self { engine, writer, stores })
     }
 
-    /// Returns the stores of the folder.
     pub fn stores(&self) -> Stores {
         self.stores.clone()
     }
 
-    /// Returns the number of commits with an fsync since the folder was opened. It is lower than the number of writes
-    /// if writes shared commits.
+    /// Counts the commits with an fsync since the folder was opened. The count is lower than the number of writes if
+    /// writes shared commits.
     pub fn commits(&self) -> u64 {
         self.engine.commits()
     }
@@ -166,8 +163,8 @@ impl EmbeddedStore {
         erasure::everything(&self.engine)
     }
 
-    /// Executes the waiting writes, syncs and closes the folder, so that it can be opened again. From then on every
-    /// remaining [`Stores`] answers `STORE_UNAVAILABLE`.
+    /// Executes the waiting writes, syncs and closes the folder, so that it can be opened again. Afterwards every
+    /// remaining [`Stores`] returns `STORE_UNAVAILABLE`.
     pub async fn close(self) {
         let Self { engine, writer, stores } = self;
         drop(stores);
@@ -187,7 +184,7 @@ mod tests {
     use super::reads::{Range, Reads as _};
     use super::*;
 
-    /// Returns the first parts of all keys in a keyspace, up to the first slash.
+    /// Returns the parts before the first slash of all keys in a keyspace.
     fn beginnings(engine: &Engine, space: Space) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
@@ -207,7 +204,7 @@ mod tests {
         for name in folio_storage_conformance::names() {
             folio_storage_conformance::run(name, store.stores(), "keys").await.unwrap();
         }
-        // The suites leave no text; the scenario does before its last steps.
+        // The suites leave no text in the store. The scenario contains text before its last steps.
         for step in 0..folio_storage_conformance::STEPS - 8 {
             folio_storage_conformance::step(&store.stores(), step).await.unwrap();
         }

@@ -1,7 +1,7 @@
-//! Lists: rows in the order of creation, and pages over them.
+//! Rows of lists in the order of creation, and pages over them.
 //!
 //! Cost of a page: a list without a filter, ordered by creation, reads `skip + size` rows from the token's position and
-//! takes its total from a counter. Any other list reads all rows of the kind in the organization (small ones, without
+//! takes its total from a counter. Any other list reads all rows of the kind in the organization (small rows, without
 //! schemas, texts or histories), filters and sorts them, and then reads the items of the page only. A page also ends
 //! when its items exceed [`PAGE_BYTES`], so that it may have fewer items than requested.
 
@@ -17,10 +17,10 @@ use super::transaction::Transaction;
 use super::value::{Count, decode};
 use folio_storage::page_token;
 
-/// Bytes of stored items from which a page takes no further one.
+/// A page ends with the item that reaches this total size, in bytes.
 pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Writes an item's row and counts it if it is new.
+/// Writes an item's row, and counts the item if the row is new.
 pub(crate) fn put_row(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
@@ -35,7 +35,6 @@ pub(crate) fn put_row(
     transaction.put(Space::Records, key, row)
 }
 
-/// Removes an item's row.
 pub(crate) fn remove_row(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
@@ -57,29 +56,28 @@ fn count(transaction: &mut Transaction<'_>, org: &OrgId, kind: &str, change: imp
     transaction.put(Space::Records, key, &Count(change(before)))
 }
 
-/// Returns the number of items of a kind that an organization has.
+/// Returns the number of rows in the list of a kind.
 pub(crate) fn total(reads: &impl Reads, org: &OrgId, kind: &str) -> Result<u64> {
     let Count(total) = reads.read(Space::Records, &keys::count(org, kind))?.unwrap_or_default();
     Ok(total)
 }
 
-/// One list.
 pub(crate) struct Listing<'a> {
-    /// The prefix of the keys of its rows.
+    /// The prefix of the keys of the list's rows.
     pub(crate) prefix: Vec<u8>,
     /// Identifies the filter in page tokens.
     pub(crate) filter: String,
-    /// The number of rows, if it has no filter.
+    /// The number of rows. None: the list has a filter.
     pub(crate) total: Option<u64>,
-    /// The conditions of its filter.
+    /// An item must fulfil all conditions.
     pub(crate) conditions: &'a [Condition],
 }
 
-/// The position of a row in its list: its folded name (only if ordered by name), and its key after the prefix.
+/// The position of a row: its folded name (empty unless the list is ordered by name), and its key after the prefix.
 type Position = (String, Vec<u8>);
 
 impl Listing<'_> {
-    /// Returns a page. `load` reads an item and returns it with its size in bytes.
+    /// `load` reads an item and returns the item with its size in bytes.
     pub(crate) fn page<T>(
         &self,
         reads: &impl Reads,
@@ -111,7 +109,7 @@ impl Listing<'_> {
         Ok(page)
     }
 
-    /// Returns the rows of the page and one more, without reading the rest.
+    /// Returns the rows of the page and the next row. Reads no other rows.
     fn some_rows(
         &self,
         reads: &impl Reads,
@@ -143,7 +141,7 @@ impl Listing<'_> {
         Ok(rows)
     }
 
-    /// Returns the rows behind the token, and the total. Reads all rows.
+    /// Returns all rows after the token, and the total. Reads all rows of the list.
     fn all_rows(
         &self,
         reads: &impl Reads,
@@ -175,7 +173,7 @@ impl Listing<'_> {
         key.get(self.prefix.len()..).unwrap_or_default().to_vec()
     }
 
-    /// Returns the scope of a token: the list, its filter and its order.
+    /// Returns a digest of the list, its filter and its order.
     fn scope(&self, order: Order) -> [u8; 8] {
         page_token::digest(&[&self.prefix, self.filter.as_bytes(), format!("{order:?}").as_bytes()])
     }

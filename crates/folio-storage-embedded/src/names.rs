@@ -1,4 +1,4 @@
-//! Unique names: one row per kind and folded name, with the id of the resource that has it.
+//! Unique names: one row for each kind and folded name, with the id of the resource.
 
 use folio_resources::{Kind, folded};
 use folio_types::{Code, Error, OrgId, Reason, Result};
@@ -8,9 +8,7 @@ use super::reads::Reads;
 use super::transaction::Transaction;
 use super::value::NameRow;
 
-/// Claims a name for `id`. Succeeds if `id` has it already.
-///
-/// Errors: `NAME_TAKEN`.
+/// Claims a name for `id`. Idempotent. Fails with `NAME_TAKEN` if another resource has the name.
 pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, name: &str, id: &str) -> Result<()> {
     let key = keys::name(org, kind.word, &folded(name));
     match transaction.read::<NameRow>(Space::Records, &key)? {
@@ -24,7 +22,7 @@ pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind,
     }
 }
 
-/// Frees a name of `id`.
+/// Frees a name unless another resource has it.
 pub(crate) fn free(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, name: &str, id: &str) -> Result<()> {
     let key = keys::name(org, kind.word, &folded(name));
     if transaction.read::<NameRow>(Space::Records, &key)?.is_some_and(|row| row.id == id) {
@@ -33,7 +31,6 @@ pub(crate) fn free(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, 
     Ok(())
 }
 
-/// Returns the id of the resource that has a name.
 pub(crate) fn holder(reads: &impl Reads, org: &OrgId, kind: &Kind, name: &str) -> Result<Option<String>> {
     let row = reads.read::<NameRow>(Space::Records, &keys::name(org, kind.word, &folded(name)))?;
     Ok(row.map(|row| row.id))

@@ -1,4 +1,4 @@
-//! The index of open turns. A row is inserted in the transaction of the append that opens the turn.
+//! The index of open turns. The transaction of the append that opens a turn inserts its row.
 //!
 //! A row is removed without an fsync of its own. A row that reappears after a loss of power is harmless: the sweep
 //! reads in the thread that the turn has ended.

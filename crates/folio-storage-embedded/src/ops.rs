@@ -80,7 +80,7 @@ impl OpStore for Ops {
     }
 }
 
-/// Stores an idempotency record, and the index row from which the clean-up finds it.
+/// Stores an idempotency record, and the index row by which the clean-up finds it.
 pub(crate) fn put_request(
     transaction: &mut Transaction<'_>,
     org: &OrgId,

@@ -1,4 +1,4 @@
-//! Reads, with one interface for snapshots and transactions.
+//! Reads with one interface for snapshots and transactions.
 
 use std::ops::ControlFlow;
 
@@ -9,13 +9,13 @@ use super::engine::Opened;
 use super::keys::{self, Space};
 use super::value::{Stored, decode};
 
-/// Returns the error of a failed read; logs the cause.
+/// Logs the cause.
 pub(crate) fn unreadable(error: &fjall::Error) -> Error {
     tracing::error!(%error, "the embedded store cannot be read");
     Error::unavailable(Reason::StoreUnavailable, "the store cannot be read")
 }
 
-/// A range of keys: from `start` on, before `end`.
+/// Keys from `start` on, before `end`.
 #[derive(Debug, Clone)]
 pub(crate) struct Range {
     pub(crate) space: Space,
@@ -25,19 +25,16 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Returns the range of all keys that begin with `prefix`.
     pub(crate) fn prefix(space: Space, prefix: Vec<u8>) -> Self {
         let end = keys::after(&prefix);
         Self { space, start: prefix, end, reverse: false }
     }
 
-    /// Restricts the range to keys from `start` on.
     pub(crate) fn from(mut self, start: Vec<u8>) -> Self {
         self.start = self.start.max(start);
         self
     }
 
-    /// Restricts the range to keys before `end`.
     pub(crate) fn before(mut self, end: Vec<u8>) -> Self {
         self.end = self.end.min(end);
         self
@@ -50,18 +47,16 @@ impl Range {
     }
 }
 
-/// The function that receives each key and value of a range.
+/// Receives each key and value of a range.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
 
 /// A consistent state to read from.
 pub(crate) trait Reads {
-    /// Returns the bytes of a key.
     fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>>;
 
-    /// Walks a range in order until `visit` breaks.
+    /// Calls `visit` for each row of a range, in order, until `visit` breaks.
     fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()>;
 
-    /// Returns the value of a key.
     fn read<T: Stored>(&self, space: Space, key: &[u8]) -> Result<Option<T>>
     where
         Self: Sized,
@@ -69,12 +64,11 @@ pub(crate) trait Reads {
         self.bytes(space, key)?.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Returns whether a key exists.
     fn contains(&self, space: Space, key: &[u8]) -> Result<bool> {
         Ok(self.bytes(space, key)?.is_some())
     }
 
-    /// Returns the values of a range, at most `limit`.
+    /// Returns at most `limit` values of a range.
     fn values<T: Stored>(&self, range: Range, limit: usize) -> Result<Vec<T>>
     where
         Self: Sized,
@@ -90,7 +84,6 @@ pub(crate) trait Reads {
         Ok(found)
     }
 
-    /// Returns the keys of a range.
     fn keys(&self, range: Range) -> Result<Vec<Vec<u8>>> {
         let mut found = Vec::new();
         self.walk(range, &mut |key, _| {

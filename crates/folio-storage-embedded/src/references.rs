@@ -1,5 +1,5 @@
-//! References: a row below the referenced resource for each resource that refers to it. A referenced resource is not
-//! deleted.
+//! References between resources: the referenced resource has a row for each resource that refers to it, which prevents
+//! its deletion.
 
 use std::ops::ControlFlow;
 
@@ -12,12 +12,10 @@ use super::resources;
 use super::transaction::Transaction;
 use super::value::Mark;
 
-/// The number of users that an `IN_USE` error names.
+/// Maximum number of users that an `IN_USE` error names.
 const NAMED_USERS: usize = 5;
 
-/// Adds a reference of `user`.
-///
-/// Errors: `NOT_FOUND` unless the referenced resource is live.
+/// Adds a reference from `user`. Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, user: &str) -> Result<()> {
     let kind = Kind::of_id(referenced)?;
     if !resources::is_live(transaction, org, referenced)? {
@@ -26,7 +24,7 @@ pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &s
     transaction.put(Space::Records, keys::reference(org, referenced, user), &Mark)
 }
 
-/// Refuses with `IN_USE` if the resource has a user; the error names the first few and the total.
+/// Fails with `IN_USE` if the resource has a user; the error contains the total and the first [`NAMED_USERS`].
 pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let prefix = keys::references(org, id);
     let (mut count, mut first) = (0_usize, Vec::new());

@@ -1,4 +1,4 @@
-//! Resources of every kind: executes a write plan in one transaction.
+//! Resources of every kind: executes the plan of a write in one transaction.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,14 +22,12 @@ use super::value::{DeletedMark, Mark, decode};
 use super::{names, references, texts};
 use folio_storage::{Holdings, ResourceExecutor, StoredResource};
 
-/// Returns the record of the resource with this id.
 pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<IndexedFields>>> {
     let kind = Kind::of_id(id)?;
     let bytes = reads.bytes(Space::Records, &keys::record(org, kind.word, id))?;
     bytes.map(|bytes| kind.read(&bytes)).transpose()
 }
 
-/// Returns whether the resource with this id is live.
 pub(crate) fn is_live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<bool> {
     Ok(matches!(record(reads, org, id)?, Some(Record::Live(_))))
 }
@@ -232,7 +230,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     Ok(plan.answer)
 }
 
-/// Removes the dependents of a deleted resource, and lists the deletion for the clean-up.
+/// Removes the dependents of a deleted resource, and enters the deletion in the index of the clean-up.
 fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Result<()> {
     let WritePlan { kind, org, id, at, .. } = plan;
     if plan.remove_revisions {
@@ -265,7 +263,7 @@ fn dependents(transaction: &Transaction<'_>, org: &OrgId, parent: &str) -> Resul
     Ok(found.iter().map(id).collect())
 }
 
-/// Ends the clean-up of a deleted resource: reduces its op rows to ids and times.
+/// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
 fn forget(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let Some(Record::Tombstone { at, .. }) = record(transaction, org, id)? else { return Ok(()) };
     for dependent in dependents(transaction, org, id)? {

@@ -15,10 +15,10 @@ use super::transaction::Transaction;
 use super::value::{PageText, PendingMark, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
-/// Maximum size of stored text that is decoded on the async thread, in bytes: the first pages of most files, which
-/// every turn reads; it takes tens of microseconds. Longer text is read off the async threads.
+/// Maximum size of stored text that is decoded on the calling thread, in bytes. It covers the first pages of most
+/// files, which every turn reads, and takes tens of microseconds. Longer text is read on a blocking thread.
 const SHORT_TEXT_BYTES: usize = 64 * 1024;
-/// Maximum number of pages that are read on the async thread.
+/// Maximum number of pages that are read on the calling thread.
 const FEW_PAGES: u32 = 4;
 
 pub(crate) struct Texts(pub(crate) Arc<Engine>);
@@ -28,7 +28,7 @@ impl TextStore for Texts {
     async fn ingest(&self, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
         let (org, id) = (org.clone(), id.to_owned());
         let IngestUpdate { state, pages, lacks_program, at } = update;
-        // Off the async threads and off the writer's thread: the text may have megabytes.
+        // Encodes on a blocking thread rather than on the writer's thread, because the text may have megabytes.
         let pages = tokio::task::spawn_blocking(move || encode_pages(pages))
             .await
             .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
@@ -66,7 +66,6 @@ pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> 
     transaction.put(Space::System, keys::pending_text(TextWait::Worker, org, id), &mark)
 }
 
-/// Removes the text of a deleted resource.
 pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
     transaction.remove(Space::Records, keys::text_state(org, id));
@@ -76,7 +75,7 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -
     Ok(())
 }
 
-/// Returns the pages if their stored bytes are at most `bytes`.
+/// Returns None if the stored size of the pages exceeds `bytes`.
 fn text(
     reads: &impl Reads,
     org: &OrgId,
@@ -104,7 +103,7 @@ fn text(
     Ok(left.map(|_| pages))
 }
 
-/// Stored pages by number.
+/// The numbers of pages with their encoded text.
 type EncodedPages = Vec<(u32, Vec<u8>)>;
 
 fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {

@@ -21,12 +21,12 @@ use super::transaction::Transaction;
 use super::value::{Mark, ThreadMark, decode};
 use folio_storage::{EncodedThreadWrite, ThreadStore};
 
-/// Returns the header of a live thread.
+/// Returns None unless the thread is live.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
     Ok(reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))?.and_then(ThreadRecord::live))
 }
 
-/// Writes a header, and its row in the index of expiring threads if its expiry changed.
+/// Writes a header, and the thread's row in the index of expiring threads if its expiry changed.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     before: Option<&ThreadHeader>,
@@ -81,7 +81,7 @@ impl ThreadStore for Threads {
                     return Ok(found);
                 }
                 view.walk(range, &mut |_, bytes| {
-                    // Sequence numbers have no gaps: the range begins at `from`.
+                    // Sequence numbers have no gaps, and the range begins at `from`.
                     found.push((sequence, decode(bytes)?));
                     sequence += 1;
                     Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -199,7 +199,7 @@ fn expire_referrers(transaction: &mut Transaction<'_>, org: &OrgId, referenced: 
     Ok(())
 }
 
-/// Sets the expiry of a thread unless it expires earlier; returns whether it was set.
+/// Sets the expiry of a thread unless the thread expires earlier; returns whether it was set.
 fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp) -> Result<bool> {
     let is_kept = before.is_kept_at(at);
     if is_kept {
@@ -209,7 +209,7 @@ fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp
     Ok(is_kept)
 }
 
-/// Adds a thread to the index of a resource that it refers to.
+/// Adds a thread to the index of a resource that the thread refers to.
 pub(crate) fn enter_reference(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
@@ -219,7 +219,6 @@ pub(crate) fn enter_reference(
     transaction.put(Space::Records, keys::thread_of(org, referenced, id), &Mark)
 }
 
-/// Writes the list row of a thread.
 pub(crate) fn put_row(transaction: &mut Transaction<'_>, org: &OrgId, listed: &ListEntry) -> Result<()> {
     listing::put_row(transaction, org, Target::THREAD, listed.created_at, &listed.row)
 }

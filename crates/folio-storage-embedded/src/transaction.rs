@@ -1,4 +1,5 @@
-//! A transaction: reads include its own writes and those of earlier transactions in the same commit.
+//! The transactions of one commit. Reads include the writes of the transaction and of earlier transactions in the
+//! commit.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,19 +12,20 @@ use super::keys::Space;
 use super::reads::{Range, Reads, Visit, unreadable};
 use super::value::{Stored, encode};
 
-/// Maximum length of a key, in bytes.
+/// In bytes.
 const KEY_BYTES: usize = 16 * 1024;
 
 type Address = (Space, Vec<u8>);
 
-/// The writes on top of the store; none: removed.
+/// The writes on top of the store. None: the key is removed.
 type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
 
 /// The consecutive transactions of one commit.
 pub(crate) struct Transaction<'a> {
     opened: &'a Opened,
     overlay: Overlay,
-    /// The previous overlay entries of the keys that the current transaction wrote; outer none: no entry.
+    /// The previous overlay entries of the keys that the current transaction wrote. Outer None: the overlay had no
+    /// entry.
     undo: Vec<(Address, Option<Option<Vec<u8>>>)>,
     bytes: usize,
 }
@@ -33,13 +35,11 @@ impl<'a> Transaction<'a> {
         Self { opened, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
     }
 
-    /// Writes a value.
     pub(crate) fn put<T: Stored>(&mut self, space: Space, key: Vec<u8>, value: &T) -> Result<()> {
         let value = encode(value)?;
         self.put_bytes(space, key, value)
     }
 
-    /// Writes an encoded value.
     pub(crate) fn put_bytes(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
         if key.len() > KEY_BYTES {
             return Err(Error::invalid(Reason::TooLarge, "a name or id is too long to be stored"));
@@ -48,12 +48,10 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Removes a key.
     pub(crate) fn remove(&mut self, space: Space, key: Vec<u8>) {
         self.set(space, key, None);
     }
 
-    /// Removes all keys that begin with `prefix`.
     pub(crate) fn remove_all(&mut self, space: Space, prefix: Vec<u8>) -> Result<()> {
         for key in self.keys(Range::prefix(space, prefix))? {
             self.remove(space, key);
@@ -68,12 +66,12 @@ impl<'a> Transaction<'a> {
         self.undo.push((address, before));
     }
 
-    /// Keeps the writes of the current transaction.
+    /// Ends the current transaction and retains its writes.
     pub(crate) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// Reverts the writes of the current transaction.
+    /// Ends the current transaction and reverts its writes.
     pub(crate) fn undo(&mut self) {
         while let Some((address, before)) = self.undo.pop() {
             match before {
@@ -83,12 +81,12 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Returns the bytes written so far, which bound a commit.
+    /// Returns the total size of all writes, which limits the size of a commit.
     pub(crate) fn written_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Moves the written rows into one batch. None: there are none.
+    /// Moves the written rows into one batch. None: nothing was written.
     pub(crate) fn into_batch(self, mode: PersistMode) -> Option<WriteBatch> {
         if self.overlay.is_empty() {
             return None;
@@ -113,7 +111,7 @@ impl Reads for Transaction<'_> {
         }
     }
 
-    /// Walks forward only: no transaction needs the other direction.
+    /// Walks forward only, because no transaction needs the other direction.
     fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()> {
         debug_assert!(!range.reverse, "a transaction walks forward");
         if range.start >= range.end {
@@ -174,7 +172,6 @@ mod tests {
     use crate::{Options, keys};
     use folio_storage::value::{Count, decode};
 
-    /// One step of a transaction.
     #[derive(Debug, Clone)]
     enum Step {
         Put(u8, u64),

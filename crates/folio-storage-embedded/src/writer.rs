@@ -1,11 +1,11 @@
 //! The writer: one thread that commits whole transactions.
 //!
-//! A write is a closure over a [`Transaction`]. Waiting writes share one commit with one fsync and are answered after
-//! it. A write that needs no fsync waits briefly for a commit that has one.
+//! A write is a closure over a [`Transaction`]. Waiting writes share one commit with one fsync and return after it. A
+//! write that needs no fsync waits briefly for a commit that has one.
 //!
 //! After a failed commit or a panic the writer refuses all writes, because the state on disk is unknown until the store
-//! is reopened: here once the disk accepts writes again, or at the next start. A write whose outcome was reported as
-//! unknown may then turn out to be committed.
+//! is reopened: by the writer once the disk accepts writes again, or at the next start. A write whose outcome was
+//! reported as unknown may then turn out to be committed.
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,22 +25,21 @@ use super::transaction::Transaction;
 
 /// Maximum number of writes in one commit.
 const COMMIT_WRITES: usize = 256;
-/// Bytes from which a commit takes no further write.
+/// Size of a commit from which it includes no further write, in bytes.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 /// Size of the probe file that the disk must accept before the database is reopened, in bytes.
 const PROBE_BYTES: usize = 1024 * 1024;
 /// Time for which writes without an fsync wait for another commit.
 const LAZY_WAIT: Duration = Duration::from_millis(2);
 
-/// A queued write.
 pub(super) trait Job: Send {
-    /// Returns whether the write is answered only after an fsync.
+    /// True: the write returns only after an fsync.
     fn is_durable(&self) -> bool;
-    /// Runs the write; returns whether its changes are kept.
+    /// Runs the write; returns whether its changes are retained.
     fn run(&mut self, transaction: &mut Transaction<'_>) -> bool;
-    /// Sends the result of the write.
+    /// Returns the result to the caller of the write.
     fn answer(self: Box<Self>);
-    /// Sends an error: the outcome of the write is unknown.
+    /// Returns an error to the caller of the write: the outcome is unknown.
     fn fail(self: Box<Self>, error: Error);
 }
 
@@ -84,12 +83,12 @@ where
     }
 }
 
-/// The due time of a commit.
+/// The time at which a commit is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     /// The commit is empty.
     Never,
-    /// No write needs an fsync: the commit waits until then for one that does.
+    /// No write needs an fsync: until this time the commit waits for a write that needs one.
     At(Instant),
     /// A write waits for the fsync.
     Now,
@@ -106,9 +105,7 @@ impl Due {
     }
 }
 
-/// A message to the writer.
 pub(super) enum Message {
-    /// A write.
     Write(Box<dyn Job>),
     /// Reopens the database if the writer refuses writes.
     Reopen(oneshot::Sender<Result<(), Error>>),
@@ -116,13 +113,9 @@ pub(super) enum Message {
     Close,
 }
 
-/// The step after a commit.
 enum Next {
-    /// Make the next commit.
     Commit,
-    /// Reopen the database.
     Reopen(oneshot::Sender<Result<(), Error>>),
-    /// End the writer.
     Close,
 }
 
@@ -137,18 +130,17 @@ pub(super) fn broken() -> Error {
 /// Commits a batch: [`WriteBatch::commit`], or a failure in a test.
 pub(super) type Commit = fn(WriteBatch) -> fjall::Result<()>;
 
-/// The writer's thread.
+/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) opened: Current,
-    /// The database's folder.
+    /// The folder of the database.
     pub(super) path: PathBuf,
     pub(super) options: Options,
     pub(super) jobs: Receiver<Message>,
-    /// Whether all writes are refused.
+    /// True: all writes are refused.
     pub(super) broken: Arc<AtomicBool>,
-    /// Commits with an fsync.
+    /// Number of commits with an fsync.
     pub(super) commits: Arc<AtomicU64>,
-    /// Commits one batch.
     pub(super) commit: Commit,
 }
 
@@ -162,7 +154,7 @@ impl Writer {
                 Next::Close => break,
             }
         }
-        // Senders of later messages see the closed channel.
+        // Senders of later messages find the channel closed.
         if let Some(Err(error)) = self.opened().map(|opened| opened.db.persist(PersistMode::SyncAll)) {
             tracing::error!(%error, "cannot sync the store at shutdown");
         }
@@ -190,8 +182,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks whether the disk accepts writes. A failure here occurs before the database is closed, so that reads keep
-    /// working.
+    /// Checks whether the disk accepts writes. The check precedes the closing of the database, so that reads continue
+    /// if it fails.
     fn probe(&self) -> std::io::Result<()> {
         let path = self.path.with_extension("probe");
         let written = std::fs::File::create(&path).and_then(|mut file| {
@@ -202,7 +194,7 @@ impl Writer {
         written.and(removed)
     }
 
-    /// Refuses writes if reopening failed and there is no open database.
+    /// Handles messages while no database is open because reopening failed. Refuses writes.
     fn refuse(&self) -> Next {
         match self.jobs.recv() {
             Ok(Message::Write(job)) => {
@@ -252,7 +244,7 @@ impl Writer {
         next
     }
 
-    /// Returns the next message; waits for it until the commit is due.
+    /// Returns the next message. Waits for it until the commit is due.
     fn next(&self, due: Due) -> Result<Message, RecvTimeoutError> {
         match due {
             Due::Never => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -264,7 +256,7 @@ impl Writer {
         }
     }
 
-    /// Runs a write; returns false if it panicked.
+    /// Returns false if the write panicked.
     fn run(&self, job: &mut dyn Job, transaction: &mut Transaction<'_>) -> bool {
         match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
             Ok(keep) => {

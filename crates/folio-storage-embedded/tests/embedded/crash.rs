@@ -1,4 +1,4 @@
-//! Kills the process before or after any call of a store: acknowledged writes survive, and every write is whole or
+//! Kills the process before or after any call of a store: acknowledged writes survive, and every write is complete or
 //! absent.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,16 +15,15 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 const FOLDER: &str = "FOLIO_CRASH_FOLDER";
 const FAULT: &str = "FOLIO_CRASH_FAULT";
 
-/// A fault of the killed process, which the test must find.
+/// A fault of the killed process, which the test must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChildFault {
-    /// The process acknowledges a step before it executes it.
+    /// The process acknowledges a step before it executes the step.
     EarlyAcknowledgement,
     /// The process executes one step in two writes.
     TornStep,
 }
 
-/// Returns all rows and blobs of a store.
 async fn dump(store: &EmbeddedStore) -> String {
     let (mut rows, blobs) = (store.everything().unwrap(), store.stores().blobs);
     let mut scan = blobs.scan();
@@ -54,7 +53,7 @@ async fn expected() -> Vec<String> {
     seen
 }
 
-/// The process that the tests kill; passes without their variables. It executes the steps and reports each one.
+/// The process that the tests kill. Without their variables it passes. It executes the steps and reports each one.
 #[tokio::test]
 async fn crashing_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -82,10 +81,9 @@ fn report(line: &str) {
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }
 
-/// The progress of a child process.
 struct Reached {
     acknowledged: usize,
-    /// The number of crash points, if the process was not killed.
+    /// The number of crash points. None: the process was killed.
     whole: Option<u64>,
 }
 
@@ -113,7 +111,7 @@ fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached
     reached
 }
 
-/// Kills a child at one crash point and checks the store that it left.
+/// Kills a child at one crash point and checks the state of its store.
 async fn killed_at(expected: &[String], crash_at: u64, fault: Option<ChildFault>) -> Result<Reached, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
@@ -145,8 +143,8 @@ async fn invariant_3_a_kill_at_any_commit_step_loses_nothing_acknowledged_and_te
     }
 }
 
-/// A kill in the middle of a write leaves the journal up to some byte. For every byte the store shows the steps up to
-/// some step.
+/// A kill in the middle of a write truncates the journal at some byte. For every such byte the store must contain
+/// complete steps only.
 #[tokio::test]
 async fn a_journal_truncated_at_any_byte_shows_whole_steps_only() {
     let expected: Vec<String> = expected().await.iter().map(|state| without_blob(state)).collect();
@@ -174,7 +172,7 @@ async fn a_journal_truncated_at_any_byte_shows_whole_steps_only() {
     assert!(states.len() > 5, "only {states:?}");
 }
 
-/// Removes the blob, which is a file and not in the journal.
+/// Removes the blob, which is a file and is not in the journal.
 fn without_blob(state: &str) -> String {
     state.lines().filter(|line| !line.starts_with("blob: ")).collect::<Vec<_>>().join("\n")
 }
@@ -198,7 +196,7 @@ async fn the_crash_test_catches_a_torn_step_and_an_early_acknowledgement() {
     for fault in [ChildFault::TornStep, ChildFault::EarlyAcknowledgement] {
         let mut caught = false;
         let points = killed_at(&expected, u64::MAX, Some(fault)).await.unwrap().whole.unwrap();
-        // The torn step is one of the last.
+        // The torn step is one of the last steps.
         for crash_at in (1..=points).rev() {
             if killed_at(&expected, crash_at, Some(fault)).await.is_err() {
                 caught = true;

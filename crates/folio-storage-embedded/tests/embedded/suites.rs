@@ -14,7 +14,7 @@ async fn opened() -> (tempfile::TempDir, EmbeddedStore) {
     (folder, store)
 }
 
-/// Runs a suite twice on one store, so that no suite depends on an empty one.
+/// Runs a suite twice on one store, so that no suite depends on an empty store.
 async fn passes(suite: &str) {
     let (_folder, store) = opened().await;
     for nonce in ["first", "second"] {
@@ -127,7 +127,7 @@ async fn content_of_an_erased_organization_is_erased_everywhere() {
     stores.erasure.erase(&[erased.clone()].into()).await.unwrap();
     stores.blobs.delete_all(&erased).await.unwrap();
     assert_eq!(with("rhinoceros"), Vec::<String>::new());
-    // The tombstone, the deletion index and the records of both writes.
+    // The remaining rows are the tombstone, the deletion index and the records of both writes.
     let (left, platform) = (with(erased.as_str()), OrgId::platform());
     assert!(left.iter().all(|row| row.contains(platform.as_str())), "{left:?}");
     let others = store.everything().unwrap().into_iter().filter(|row| !row.contains(erased.as_str()));
