@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Returns the cache folder: `FOLIO_TEST_CACHE`, otherwise `folio-test-servers` in the user's cache folder.
+/// `FOLIO_TEST_CACHE`, otherwise `folio-test-servers` in the user's cache folder.
 fn folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("FOLIO_TEST_CACHE")
@@ -14,16 +14,12 @@ fn folder() -> PathBuf {
         .unwrap_or_else(|| std::env::temp_dir().join("folio-test-servers"))
 }
 
-/// Returns true if an entry is cached.
 pub(crate) fn has(name: &str) -> bool {
     folder().join(name).is_dir()
 }
 
-/// Returns the folder of an entry. If it is not cached, `make` fills an empty folder first, under a lock. A failure
-/// leaves no entry.
-///
-/// # Errors
-/// Returns an error of `make` or of the file system.
+/// Returns the folder of an entry. If the entry is not cached, `make` first fills an empty folder, under a lock. A
+/// failure leaves no entry.
 pub(crate) fn once(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let place = folder().join(name);
     create_dir_all(folder()).context("cannot create the cache folder of the test servers")?;

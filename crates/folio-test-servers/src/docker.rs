@@ -1,4 +1,4 @@
-//! ScyllaDB from `compose.yaml`, if there is a container engine.
+//! ScyllaDB from `compose.yaml`. Requires a container engine.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::ports;
 use crate::process::Process;
 use crate::storage;
 
-/// Timeout for readiness, including a download of the image.
+/// Includes a download of the image.
 const READY_LIMIT: Duration = Duration::from_secs(300);
 
-/// Returns true if a container engine responds. An installed client is not sufficient.
+/// Returns whether a container engine responds. An installed client is not sufficient.
 pub(crate) fn answers() -> bool {
     let quiet = |arguments: &[&str]| {
         Command::new("docker")
@@ -30,21 +30,18 @@ pub(crate) fn answers() -> bool {
     quiet(&["info"]) && quiet(&["compose", "version"])
 }
 
-/// A ScyllaDB container: the service `scylla` of `compose.yaml` under a unique project name.
+/// The container of the service `scylla` of `compose.yaml`, under a unique project name.
 #[derive(Debug)]
 pub struct Scylla {
     project: String,
     port: u16,
-    /// The client in the foreground. Stopping it or its watcher removes the container.
+    /// The client in the foreground. Its watcher removes the container if this process dies.
     client: Option<Process>,
     folder: TempDir,
 }
 
 impl Scylla {
     /// Starts a container on a free port and waits until it is healthy.
-    ///
-    /// # Errors
-    /// There is no engine, or the container does not become healthy.
     pub fn start() -> Result<Self> {
         let port = ports::free(1)?;
         let folder = storage::folder("scylla")?;
@@ -58,7 +55,7 @@ impl Scylla {
         Ok(server)
     }
 
-    /// Returns host and port.
+    /// `HOST:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

@@ -7,11 +7,10 @@ use anyhow::{Context as _, Result};
 /// A server's certificate with its key, and the authority that signed it and its clients' certificates, in PEM.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Certificate of the authority.
     pub authority_pem: String,
     /// Certificate of the server, for 127.0.0.1.
     pub certificate_pem: String,
-    /// Private key of the server (PKCS 8).
+    /// Private key of the server, as PKCS 8.
     pub key_pem: String,
 }
 

@@ -1,9 +1,9 @@
 //! Real servers for tests: Redis, a CQL server and an S3 server, which tests start, kill and restart. For tests only.
 //!
 //! A server has private ports on loopback and a temporary folder, and ends with the process that started it (see
-//! [`process`]). Tests that need any server call [`redis_url`], [`cql`] or [`s3`], which return the server in the
-//! environment variable of the test run or start one for this process. Tests that break a server start their own
-//! ([`Redis`], [`RedisCluster`], [`Cassandra`], [`S3`]).
+//! [`process`]). [`redis_url`], [`cql`] and [`s3`] return the server in the environment variable of the test run, or
+//! start a server for this process. Tests that break a server start their own ([`Redis`], [`RedisCluster`],
+//! [`Cassandra`], [`S3`]).
 //!
 //! All functions block, so the test runner needs no async runtime.
 

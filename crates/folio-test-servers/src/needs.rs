@@ -5,18 +5,16 @@ use std::process::{Command, Stdio};
 use crate::run::{CQL, REDIS, S3_SERVER, is_given};
 use crate::{cassandra, docker, s3};
 
-/// A missing program.
+/// A program that is required and not installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Name of the program.
     pub program: &'static str,
-    /// Purpose of the program.
     pub purpose: &'static str,
     /// Debian package of the program.
     pub package: &'static str,
 }
 
-/// Returns the missing programs of the servers that no environment variable provides.
+/// Returns the missing programs for the servers that no environment variable provides.
 pub fn missing() -> Vec<Need> {
     let mut needs = Vec::new();
     let mut need = |is_there: bool, program, purpose, package| {

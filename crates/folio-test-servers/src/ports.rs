@@ -1,4 +1,4 @@
-//! Private ports, below the range of ephemeral ports, so that a restarted server gets its port again.
+//! Private ports, below the range of ephemeral ports, so that a restarted server can bind its port again.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,16 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// Range of the ports.
 const RANGE: Range<u16> = 20_000..31_000;
 
-/// Maximum attempts to find free ports.
+/// Maximum number of attempts to find free ports.
 const TRIES: u64 = 1_000;
 
 /// Returns the first of `count` consecutive ports that are free on the first three loopback addresses.
-///
-/// # Errors
-/// No free ports were found.
 pub(crate) fn free(count: u16) -> Result<u16> {
     let random = RandomState::new();
     let places = u64::from(RANGE.end - RANGE.start - count);
@@ -31,7 +27,6 @@ fn is_free(port: u16) -> bool {
     (1..=3).all(|host| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).is_ok())
 }
 
-/// Returns true if a server accepts connections on this address.
 pub(crate) fn accepts(host: Ipv4Addr, port: u16) -> bool {
     TcpStream::connect_timeout(&(host, port).into(), Duration::from_millis(500)).is_ok()
 }

@@ -2,8 +2,8 @@
 //!
 //! A shell forks a watcher and then executes the server. The watcher reads from a pipe whose other end only the parent
 //! has. When the parent dies for any reason, the pipe closes, and the watcher kills the server and removes its folder.
-//! Both are in their own process group, so that Ctrl-C reaches only the parent. (The kernel's parent-death signal is
-//! not usable, because it is sent when the *thread* that started the child ends.)
+//! Watcher and server are in their own process group, so that Ctrl-C reaches only the parent. (The kernel's
+//! parent-death signal is not usable, because it is sent when the *thread* that started the child ends.)
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -33,35 +33,29 @@ exec 3<&0
 exec "$@" </dev/null 3<&-
 "#;
 
-/// Timeout of a graceful stop.
+/// Time after which a graceful stop becomes a kill.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Maximum bytes of a log in an error.
+/// Maximum size of the output in an error, in bytes.
 const LOG_SHOWN_BYTES: usize = 2_000;
 
-/// A server process. Dropping it kills the process.
+/// A server process. Dropping the value kills the process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    /// Pipe to the watcher. Its end means that this process died.
+    /// Pipe to the watcher. The watcher reads its end when this process dies.
     pipe: ChildStdin,
     ended: bool,
 }
 
 impl Process {
     /// Starts a process with its output in `folder/NAME.out`. If this process dies first, the folder is removed.
-    ///
-    /// # Errors
-    /// The program cannot be started.
     pub fn start(name: &str, command: Command, folder: &Path) -> Result<Self> {
         Self::start_and_clean(name, command, folder, "")
     }
 
-    /// Like [`Process::start`], with a shell script that runs if this process dies first.
-    ///
-    /// # Errors
-    /// The program cannot be started.
+    /// As [`Process::start`], with a shell script that runs if this process dies first.
     pub fn start_and_clean(name: &str, command: Command, folder: &Path, cleaning: &str) -> Result<Self> {
         let output = OpenOptions::new()
             .create(true)
@@ -90,15 +84,12 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, pipe, ended: false })
     }
 
-    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `ready` returns true. The error of a failure contains the end of the output.
-    ///
-    /// # Errors
-    /// The process ended, or `limit` passed.
+    /// Waits until `ready` returns true. Fails if the process ends or `limit` passes; the error contains the end of the
+    /// output.
     pub fn wait_until(&mut self, folder: &Path, limit: Duration, ready: impl Fn() -> bool) -> Result<()> {
         let end = Instant::now() + limit;
         while !ready() {
@@ -114,9 +105,6 @@ impl Process {
     }
 
     /// Sends SIGTERM and waits. Kills the process after a timeout.
-    ///
-    /// # Errors
-    /// The signal cannot be sent.
     pub fn stop(mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)?;
         let end = Instant::now() + STOP_LIMIT;
@@ -133,17 +121,11 @@ impl Process {
     }
 
     /// Suspends the process (SIGSTOP): its connections stay open and it does not respond.
-    ///
-    /// # Errors
-    /// The signal cannot be sent.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
     /// Continues the process after [`Process::pause`].
-    ///
-    /// # Errors
-    /// The signal cannot be sent.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }

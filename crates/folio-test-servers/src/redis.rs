@@ -14,29 +14,25 @@ use crate::ports;
 use crate::process::Process;
 use crate::storage;
 
-/// Timeout for readiness.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Attempts with another port, in case another process takes a port first.
+/// Attempts with another port, because another process may bind a port first.
 const TRIES: usize = 5;
 
-/// A Redis server that fsyncs each write before it responds. Stopping kills it; acknowledged writes are kept.
+/// A Redis server that fsyncs each write before it responds. Killing it loses no acknowledged write.
 #[derive(Debug)]
 pub struct Redis {
-    /// The process. None: the server is stopped.
+    /// None: the server is stopped.
     process: Option<Process>,
     port: u16,
     folder: TempDir,
     arguments: Vec<String>,
-    /// User and password of a server with TLS and authentication.
+    /// User and password. None: the server uses neither TLS nor authentication.
     login: Option<(String, String)>,
 }
 
 impl Redis {
     /// Starts a server on a free port.
-    ///
-    /// # Errors
-    /// `redis-server` is missing or does not start.
     pub fn start() -> Result<Self> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -48,7 +44,7 @@ impl Redis {
         Err(last.context("no attempt was made")?)
     }
 
-    /// Starts a server on this port with further arguments.
+    /// `arguments`: further arguments of `redis-server`.
     pub(crate) fn start_at(port: u16, arguments: &[String]) -> Result<Self> {
         let folder = storage::folder("redis")?;
         let mut redis = Self { process: None, port, folder, arguments: arguments.to_vec(), login: None };
@@ -57,9 +53,6 @@ impl Redis {
     }
 
     /// Starts a replica of this server and waits until it is synchronized.
-    ///
-    /// # Errors
-    /// The replica does not start or does not reach this server.
     pub fn start_replica(&self) -> Result<Self> {
         let arguments = ["--replicaof", "127.0.0.1", &self.port.to_string()].map(str::to_owned);
         let replica = Self::start_at(ports::free(1)?, &arguments)?;
@@ -75,29 +68,20 @@ impl Redis {
     }
 
     /// Promotes a replica to a primary.
-    ///
-    /// # Errors
-    /// The server does not respond.
     pub fn promote(&self) -> Result<()> {
         anyhow::ensure!(self.ask("REPLICAOF NO ONE")? == "+OK", "a replica was not promoted");
         Ok(())
     }
 
-    /// Makes the server a replica of another one, so that clients cannot write to it.
-    ///
-    /// # Errors
-    /// The server does not respond.
+    /// Makes the server a replica of another server, so that clients cannot write to it.
     pub fn demote(&self, of: &Self) -> Result<()> {
         let answer = self.ask(&format!("REPLICAOF 127.0.0.1 {}", of.port))?;
         anyhow::ensure!(answer.starts_with("+OK"), "a server was not demoted: {answer}");
         Ok(())
     }
 
-    /// Starts a server that only speaks TLS, requires client certificates, and has one user, `folio`, with this
+    /// Starts a server that accepts only TLS, requires client certificates, and has one user, `folio`, with this
     /// password.
-    ///
-    /// # Errors
-    /// The server does not start.
     pub fn start_secured(identity: &Identity, password: &str) -> Result<Self> {
         let folder = storage::folder("redis")?;
         let files = tempfile::Builder::new().prefix("certificates-").tempdir_in(folder.path())?.keep();
@@ -127,22 +111,18 @@ impl Redis {
         }
     }
 
-    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Kills the server (SIGKILL). Its folder keeps acknowledged writes.
+    /// Kills the server (SIGKILL). Acknowledged writes are retained.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Starts the server after [`Redis::kill`], on the same port with the same data.
-    ///
-    /// # Errors
-    /// The server does not start.
+    /// Starts the server on the same port with the same data, also if it still runs.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let (port, secured) = (self.port, self.login.is_some());
@@ -162,10 +142,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Starts the server without its data.
-    ///
-    /// # Errors
-    /// The data cannot be removed, or the server does not start.
+    /// Restarts the server without its data.
     pub fn run_emptied(&mut self) -> Result<()> {
         self.kill();
         empty(self.folder.path()).context("cannot remove the data of a Redis server")?;
@@ -173,25 +150,16 @@ impl Redis {
     }
 
     /// Suspends the server (SIGSTOP): its connections stay open and it does not respond.
-    ///
-    /// # Errors
-    /// The server is stopped.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the server is stopped")?.pause()
     }
 
     /// Continues the server after [`Redis::pause`].
-    ///
-    /// # Errors
-    /// The server is stopped.
     pub fn resume(&self) -> Result<()> {
         self.process.as_ref().context("the server is stopped")?.resume()
     }
 
     /// Sends a command and returns the items of its list response.
-    ///
-    /// # Errors
-    /// The server does not respond.
     pub fn lines(&self, command: &str) -> Result<Vec<String>> {
         let mut answers = send(self.port, command)?;
         let count = line(&mut answers)?.strip_prefix('*').and_then(|count| count.parse::<usize>().ok());
@@ -199,9 +167,6 @@ impl Redis {
     }
 
     /// Sends a command and returns its response: a line, or the text of a bulk string.
-    ///
-    /// # Errors
-    /// The server does not respond.
     pub fn ask(&self, command: &str) -> Result<String> {
         ask(self.port, command)
     }

@@ -1,4 +1,4 @@
-//! A Redis Cluster of three nodes, optionally with a replica of each.
+//! A Redis Cluster of three primaries, optionally with a replica of each.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,28 +11,21 @@ use crate::redis::Redis;
 
 const NODES: u16 = 3;
 
-/// Timeout for the formation of the cluster.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// Three servers that share the slots.
+/// Three primaries that share the hash slots, and their replicas.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Redis>,
 }
 
 impl RedisCluster {
-    /// Starts a cluster on free ports.
-    ///
-    /// # Errors
-    /// `redis-server` is missing, or the cluster does not form.
+    /// Starts a cluster without replicas on free ports.
     pub fn start() -> Result<Self> {
         Self::start_with(0)
     }
 
-    /// Starts a cluster with a replica of each node: the nodes 3, 4 and 5, in any order.
-    ///
-    /// # Errors
-    /// `redis-server` is missing, or the cluster does not form.
+    /// Starts a cluster with a replica of each primary. The replicas are the nodes 3, 4 and 5, in any order.
     pub fn start_replicated() -> Result<Self> {
         Self::start_with(1)
     }
@@ -64,22 +57,19 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Returns true if each node serves its slots and each replica is synchronized.
+    /// Returns whether each node serves its slots and each replica is synchronized.
     pub fn agrees(&self) -> bool {
         self.nodes.iter().all(agrees)
     }
 
-    /// Returns the nodes.
     pub fn nodes(&mut self) -> &mut [Redis] {
         &mut self.nodes
     }
 
-    /// Returns the URLs of the nodes.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Redis::url).collect()
     }
 
-    /// Returns a node, to kill or restart it.
     pub fn node(&mut self, number: usize) -> Option<&mut Redis> {
         self.nodes.get_mut(number)
     }

@@ -17,7 +17,6 @@ pub(crate) fn is_given(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| !value.is_empty())
 }
 
-/// A CQL server of either kind.
 #[derive(Debug)]
 enum CqlServer {
     Scylla(Scylla),
@@ -43,7 +42,7 @@ impl CqlServer {
     }
 }
 
-/// One server of each kind, except those in environment variables. Dropping it kills them.
+/// One server of each kind, except the servers in environment variables. Dropping the value kills them.
 #[derive(Debug)]
 pub struct Servers {
     redis: Option<Redis>,
@@ -52,10 +51,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts the servers concurrently and waits until they are ready.
-    ///
-    /// # Errors
-    /// A server does not start; the others are then stopped.
+    /// Starts the servers concurrently and waits until they are ready. If a server does not start, the others are
+    /// stopped.
     pub fn start() -> Result<Self> {
         std::thread::scope(|scope| {
             let cql = scope.spawn(|| unless_given(CQL, CqlServer::start));
@@ -80,7 +77,7 @@ fn unless_given<T>(variable: &str, start: impl FnOnce() -> Result<T>) -> Result<
     if is_given(variable) { Ok(None) } else { start().map(Some) }
 }
 
-/// Returns the value of the variable, otherwise the address of a server that is started for this process. Its watcher
+/// Returns the value of the variable, otherwise the address of a server that this process starts. The server's watcher
 /// ends it, because statics are never dropped.
 fn shared<T>(
     variable: &str,
@@ -105,27 +102,18 @@ fn shared<T>(
 }
 
 /// Returns the URL of the Redis server of this test run.
-///
-/// # Errors
-/// No server is configured and none can be started.
 pub fn redis_url() -> Result<String> {
     static SERVER: OnceLock<Result<(Redis, String), String>> = OnceLock::new();
     shared(REDIS, &SERVER, Redis::start, Redis::url)
 }
 
 /// Returns the addresses of the CQL server of this test run.
-///
-/// # Errors
-/// No server is configured and none can be started.
 pub fn cql() -> Result<String> {
     static SERVER: OnceLock<Result<(CqlServer, String), String>> = OnceLock::new();
     shared(CQL, &SERVER, CqlServer::start, CqlServer::address)
 }
 
-/// Returns the S3 server of this test run with its keys and bucket.
-///
-/// # Errors
-/// No server is configured and none can be started.
+/// Returns the URL of the S3 server of this test run, with its keys and bucket.
 pub fn s3() -> Result<String> {
     static SERVER: OnceLock<Result<(S3, String), String>> = OnceLock::new();
     shared(S3_SERVER, &SERVER, S3::start, S3::url)

@@ -1,4 +1,4 @@
-//! An S3 server: `versitygw`, which serves a folder.
+//! The S3 server `versitygw`, which serves a folder.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,6 @@ use crate::ports;
 use crate::process::Process;
 use crate::storage;
 
-/// The Go module with its version.
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
 /// Name of the cache entry.
@@ -27,7 +26,7 @@ const BUCKET: &str = "folio";
 /// An S3 server with one bucket and path-style addresses.
 #[derive(Debug)]
 pub struct S3 {
-    /// The process. None: the server is stopped.
+    /// None: the server is stopped.
     process: Option<Process>,
     port: u16,
     data: PathBuf,
@@ -36,9 +35,6 @@ pub struct S3 {
 
 impl S3 {
     /// Starts a server on a free port. The first start builds the program (about a minute).
-    ///
-    /// # Errors
-    /// The program cannot be built or does not start.
     pub fn start() -> Result<Self> {
         let folder = storage::folder("s3")?;
         let data = folder.path().join("data");
@@ -48,12 +44,12 @@ impl S3 {
         Ok(server)
     }
 
-    /// Returns the URL with keys and bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
+    /// `http://KEY:SECRET@HOST:PORT/BUCKET`.
     pub fn url(&self) -> String {
         format!("http://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{}/{BUCKET}", self.port)
     }
 
-    /// Returns the data folder. Objects are files.
+    /// Returns the data folder, in which each object is a file.
     pub fn data(&self) -> &Path {
         &self.data
     }
@@ -65,10 +61,7 @@ impl S3 {
         }
     }
 
-    /// Starts the server after [`S3::kill`], on the same port with the same data.
-    ///
-    /// # Errors
-    /// The server does not start.
+    /// Starts the server on the same port with the same data, also if it still runs.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let mut command = Command::new(program()?);
@@ -84,24 +77,17 @@ impl S3 {
         Ok(())
     }
 
-    /// Suspends the server (SIGSTOP).
-    ///
-    /// # Errors
-    /// The server is stopped.
+    /// Suspends the server (SIGSTOP): its connections stay open and it does not respond.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the server is stopped")?.pause()
     }
 
     /// Continues the server after [`S3::pause`].
-    ///
-    /// # Errors
-    /// The server is stopped.
     pub fn resume(&self) -> Result<()> {
         self.process.as_ref().context("the server is stopped")?.resume()
     }
 }
 
-/// Returns true if the program is cached.
 pub(crate) fn is_built() -> bool {
     cache::has(CACHED)
 }

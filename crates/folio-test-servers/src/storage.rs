@@ -1,5 +1,5 @@
-//! Data folders of the servers. They are in memory if the machine has enough, so that the speed of a disk does not
-//! affect tests. Data survives a kill of a server, because the folder outlives its process.
+//! Data folders of the servers. They are in memory if the machine has enough free memory, so that the speed of a disk
+//! does not affect tests. Data survives a kill of a server, because the folder outlives the server process.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,10 @@ use tempfile::TempDir;
 
 /// Path of the file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// Minimum free space in bytes. The servers of a test run need a tenth of it.
+/// Minimum free space for the use of [`MEMORY`], in bytes. The servers of a test run need a tenth of it.
 const FREE_MIN: u64 = 6 << 30;
 
-/// Creates a folder for a server. Dropping it removes the folder.
-///
-/// # Errors
-/// The folder cannot be created.
+/// Creates a folder for a server. Dropping the value removes the folder.
 pub(crate) fn folder(of: &str) -> Result<TempDir> {
     let path = if has_space(Path::new(MEMORY)) { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
     let folder = tempfile::Builder::new().prefix(&format!("folio-{of}-")).tempdir_in(&path);

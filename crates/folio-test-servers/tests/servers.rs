@@ -60,7 +60,7 @@ fn cassandra_restarts_after_a_kill() {
     assert!(!accepts(port));
 }
 
-/// Run by the test below in a separate process: starts a server, prints its port, and waits to be killed.
+/// The test below runs this test in another process: it starts a server, prints its port, and waits to be killed.
 #[test]
 fn starts_a_server_and_waits() {
     if std::env::var_os("FOLIO_TEST_WAITS").is_some() {

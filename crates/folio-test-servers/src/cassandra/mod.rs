@@ -1,4 +1,4 @@
-//! Apache Cassandra from its Maven artifacts, which replaces ScyllaDB if there is no container engine.
+//! Apache Cassandra from its Maven artifacts. Replaces ScyllaDB if no container engine is available.
 
 mod node;
 
@@ -15,7 +15,7 @@ use crate::ports;
 /// Name of the cache entry of the jars.
 const CACHED: &str = "cassandra-5.0.9";
 
-/// Start tokens of each node.
+/// The start tokens of each node, by the number of nodes.
 const TOKENS: &[&[&str]] =
     &[&["0"], &["0", "-9223372036854775808"], &["-9223372036854775808", "-3074457345618258603", "3074457345618258602"]];
 
@@ -28,10 +28,7 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    /// Starts one to three nodes on free ports. The first start downloads the jars (66 MB).
-    ///
-    /// # Errors
-    /// JDK 17 or Maven is missing, or a node does not start.
+    /// Starts one to three nodes on free ports. Requires JDK 17; the first start downloads the jars (66 MB) with Maven.
     pub fn start(nodes: usize) -> Result<Self> {
         let Some(tokens) = nodes.checked_sub(1).and_then(|at| TOKENS.get(at)) else {
             bail!("cannot start {nodes} nodes: expected 1 to 3");
@@ -45,11 +42,8 @@ impl Cassandra {
         Ok(cassandra)
     }
 
-    /// Starts one node that only speaks TLS, requires client certificates, and has the user `cassandra` with that
-    /// password, which exists some seconds after readiness.
-    ///
-    /// # Errors
-    /// JDK 17 or Maven is missing, or the node does not start.
+    /// Starts one node that accepts only TLS and requires client certificates. It creates the user `cassandra` with the
+    /// password `cassandra` some seconds after it is ready.
     pub fn start_secured(identity: &Identity) -> Result<Self> {
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(3)?;
@@ -57,23 +51,21 @@ impl Cassandra {
         Ok(Self { nodes: vec![node], port })
     }
 
-    /// Returns hosts and ports, separated by commas.
+    /// `HOST:PORT`, separated by commas.
     pub fn addresses(&self) -> String {
         self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",")
     }
 
-    /// Returns the port of each node.
+    /// All nodes have the same port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns a node, to kill, pause or restart it.
     pub fn node(&mut self, number: usize) -> Option<&mut Node> {
         self.nodes.get_mut(number)
     }
 }
 
-/// Returns true if the jars are cached.
 pub(crate) fn is_fetched() -> bool {
     cache::has(CACHED)
 }
@@ -90,7 +82,7 @@ fn jars() -> Result<PathBuf> {
     })
 }
 
-/// Returns a Java that Cassandra supports.
+/// Returns a Java of version 17, which Cassandra requires.
 pub(crate) fn java() -> Option<PathBuf> {
     let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
     let home = std::env::var_os("JAVA_HOME").map(PathBuf::from);

@@ -13,13 +13,12 @@ use crate::ports;
 use crate::process::Process;
 use crate::storage;
 
-/// Timeout for readiness, on a busy machine.
+/// Long enough for a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
-/// A node of a [`super::Cassandra`].
 #[derive(Debug)]
 pub struct Node {
-    /// The process. None: the node is stopped.
+    /// None: the node is stopped.
     process: Option<Process>,
     folder: TempDir,
     java: PathBuf,
@@ -70,12 +69,11 @@ impl Node {
         Ok(node)
     }
 
-    /// Returns host and port.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Kills the node (SIGKILL). Its folder keeps acknowledged writes.
+    /// Kills the node (SIGKILL). Acknowledged writes are retained.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
@@ -83,22 +81,16 @@ impl Node {
     }
 
     /// Sends SIGTERM and waits.
-    ///
-    /// # Errors
-    /// The signal cannot be sent.
     pub fn stop(&mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), Process::stop)
     }
 
     /// Starts the node on the same port with the same data, and waits until it is ready.
-    ///
-    /// # Errors
-    /// The node does not start.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
         let folder = self.folder.path();
         let path = folder.display();
-        // The JMX port of every node is on the first loopback address.
+        // The JMX ports of all nodes are on the first loopback address, so each node has a port of its own.
         let [.., own] = self.host.octets();
         let mut command = Command::new(&self.java);
         command
@@ -119,17 +111,11 @@ impl Node {
     }
 
     /// Suspends the node (SIGSTOP): its connections stay open and it does not respond.
-    ///
-    /// # Errors
-    /// The node is stopped.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the node is stopped")?.pause()
     }
 
     /// Continues the node after [`Node::pause`].
-    ///
-    /// # Errors
-    /// The node is stopped.
     pub fn resume(&self) -> Result<()> {
         self.process.as_ref().context("the node is stopped")?.resume()
     }
