@@ -1,4 +1,4 @@
-//! Writes the sample invoice that the repository carries: `cargo run -p folio-testkit --example sample-invoice`.
+//! Writes `samples/invoice.pdf`: `cargo run -p folio-testkit --example sample-invoice`.
 
 fn main() -> std::io::Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/invoice.pdf");

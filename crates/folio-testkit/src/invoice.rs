@@ -1,5 +1,5 @@
-//! The sample invoice: its values, and the file `samples/invoice.pdf`, which `cargo run -p folio-testkit --example
-//! sample-invoice` writes. All names in it are fictitious.
+//! The values and the layout of the sample invoice. `cargo run -p folio-testkit --example sample-invoice` writes it to
+//! `samples/invoice.pdf`. All names in it are fictitious.
 
 use crate::pdf::{self, Font, Page};
 
@@ -15,7 +15,7 @@ pub const FACTS: [(&str, &str); 5] = [
     ("Currency", "EUR"),
 ];
 
-/// Items: position, description, quantity, unit price, amount.
+/// Position, description, quantity, unit price and amount of each item.
 pub const ITEMS: [[&str; 5]; 4] = [
     ["1", "Recycled paper A4, box of 2500 sheets", "12", "24.90", "298.80"],
     ["2", "Toner cartridge TN-423, black", "4", "87.50", "350.00"],
@@ -26,7 +26,7 @@ pub const ITEMS: [[&str; 5]; 4] = [
 /// Labels and values of the sums.
 pub const SUMS: [(&str, &str); 3] = [("Subtotal", "804.20"), ("VAT", "152.80"), ("Total", "957.00")];
 
-/// Returns the invoice as a PDF file of one page.
+/// Returns a PDF file of one page.
 pub fn sample_invoice() -> Vec<u8> {
     let mut page = Page::new();
     heading(&mut page);

@@ -1,4 +1,4 @@
-//! Test utilities: simulated time and randomness, waiting on conditions, seeds, PDF files, and a proxy that cuts
+//! Test utilities: simulated time and randomness, waiting for conditions, seeds, PDF files, and a proxy that cuts
 //! connections. A dev-dependency only.
 
 pub mod invoice;
@@ -20,13 +20,12 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Starts at a fixed time with this seed.
+    /// Starts at a fixed time.
     pub fn new(seed: u64) -> Self {
         let start = Timestamp::constant(1_790_000_000, 0);
         Self { state: Mutex::new((start, StdRng::seed_from_u64(seed))) }
     }
 
-    /// Advances the clock.
     #[expect(clippy::unwrap_used, reason = "a test's clock")]
     pub fn advance(&self, by: Duration) {
         let mut state = self.state.lock().unwrap();
@@ -46,7 +45,7 @@ impl Environment for Simulated {
     }
 }
 
-/// Returns the seed of a test run from `FOLIO_SEED`, otherwise a random one. Prints it, so that a failure can be
+/// Returns the seed of a test run from `FOLIO_SEED`, otherwise a random seed. Prints the seed, so that a failure can be
 /// reproduced.
 #[expect(clippy::print_stderr, reason = "a failing test is repeated by its seed")]
 pub fn seed() -> u64 {
@@ -55,7 +54,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Polls until the condition returns a value, at most `limit`. After that, panics with `what`.
+/// Polls until the condition returns a value. Panics with `what` after `limit`.
 pub async fn wait_for<T, F>(what: &str, limit: Duration, mut condition: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,

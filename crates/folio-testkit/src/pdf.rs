@@ -1,15 +1,13 @@
-//! A small PDF writer for files with known content, for tests and the sample.
-//!
-//! The writer produces PDF 1.4 with uncompressed streams and the standard Helvetica fonts. The output is deterministic.
+//! A PDF writer for files with known content. It produces PDF 1.4 with uncompressed streams and the standard Helvetica
+//! fonts. The output is deterministic.
 
 use std::fmt::Write as _;
 
-/// Width of an A4 page in points.
+/// Width of an A4 page, in points.
 pub const PAGE_WIDTH: f64 = 595.0;
-/// Height of an A4 page in points.
+/// Height of an A4 page, in points.
 pub const PAGE_HEIGHT: f64 = 842.0;
 
-/// The fonts of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Font {
     /// Helvetica.
@@ -27,19 +25,18 @@ impl Font {
     }
 }
 
-/// A page under construction. Coordinates are points from the lower left corner.
+/// A page under construction. Coordinates are in points from the lower left corner.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     content: Vec<u8>,
 }
 
 impl Page {
-    /// Creates an empty page.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a page with lines of text below each other.
+    /// Creates a page with one line of text for each item.
     pub fn of_lines(lines: &[&str]) -> Self {
         let mut page = Self::new();
         let mut y = PAGE_HEIGHT - 72.0;
@@ -69,19 +66,17 @@ impl Page {
         self.text(right - width * size, y, size, font, text)
     }
 
-    /// Draws a thin line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64)) -> &mut Self {
         self.raw(&format!("0.7 w {:.2} {:.2} m {:.2} {:.2} l S\n", from.0, from.1, to.0, to.1))
     }
 
-    /// Adds raw operators.
+    /// Adds raw operators of a content stream.
     pub fn raw(&mut self, operators: &str) -> &mut Self {
         self.content.extend(operators.as_bytes());
         self
     }
 }
 
-/// Returns a file with these pages.
 pub fn document(pages: &[Page]) -> Vec<u8> {
     let kids: String = (0..pages.len()).map(|at| format!("{} 0 R ", 5 + 2 * at)).collect();
     let mut objects = vec![
@@ -108,7 +103,7 @@ fn font(name: &str) -> Vec<u8> {
     format!("<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>").into_bytes()
 }
 
-/// Returns a stream object with further dictionary entries.
+/// Returns a stream object. `entries`: further entries of its dictionary.
 pub fn stream(entries: &str, data: &[u8]) -> Vec<u8> {
     let mut object = format!("<< {entries} /Length {} >>\nstream\n", data.len()).into_bytes();
     object.extend(data);
@@ -116,7 +111,8 @@ pub fn stream(entries: &str, data: &[u8]) -> Vec<u8> {
     object
 }
 
-/// Returns a file with these objects, numbered from 1. The first object is the catalog. For malformed files.
+/// Returns a file with these objects, numbered from 1. The first object is the catalog. Tests use it for malformed
+/// files.
 pub fn objects_to_file(objects: &[Vec<u8>]) -> Vec<u8> {
     let mut file = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".to_vec();
     let mut table = String::from("0000000000 65535 f \n");

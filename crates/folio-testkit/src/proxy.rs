@@ -8,20 +8,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Treatment of connections.
+/// The treatment of connections by a [`Proxy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Connections work.
+    /// Data passes in both directions.
     Pass,
     /// Existing and new connections are closed.
     Cut,
     /// Connections stay open, and no data passes.
     Stall,
-    /// Data of the client passes, responses do not.
+    /// Data of the client passes; responses do not pass.
     Mute,
 }
 
-/// The mode, and the numbers of times that the current connections were cut and stranded.
+/// The mode, and the numbers of calls of [`Proxy::cut`] and [`Proxy::strand`].
 #[derive(Debug, Clone, Copy)]
 struct State {
     mode: Mode,
@@ -29,7 +29,7 @@ struct State {
     strands: u64,
 }
 
-/// A proxy. Dropping it closes its connections.
+/// Dropping the proxy closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -44,11 +44,8 @@ impl Proxy {
         Self::before(1, None).await
     }
 
-    /// Starts a proxy for servers on this port of the first `hosts` loopback addresses, on a port that is free on all
-    /// of them.
-    ///
-    /// # Panics
-    /// Panics if no loopback address can be listened on.
+    /// Starts a proxy on a port that is free on the first `hosts` loopback addresses. Each address forwards to the port
+    /// `target` of the same address; without a target, connections are closed.
     pub async fn before(hosts: u8, target: Option<u16>) -> Self {
         let (port, listeners) = loop {
             if let Some(found) = listeners(hosts).await {
@@ -64,39 +61,37 @@ impl Proxy {
         Self { port, state, target, _tasks: tasks }
     }
 
-    /// Sets the port of the target.
+    /// Sets the port of the target for new connections.
     pub fn lead_to(&self, port: u16) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(port);
     }
 
-    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the address on 127.0.0.1.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Sets the treatment of connections.
+    /// Sets the treatment of existing and new connections.
     pub fn set(&self, mode: Mode) {
         self.state.send_modify(|state| state.mode = mode);
     }
 
-    /// Closes the current connections. New ones work.
+    /// Closes the current connections. New connections work.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Blocks the current connections forever. New ones work, as if a machine vanished and another one took its
-    /// address.
+    /// Blocks the current connections forever. New connections work, as if a machine vanished and another machine took
+    /// over its address.
     pub fn strand(&self) {
         self.state.send_modify(|state| state.strands += 1);
     }
 }
 
-/// Returns listeners on one port of several addresses.
+/// Returns listeners on one port of the first `hosts` loopback addresses. None: the port is in use on one of them.
 async fn listeners(hosts: u8) -> Option<(u16, Vec<TcpListener>)> {
     let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok()?;
     let port = first.local_addr().ok()?.port();
