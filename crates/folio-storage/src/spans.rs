@@ -18,7 +18,7 @@ pub fn operation(system: &'static str, operation: &'static str, table: Option<&s
     )
 }
 
-/// Runs an operation within its span and records its error there.
+/// Records the error of the operation in its span.
 pub async fn within<T>(system: &'static str, name: &'static str, run: impl Future<Output = Result<T>>) -> Result<T> {
     let span = operation(system, name, None);
     let answer = run.instrument(span.clone()).await;

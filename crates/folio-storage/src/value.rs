@@ -36,7 +36,7 @@ pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageText {
-    /// Starts at 1.
+    /// Page numbers start at 1.
     pub number: u32,
     pub text: String,
 }
@@ -54,7 +54,6 @@ pub struct NameRow {
     pub id: String,
 }
 
-/// A resource whose text is not settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingMark {
     pub org: OrgId,
@@ -63,7 +62,6 @@ pub struct PendingMark {
     pub attempts: u32,
 }
 
-/// A deletion that waits for clean-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeletedMark {
     pub org: OrgId,
@@ -84,18 +82,15 @@ pub struct RequestMark {
 pub struct ThreadMark {
     pub org: OrgId,
     pub thread: ThreadId,
-    /// The time at which the thread expires.
     pub at: Timestamp,
 }
 
 /// A reference entry. Its key contains the referring resource and the op that wrote the entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// The time at which the entry was written.
     pub at: Timestamp,
 }
 
-/// The last use of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TokenUse {
     pub at: Timestamp,

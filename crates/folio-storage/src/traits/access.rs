@@ -31,7 +31,7 @@ impl AccessStore {
         Self(rows)
     }
 
-    /// Returns a member, also a removed one.
+    /// Returns the member, also a removed one.
     pub async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
         self.stored(org, user).await?.map(|bytes| decode(&bytes)).transpose()
     }
@@ -71,7 +71,7 @@ impl AccessStore {
         self.0.put(org, TokenUse::KIND, token.as_str(), encode(&TokenUse { at })?).await
     }
 
-    /// Returns the time of the last use of each token. None: never used.
+    /// Returns the times in the order of `tokens`. None: the token was never used.
     pub async fn last_uses(&self, org: &OrgId, tokens: &[TokenId]) -> Result<Vec<Option<Timestamp>>> {
         let keys: Vec<_> = tokens.iter().map(ToString::to_string).collect();
         let found = self.0.get(org, TokenUse::KIND, &keys).await?;

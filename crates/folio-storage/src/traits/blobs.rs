@@ -21,7 +21,7 @@ pub trait BlobStore: Send + Sync {
     /// Starts a blob. It becomes visible when its writer finishes.
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>>;
 
-    /// None: there is no finished blob.
+    /// Returns None if no finished blob exists.
     async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>>;
 
     /// Removes a blob. Idempotent: a missing blob is no error.
@@ -46,7 +46,6 @@ pub trait BlobWriter: Send {
     async fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// A blob that is being read.
 #[async_trait]
 pub trait BlobReader: Send {
     /// Returns the next chunk (at most 256 KiB). None at the end.

@@ -39,9 +39,9 @@ pub trait CreditStore: Send + Sync {
     /// Errors: `INTERNAL` if the row has no end.
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow>;
 
-    /// Seals a block: it accepts no further reservation.
+    /// A sealed block accepts no further reservation. Idempotent.
     async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()>;
 
-    /// Returns a block's ledger, read linearizably.
+    /// Returns the ledger, read linearizably.
     async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger>;
 }

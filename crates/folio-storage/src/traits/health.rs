@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use folio_types::Result;
 
-/// Checks whether a store accepts writes.
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
     /// Makes a small write with the durability of deciding writes, without a visible effect. The caller repeats the
@@ -21,7 +20,7 @@ pub trait StoreHealth: Send + Sync {
 /// Counters of the calls to a store's server, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
-    /// The server in one word: `cql`, `redis`.
+    /// `cql` or `redis`.
     pub server: &'static str,
     /// Calls that were sent, by kind. A batch is one call; the driver's retries are not counted.
     pub calls: Vec<(&'static str, u64)>,

@@ -228,7 +228,6 @@ impl<R: Resource> ResourceStore<R> {
 }
 
 impl<R: Revisioned> ResourceStore<R> {
-    /// Returns a revision of a live resource.
     pub async fn revision(&self, org: &OrgId, revid: &R::RevId) -> Result<Option<R::Revision>> {
         let (id, number) = R::parts(revid);
         let Some(resource) = self.get(org, id).await? else { return Ok(None) };

@@ -7,7 +7,6 @@ use folio_types::{OrgId, Result};
 pub struct ConditionalRow {
     /// The group of the row and of its guard.
     pub group: &'static str,
-    /// The key of the row.
     pub key: String,
     /// The stored value that the write replaces. None: the row must be absent.
     pub before: Option<Vec<u8>>,

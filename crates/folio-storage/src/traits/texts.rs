@@ -6,7 +6,7 @@ use folio_types::{OrgId, Result, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPage {
-    /// Starts at 1.
+    /// Page numbers start at 1.
     pub number: u32,
     pub text: String,
 }
@@ -44,7 +44,6 @@ impl TextWait {
     }
 }
 
-/// A resource whose text waits to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingText {
     pub org: OrgId,

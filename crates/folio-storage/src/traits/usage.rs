@@ -50,7 +50,6 @@ pub struct Charged {
     /// The cost at the provider's prices. None: the prices of the model are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_microdollars: Option<u64>,
-    /// The source of the charged usage.
     pub basis: Basis,
     /// Credits beyond the reservation, which are not charged.
     #[serde(default)]

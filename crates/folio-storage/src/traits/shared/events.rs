@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 
-/// The result of [`TurnEventStore::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsAppended {
     Done,
@@ -17,7 +16,6 @@ pub enum EventsAppended {
     },
 }
 
-/// The result of [`TurnEventStore::read`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventsRead {
     /// Events from the requested number on, or a snapshot that replaces them and the events that follow it. Empty: no

@@ -23,7 +23,6 @@ pub struct TakenJob {
     pub attempt: u64,
 }
 
-/// Queues by name.
 #[async_trait]
 pub trait JobStore: Send + Sync {
     /// Adds a job unless one with its key exists; returns whether it was added. `OVERLOADED` if the queue is full.
@@ -45,6 +44,6 @@ pub trait JobStore: Send + Sync {
     /// Ends a job; returns whether it still belonged to this worker. If another worker took the job, it is kept.
     async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
 
-    /// Returns the number of jobs without a worker.
+    /// Counts the jobs without a worker.
     async fn waiting(&self, queue: &str) -> Result<u64>;
 }

@@ -23,7 +23,6 @@ pub use turns::{SharedTurn, SharedTurnStore, TurnCursor};
 
 use super::StoreHealth;
 
-/// Times and bounds of the shared stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedOptions {
     /// Time without a heartbeat after which a node is dead (5 s). A node sends more than three heartbeats within it.

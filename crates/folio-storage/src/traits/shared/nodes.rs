@@ -21,11 +21,9 @@ pub struct NodeRecord {
     /// Maximum number of conversations.
     pub capacity: u64,
     pub started_at: Timestamp,
-    /// Version of the build.
     pub version: String,
 }
 
-/// The result of a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeartbeatStatus {
     Live,

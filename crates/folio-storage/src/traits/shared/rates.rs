@@ -7,12 +7,11 @@ use folio_types::{OrgId, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// The capacity of the bucket, in tokens.
+    /// Capacity in tokens.
     pub burst: u32,
     pub per_second: f64,
 }
 
-/// The result of [`RateStore::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateDecision {
     Allowed,

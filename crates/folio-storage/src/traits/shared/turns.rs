@@ -52,7 +52,6 @@ impl SharedTurn {
         Some(TurnCursor { since, turn: self.turn.clone() })
     }
 
-    /// Returns whether the turn waits for a decision.
     pub fn is_waiting(&self) -> bool {
         self.phase == Some(Phase::Paused)
     }
