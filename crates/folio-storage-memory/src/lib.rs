@@ -40,7 +40,7 @@ impl Context {
     }
 }
 
-/// Zero if `now` is not later than `earlier`.
+/// Returns zero if `now` is not later than `earlier`.
 fn since(earlier: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(earlier)).unwrap_or_default()
 }
