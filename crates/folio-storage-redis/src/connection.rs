@@ -39,7 +39,7 @@ pub(super) struct Connection {
     guard: Guard,
 }
 
-/// Reconnects by itself.
+/// A link reconnects by itself.
 #[derive(Clone)]
 enum Link {
     One(ConnectionManager),

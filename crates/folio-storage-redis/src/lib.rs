@@ -46,7 +46,7 @@ pub struct RedisOptions {
     pub prefix: String,
     /// Time limit of a call, reconnecting included (2 s).
     pub timeout: Duration,
-    /// The circuit breaker. Default: it opens for 1 s after 4 consecutive failures.
+    /// Default: open for 1 s after 4 consecutive failures.
     pub breaker: BreakerOptions,
     pub shared: SharedOptions,
 }

@@ -14,7 +14,7 @@ use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
 /// Time to live of the state of a turn without an expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
-/// Number of states that one command removes at most.
+/// Maximum number of states that one command removes.
 const ERASE_BATCH: usize = 200;
 
 pub(super) struct RedisTurns {
