@@ -30,7 +30,7 @@ const UNKNOWN: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) record: Option<ThreadRecord>,
-    /// In nanoseconds since the Unix epoch.
+    /// The expiry, in nanoseconds since the Unix epoch.
     pub(crate) expires_at: Option<i64>,
     /// The number of imported entries, and the name of the thread's creation.
     pub(crate) imported: Option<(u64, String)>,

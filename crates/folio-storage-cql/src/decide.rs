@@ -39,7 +39,7 @@ enum Step {
     Retry(Option<Error>),
 }
 
-/// The key and the value of a revision's row.
+/// Key and value of a revision's row.
 type Revision = (String, Vec<u8>);
 
 pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {

@@ -10,7 +10,7 @@ use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
 use folio_storage::value::{Mark, encode};
 
-/// Returns `NOT_FOUND` unless the parent is live.
+/// Fails with `NOT_FOUND` unless the parent is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, parent: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     match tables.aggregates.header(cql, org, parent, ReadConsistency::Quorum).await?.live {
@@ -19,7 +19,7 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, parent: &str) -> Res
     }
 }
 
-/// Returns `NOT_FOUND` unless the parent is live.
+/// Fails with `NOT_FOUND` unless the parent is live.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let value = encode(&Mark)?;

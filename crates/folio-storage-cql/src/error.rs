@@ -18,7 +18,7 @@ pub(crate) fn failed(error: &ExecutionError) -> Error {
     unavailable("statement", error)
 }
 
-/// Logs the cause.
+/// Logs the cause, which the returned error omits.
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Error {
     tracing::error!(%error, "a row has a shape that this build cannot read");
     Error::new(Code::DataLoss, Reason::StoredFormat, "a row has a shape that this build cannot read")

@@ -10,7 +10,7 @@ use folio_history::thread::{Fence, ThreadHeader};
 use folio_types::{OrgId, ThreadId};
 use moka::future::Cache;
 
-/// In bytes of stored headers.
+/// Capacity of the cache, in bytes of stored headers.
 const CAPACITY_BYTES: u64 = 16 * 1024 * 1024;
 
 struct Written {

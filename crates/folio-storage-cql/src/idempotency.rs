@@ -26,7 +26,6 @@ pub(crate) const STALE: Duration = Duration::from_secs(60);
 
 /// The status of a record, by the op row of its target.
 enum RowStatus {
-    /// The write was executed.
     Done,
     /// The write may still be executed.
     Open,

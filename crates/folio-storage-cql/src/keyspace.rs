@@ -19,7 +19,6 @@ pub(crate) struct Keyspace {
     pub(crate) tables: Arc<Tables>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<Headers>,
-    /// The migration that opening executed.
     pub(crate) migrated: Migrated,
 }
 

@@ -104,7 +104,6 @@ use folio_storage::{AuditStore, BlobStore, ResourceExecutor, RowStore, Stores};
 pub struct KeyspaceState {
     /// None: the keyspace does not exist or has no tables yet.
     pub version: Option<i32>,
-    /// The version that this build needs.
     pub newest: i32,
 }
 
@@ -140,17 +139,17 @@ impl CqlStore {
         self.keyspace.migrated
     }
 
-    /// For callers without a blob store.
+    /// Serves callers without a blob store.
     pub fn resources(&self) -> Arc<dyn ResourceExecutor> {
         Arc::new(resources::Resources(Arc::clone(&self.keyspace)))
     }
 
-    /// For callers without a blob store.
+    /// Serves callers without a blob store.
     pub fn rows(&self) -> Arc<dyn RowStore> {
         Arc::new(rows::Rows(Arc::clone(&self.keyspace)))
     }
 
-    /// For callers without a blob store.
+    /// Serves callers without a blob store.
     pub fn audit(&self) -> Arc<dyn AuditStore> {
         Arc::new(audit::Audits::new(Arc::clone(&self.keyspace)))
     }

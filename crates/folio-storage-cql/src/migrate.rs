@@ -21,7 +21,7 @@ const MIGRATIONS: &[&str] = &[
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// 0: the keyspace had no tables.
+    /// 0 if the keyspace had no tables.
     pub from: i32,
     pub to: i32,
 }
@@ -32,10 +32,8 @@ pub(crate) fn newest() -> i32 {
 
 const VERSION: &str = "SELECT version FROM migrations WHERE name = 'keyspace'";
 
-/// Time to live of the lock.
 const LOCK_SECONDS: i32 = 120;
 
-/// Delay between two attempts to acquire the lock.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
 /// Maximum number of attempts to select the keyspace: a server may list a keyspace that another process creates before

@@ -21,7 +21,7 @@ enum RowStatus {
     Dead,
 }
 
-/// [`folio_resources::Kind::word`], and a name of that kind.
+/// The word of a kind ([`folio_resources::Kind::word`]), and a name of that kind.
 type Name<'a> = (&'a str, &'a str);
 
 async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &NameRow) -> Result<RowStatus> {

@@ -25,13 +25,13 @@ const NAMED_USERS: usize = 5;
 const ENTRIES: usize = 100;
 
 enum RowStatus {
-    /// With a description of the user.
+    /// Contains a description of the user.
     Live(String),
     Open,
     Dead,
 }
 
-/// Returns `NOT_FOUND` unless the referenced resource is live.
+/// Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     match tables.aggregates.header(cql, org, used, ReadConsistency::Quorum).await?.live {

@@ -44,7 +44,7 @@ pub(crate) enum StatementKind {
     Conditional,
 }
 
-/// A read, prepared for both consistencies.
+/// A read that is prepared for both consistencies.
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     quorum: PreparedStatement,
@@ -61,9 +61,7 @@ pub(crate) enum ReadConsistency {
 
 #[derive(Debug)]
 pub(crate) enum ConditionalResult {
-    /// The write is committed.
     Applied,
-    /// The condition was false.
     Refused,
     /// The outcome is unknown; a SERIAL read determines it.
     Unknown(Error),
@@ -189,7 +187,7 @@ impl Cql {
         }
     }
 
-    /// Returns all rows of a read. Reads page by page.
+    /// Reads all pages.
     pub(crate) async fn rows<R>(&self, select: &Select, consistency: ReadConsistency, values: Values) -> Result<Vec<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
@@ -203,7 +201,6 @@ impl Cql {
         Ok(found)
     }
 
-    /// Returns one page of a read, and the start of the next page.
     pub(crate) async fn page<R>(
         &self,
         select: &Select,

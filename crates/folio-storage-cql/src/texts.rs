@@ -186,7 +186,6 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
 /// Maximum number of pages that one read returns.
 const PAGES: u32 = 32;
 
-/// Removes all generations of a text.
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
     futures::stream::iter(generations)

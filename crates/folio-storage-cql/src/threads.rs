@@ -41,7 +41,6 @@ pub(crate) fn listed(header: &ThreadHeader) -> Option<ListEntry> {
     header.listed().as_ref().map(ListEntry::from)
 }
 
-/// Adds a thread to the index of expiring threads.
 pub(crate) async fn enter_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
     let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
     let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&mark)? };

@@ -71,7 +71,7 @@ macro_rules! values {
 
 pub(crate) use values;
 
-/// Saturates at the maximum of a statement's limit.
+/// Saturates at `i32::MAX`, the maximum of a statement's limit.
 pub(crate) fn limit(rows: usize) -> i32 {
     i32::try_from(rows).unwrap_or(i32::MAX)
 }

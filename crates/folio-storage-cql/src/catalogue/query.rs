@@ -33,7 +33,6 @@ const SMALL: usize = 1_024;
 const SCANNED_MAX: usize = 4_096;
 /// Larger counts are cached.
 const CACHED_COUNT_MIN: u64 = 5_000;
-/// Time to live of a cached count.
 const COUNT_SECONDS: u64 = 10;
 const COUNTS: usize = 1_024;
 /// Maximum number of items that are read concurrently.
@@ -49,7 +48,7 @@ pub(crate) struct Lookup {
 }
 
 pub(crate) struct Query<'a> {
-    /// [`folio_resources::Kind::word`].
+    /// The word of a kind: [`folio_resources::Kind::word`].
     pub(crate) kind: &'a str,
     /// The lookup of all rows without a filter. None: all items of the kind.
     pub(crate) base: Option<Lookup>,
@@ -297,7 +296,6 @@ impl Shard {
     }
 }
 
-/// Cached counts, each with the time of the count.
 #[derive(Debug, Default)]
 pub(crate) struct Counts(Mutex<BTreeMap<String, (u64, Instant)>>);
 

@@ -67,12 +67,12 @@ pub(crate) fn all(term: &str) -> Lookup {
     Lookup { term: term.to_owned(), prefix: String::new() }
 }
 
-/// `substring`: folded, not empty.
+/// `substring` is folded and not empty.
 fn name_lookup(substring: &str) -> Lookup {
     substring_lookup(NAME_FIELD, substring)
 }
 
-/// `substring`: folded. Empty: every item with the key.
+/// `substring` is folded. An empty substring finds every item with the key.
 fn value_lookup(key: &str, substring: &str) -> Lookup {
     if substring.is_empty() { all(&metadata_term(key)) } else { substring_lookup(&metadata_field(key), substring) }
 }

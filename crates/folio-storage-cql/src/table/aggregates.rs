@@ -9,7 +9,6 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, values};
 
-/// The kind of a row in a resource's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Key: the op. Value: its row.
@@ -47,7 +46,7 @@ pub(crate) struct Header {
     /// None: the resource was never created.
     pub(crate) version: Option<u64>,
     pub(crate) record: Option<Vec<u8>>,
-    /// In microseconds.
+    /// The time of creation, in microseconds.
     pub(crate) created_at: i64,
     /// Number of entries with [`Part::Reference`].
     pub(crate) uses: u64,
@@ -186,7 +185,6 @@ impl Aggregates {
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
 
-    /// Creates the resource at version 1.
     pub(crate) fn create(&self, org: &OrgId, id: &str, record: Vec<u8>, at: i64) -> (&PreparedStatement, Values) {
         (&self.create, values![record, at, org.as_str(), id])
     }

@@ -10,7 +10,7 @@ use crate::values::{limit, values};
 pub(crate) struct Audit {
     put_hour: PreparedStatement,
     put: PreparedStatement,
-    /// The query for the oldest first, and the query for the newest first.
+    /// Contains the query for the oldest first, then the query for the newest first.
     hours: [Select; 2],
     list: [Select; 2],
 }

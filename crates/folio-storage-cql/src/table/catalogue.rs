@@ -21,7 +21,6 @@ pub(crate) struct Position {
     pub(crate) sort_key: String,
     /// The time of the item's creation, in microseconds.
     pub(crate) at: i64,
-    /// The id of the item.
     pub(crate) id: String,
 }
 
@@ -144,7 +143,6 @@ impl Catalogue {
     }
 }
 
-/// Maximum number of rows in one batch.
 const BATCH_ROWS: usize = 100;
 
 /// Maximum size of a batch, in bytes. A server refuses a batch over several partitions of more than 50 KiB.

@@ -127,7 +127,6 @@ impl Credit {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Returns whether the block is sealed, and all its rows.
     pub(crate) async fn rows(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
         let values = values![org.as_str(), block.as_str()];
         let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = cql.rows(&self.rows, ReadConsistency::Serial, values).await?;

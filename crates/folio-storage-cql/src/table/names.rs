@@ -6,12 +6,11 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::values;
 
-/// The reservation of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameRow {
     pub(crate) id: String,
     pub(crate) op: String,
-    /// In microseconds, by the clock of the reserving process.
+    /// The time of the reservation, in microseconds by the clock of the reserving process.
     pub(crate) at: i64,
 }
 
@@ -39,7 +38,7 @@ impl Names {
         })
     }
 
-    /// `name`: folded.
+    /// `name` is folded.
     pub(crate) async fn get(
         &self,
         cql: &Cql,

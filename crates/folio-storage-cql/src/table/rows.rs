@@ -6,7 +6,6 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, values};
 
-/// The organization and the group of a row.
 type Group<'a> = (&'a OrgId, &'a str);
 
 pub(crate) struct Rows {
@@ -48,7 +47,7 @@ impl Rows {
         Ok(row.map(|(value,)| value))
     }
 
-    /// Returns the values of a group, ordered by key.
+    /// Ordered by key.
     pub(crate) async fn list(&self, cql: &Cql, (org, group): Group<'_>) -> Result<Vec<Vec<u8>>> {
         let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, ReadConsistency::Quorum, values![org.as_str(), group]).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())

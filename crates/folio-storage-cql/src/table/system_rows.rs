@@ -13,7 +13,6 @@ use crate::session::{Cql, ReadConsistency, Select, StatementKind, Statements};
 use crate::values::{limit, micros, values};
 use folio_storage::page_token;
 
-/// Number of buckets of each index.
 const BUCKETS: i32 = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,7 +144,6 @@ impl SystemRows {
     }
 }
 
-/// Maximum number of rows in one batch.
 const BATCH_ROWS: usize = 100;
 
 /// The longest time to live that the servers accept: 20 years.

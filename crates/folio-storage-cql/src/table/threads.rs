@@ -12,7 +12,6 @@ use scylla::statement::prepared::PreparedStatement;
 use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
 use crate::values::{Values, limit, micros, values};
 
-/// The kind of a row in a thread's partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadPart {
     /// Key: the sequence number, twenty digits. Value: the entry.
@@ -43,7 +42,7 @@ pub(crate) struct ThreadRow {
     pub(crate) live: Option<bool>,
     /// The encoded [`folio_history::thread::ThreadRecord`].
     pub(crate) header: Vec<u8>,
-    /// In nanoseconds since the Unix epoch.
+    /// The expiry, in nanoseconds since the Unix epoch.
     pub(crate) expires_at: Option<i64>,
     /// The number of imported entries, and the name of the thread's creation.
     pub(crate) imported: Option<(u64, String)>,

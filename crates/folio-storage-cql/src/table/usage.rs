@@ -36,7 +36,6 @@ impl Usages {
         cql.write(&self.put, values![org.as_str(), day, at, key, value]).await
     }
 
-    /// Adds a day to the index of days with records.
     pub(crate) async fn put_day(&self, cql: &Cql, org: &OrgId, day: i64) -> Result<()> {
         cql.write(&self.day, values![org.as_str(), day]).await
     }

@@ -45,7 +45,6 @@ suites! {
     usage_passes_its_suite: "usage",
 }
 
-/// The adapter stores no blobs.
 #[test]
 fn every_suite_except_that_of_blobs_runs() {
     assert!(folio_storage_conformance::names().filter(|name| *name != "blobs").eq(SUITES.iter().copied()));
