@@ -114,7 +114,6 @@ pub(super) fn close_when_idle(current: &Current) -> bool {
     true
 }
 
-/// The engine of one data folder.
 pub(crate) struct Engine {
     opened: Current,
     queue: SyncSender<Message>,
@@ -124,7 +123,6 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the folder and starts the writer.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<(Arc<Self>, JoinHandle<()>)> {
         Self::open_with(path, options, WriteBatch::commit)
     }
@@ -236,7 +234,7 @@ impl Engine {
         read(&View::new(&opened))
     }
 
-    /// Runs a longer read on a blocking thread.
+    /// Reads on a blocking thread. For longer reads.
     pub(crate) async fn scan<T, F>(&self, read: F) -> Result<T>
     where
         T: Send + 'static,

@@ -81,7 +81,7 @@ use folio_storage::value;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Created if it does not exist.
+    /// The folder is created if it does not exist.
     pub path: PathBuf,
     /// Maximum number of waiting writes (1,024). Further writes are refused with `OVERLOADED`.
     pub queue: usize,

@@ -56,7 +56,6 @@ fn count(transaction: &mut Transaction<'_>, org: &OrgId, kind: &str, change: imp
     transaction.put(Space::Records, key, &Count(change(before)))
 }
 
-/// Returns the number of rows in the list of a kind.
 pub(crate) fn total(reads: &impl Reads, org: &OrgId, kind: &str) -> Result<u64> {
     let Count(total) = reads.read(Space::Records, &keys::count(org, kind))?.unwrap_or_default();
     Ok(total)

@@ -9,13 +9,13 @@ use super::engine::Opened;
 use super::keys::{self, Space};
 use super::value::{Stored, decode};
 
-/// Logs the cause.
+/// Logs the cause, which the returned error omits.
 pub(crate) fn unreadable(error: &fjall::Error) -> Error {
     tracing::error!(%error, "the embedded store cannot be read");
     Error::unavailable(Reason::StoreUnavailable, "the store cannot be read")
 }
 
-/// Keys from `start` on, before `end`.
+/// The keys from `start` on and before `end`.
 #[derive(Debug, Clone)]
 pub(crate) struct Range {
     pub(crate) space: Space,
@@ -40,7 +40,7 @@ impl Range {
         self
     }
 
-    /// Sets whether the range is walked from the last key to the first.
+    /// If true, the range is walked from the last key to the first.
     pub(crate) fn reversed(mut self, reverse: bool) -> Self {
         self.reverse = reverse;
         self
@@ -68,7 +68,6 @@ pub(crate) trait Reads {
         Ok(self.bytes(space, key)?.is_some())
     }
 
-    /// Returns at most `limit` values of a range.
     fn values<T: Stored>(&self, range: Range, limit: usize) -> Result<Vec<T>>
     where
         Self: Sized,

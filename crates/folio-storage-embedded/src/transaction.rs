@@ -12,7 +12,7 @@ use super::keys::Space;
 use super::reads::{Range, Reads, Visit, unreadable};
 use super::value::{Stored, encode};
 
-/// In bytes.
+/// Maximum length of a key, in bytes.
 const KEY_BYTES: usize = 16 * 1024;
 
 type Address = (Space, Vec<u8>);
@@ -20,7 +20,6 @@ type Address = (Space, Vec<u8>);
 /// The writes on top of the store. None: the key is removed.
 type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
 
-/// The consecutive transactions of one commit.
 pub(crate) struct Transaction<'a> {
     opened: &'a Opened,
     overlay: Overlay,

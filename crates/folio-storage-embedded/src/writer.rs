@@ -23,7 +23,6 @@ use super::Options;
 use super::engine::{Current, Opened, close_when_idle};
 use super::transaction::Transaction;
 
-/// Maximum number of writes in one commit.
 const COMMIT_WRITES: usize = 256;
 /// Size of a commit from which it includes no further write, in bytes.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -83,7 +82,6 @@ where
     }
 }
 
-/// The time at which a commit is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     /// The commit is empty.
@@ -95,7 +93,6 @@ enum Due {
 }
 
 impl Due {
-    /// Returns the due time after one more write.
     fn with(self, durable: bool) -> Self {
         match self {
             _ if durable => Self::Now,
@@ -107,7 +104,6 @@ impl Due {
 
 pub(super) enum Message {
     Write(Box<dyn Job>),
-    /// Reopens the database if the writer refuses writes.
     Reopen(oneshot::Sender<Result<(), Error>>),
     /// Ends the writer after the waiting writes.
     Close,
@@ -130,10 +126,8 @@ pub(super) fn broken() -> Error {
 /// Commits a batch: [`WriteBatch::commit`], or a failure in a test.
 pub(super) type Commit = fn(WriteBatch) -> fjall::Result<()>;
 
-/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) opened: Current,
-    /// The folder of the database.
     pub(super) path: PathBuf,
     pub(super) options: Options,
     pub(super) jobs: Receiver<Message>,

@@ -15,7 +15,6 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 const FOLDER: &str = "FOLIO_CRASH_FOLDER";
 const FAULT: &str = "FOLIO_CRASH_FAULT";
 
-/// A fault of the killed process, which the test must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChildFault {
     /// The process acknowledges a step before it executes the step.
@@ -111,7 +110,6 @@ fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached
     reached
 }
 
-/// Kills a child at one crash point and checks the state of its store.
 async fn killed_at(expected: &[String], crash_at: u64, fault: Option<ChildFault>) -> Result<Reached, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
