@@ -31,7 +31,6 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
 /// Age from which a temporary file in a shared folder belongs to a dead process.
 const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// Processes that use the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// Only this process.
@@ -158,7 +157,6 @@ impl BlobStore for Blobs {
     }
 }
 
-/// Returns the folders of the organizations.
 async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
     let read = async || {
         let mut entries = tokio::fs::read_dir(root).await?;

@@ -48,7 +48,6 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the buffer as the next part.
     async fn send(&mut self) -> Result<()> {
         self.begin().await?;
         let part = self.buffer.split().freeze();
