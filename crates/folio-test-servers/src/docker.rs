@@ -13,7 +13,7 @@ use crate::ports;
 use crate::process::Process;
 use crate::storage;
 
-/// Includes a download of the image.
+/// The limit includes a download of the image.
 const READY_LIMIT: Duration = Duration::from_secs(300);
 
 /// Returns whether a container engine responds. An installed client is not sufficient.
@@ -55,7 +55,7 @@ impl Scylla {
         Ok(server)
     }
 
-    /// `HOST:PORT`.
+    /// Returns `HOST:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

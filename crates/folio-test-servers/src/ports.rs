@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result};
 
 const RANGE: Range<u16> = 20_000..31_000;
 
-/// Maximum number of attempts to find free ports.
 const TRIES: u64 = 1_000;
 
 /// Returns the first of `count` consecutive ports that are free on the first three loopback addresses.

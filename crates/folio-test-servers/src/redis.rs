@@ -32,7 +32,6 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server on a free port.
     pub fn start() -> Result<Self> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -67,7 +66,6 @@ impl Redis {
         Ok(replica)
     }
 
-    /// Promotes a replica to a primary.
     pub fn promote(&self) -> Result<()> {
         anyhow::ensure!(self.ask("REPLICAOF NO ONE")? == "+OK", "a replica was not promoted");
         Ok(())

@@ -64,7 +64,7 @@ impl Servers {
         })
     }
 
-    /// Returns the environment variables for the started servers.
+    /// Contains only the servers that were started.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let redis = self.redis.as_ref().map(|redis| (REDIS, redis.url()));
         let cql = self.cql.as_ref().map(|cql| (CQL, cql.address()));
@@ -101,13 +101,13 @@ fn shared<T>(
     }
 }
 
-/// Returns the URL of the Redis server of this test run.
+/// Returns the server of this test run as `redis://HOST:PORT`.
 pub fn redis_url() -> Result<String> {
     static SERVER: OnceLock<Result<(Redis, String), String>> = OnceLock::new();
     shared(REDIS, &SERVER, Redis::start, Redis::url)
 }
 
-/// Returns the addresses of the CQL server of this test run.
+/// Returns the addresses of the CQL server of this test run, separated by commas.
 pub fn cql() -> Result<String> {
     static SERVER: OnceLock<Result<(CqlServer, String), String>> = OnceLock::new();
     shared(CQL, &SERVER, CqlServer::start, CqlServer::address)

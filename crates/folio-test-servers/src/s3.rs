@@ -15,7 +15,6 @@ use crate::storage;
 
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
-/// Name of the cache entry.
 const CACHED: &str = "versitygw-1.8.0";
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -44,7 +43,7 @@ impl S3 {
         Ok(server)
     }
 
-    /// `http://KEY:SECRET@HOST:PORT/BUCKET`.
+    /// Returns `http://KEY:SECRET@HOST:PORT/BUCKET`.
     pub fn url(&self) -> String {
         format!("http://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{}/{BUCKET}", self.port)
     }
@@ -54,7 +53,6 @@ impl S3 {
         &self.data
     }
 
-    /// Kills the server (SIGKILL).
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();

@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
-/// Path of the file system in memory.
 const MEMORY: &str = "/dev/shm";
 /// Minimum free space for the use of [`MEMORY`], in bytes. The servers of a test run need a tenth of it.
 const FREE_MIN: u64 = 6 << 30;

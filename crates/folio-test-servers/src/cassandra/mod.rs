@@ -12,7 +12,6 @@ use crate::cache::{self, finish};
 use crate::identity::Identity;
 use crate::ports;
 
-/// Name of the cache entry of the jars.
 const CACHED: &str = "cassandra-5.0.9";
 
 /// The start tokens of each node, by the number of nodes.
@@ -51,7 +50,7 @@ impl Cassandra {
         Ok(Self { nodes: vec![node], port })
     }
 
-    /// `HOST:PORT`, separated by commas.
+    /// Returns `HOST:PORT` of each node, separated by commas.
     pub fn addresses(&self) -> String {
         self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",")
     }

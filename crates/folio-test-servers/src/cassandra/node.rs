@@ -13,7 +13,7 @@ use crate::ports;
 use crate::process::Process;
 use crate::storage;
 
-/// Long enough for a busy machine.
+/// The limit is sufficient for a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
