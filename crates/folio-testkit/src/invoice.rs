@@ -26,7 +26,6 @@ pub const ITEMS: [[&str; 5]; 4] = [
 /// Labels and values of the sums.
 pub const SUMS: [(&str, &str); 3] = [("Subtotal", "804.20"), ("VAT", "152.80"), ("Total", "957.00")];
 
-/// Returns a PDF file of one page.
 pub fn sample_invoice() -> Vec<u8> {
     let mut page = Page::new();
     heading(&mut page);

@@ -20,7 +20,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Starts at a fixed time.
+    /// The clock starts at a fixed time.
     pub fn new(seed: u64) -> Self {
         let start = Timestamp::constant(1_790_000_000, 0);
         Self { state: Mutex::new((start, StdRng::seed_from_u64(seed))) }

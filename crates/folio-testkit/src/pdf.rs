@@ -10,9 +10,7 @@ pub const PAGE_HEIGHT: f64 = 842.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Font {
-    /// Helvetica.
     Regular,
-    /// Helvetica-Bold.
     Bold,
 }
 

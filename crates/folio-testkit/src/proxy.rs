@@ -74,7 +74,6 @@ impl Proxy {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Sets the treatment of existing and new connections.
     pub fn set(&self, mode: Mode) {
         self.state.send_modify(|state| state.mode = mode);
     }
