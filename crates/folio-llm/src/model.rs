@@ -238,7 +238,6 @@ impl ModelInfo {
 /// call in [`ModelRequest::progress`].
 #[async_trait]
 pub trait Models: Send + Sync {
-    /// Returns the models that an organization may call.
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error>;
 
     /// Starts a streaming call. Retries occur only before the first token.

@@ -225,7 +225,6 @@ impl LiveStream {
         Failure::answer(error, &self.attempt.endpoint().key)
     }
 
-    /// Completes the answer.
     fn conclude(&mut self) -> Result<(), Failure> {
         self.body = None;
         let assembled = self.parser.assembler().take_reply();

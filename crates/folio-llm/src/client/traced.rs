@@ -35,7 +35,6 @@ fn span(operation: &'static str, endpoint: &Endpoint, model: &str) -> Span {
     )
 }
 
-/// Runs an embedding call in a span.
 pub(super) async fn embedding<T>(
     endpoint: &Endpoint,
     model: &str,
