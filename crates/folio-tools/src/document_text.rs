@@ -8,7 +8,6 @@ use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 /// Pages per read of the store.
 const PAGES_AT_ONCE: u32 = 20;
 
-/// Marker at the end of a cut text.
 const CUT: &str = "\n[… cut]";
 
 pub(crate) struct Text {

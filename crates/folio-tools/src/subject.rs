@@ -9,7 +9,6 @@ use crate::tool::{CallContext, Plan, ToolError, ToolResources};
 
 /// A resource that tool arguments identify by its id.
 pub(crate) trait Subject: Resource {
-    /// Name of the argument with the id.
     const ARGUMENT: &'static str;
     /// Format of the id and the tool that finds ids, for error messages.
     const HINT: &'static str;
