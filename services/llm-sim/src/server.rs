@@ -106,7 +106,6 @@ pub struct LlmSimBuilder {
 }
 
 impl LlmSimBuilder {
-    /// Plays this script.
     #[must_use]
     pub fn script(mut self, script: Script) -> Self {
         self.script = Some(script);
@@ -139,7 +138,6 @@ impl LlmSimBuilder {
         self
     }
 
-    /// Sets the seed of latencies.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;

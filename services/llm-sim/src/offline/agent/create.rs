@@ -44,7 +44,6 @@ impl Goal {
     }
 }
 
-/// Returns the next step.
 pub(super) fn next(context: &Context<'_>, goal: &Goal) -> Answer {
     if context.text.trim().is_empty() {
         return without_text(context);
