@@ -59,7 +59,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the credits that can be drawn.
+    /// Includes credit of grants that are due but not marked as expired yet.
     pub fn available(&self) -> u64 {
         self.grants.iter().map(|grant| grant.available).sum()
     }

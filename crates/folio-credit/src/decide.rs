@@ -29,7 +29,6 @@ pub struct AccountChange {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChanged {
-    /// The change is committed.
     Done,
     /// An entry with this key exists, written by this change or by another one. If it existed before, nothing changed.
     EntryExists(Box<AccountEntry>),

@@ -35,7 +35,6 @@ pub const BLOCKS_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountEntry {
-    /// A grant was added.
     Granted(Grant),
     /// An administrator withdrew credit.
     Withdrawn {
