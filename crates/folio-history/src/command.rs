@@ -119,7 +119,7 @@ pub enum ApproveAnswer {
     /// The decisions are recorded; no call runs before all are decided.
     StillAwaiting {
         turn: TurnId,
-        /// From 1.
+        /// Counted from 1.
         round: u32,
         /// Calls that still need a decision.
         missing: Vec<CallView>,

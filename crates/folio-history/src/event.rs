@@ -27,9 +27,9 @@ pub enum EventKind {
     },
     /// A model call starts. A later attempt of the same round voids the deltas of the earlier attempts.
     RoundStarted {
-        /// From 1.
+        /// Counted from 1.
         round: u32,
-        /// From 1.
+        /// Counted from 1.
         attempt: u32,
     },
     ThinkingDelta {
@@ -54,7 +54,7 @@ pub enum EventKind {
         content: String,
     },
     RoundFinished {
-        /// From 1.
+        /// Counted from 1.
         round: u32,
         /// Model that answered: the turn's model or a fallback.
         #[serde(default)]
@@ -99,7 +99,6 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Returns true if the event closes the stream.
     pub fn is_closing(&self) -> bool {
         matches!(
             self,
@@ -123,7 +122,6 @@ pub struct CallView {
     /// [`Digest::of_json`] of the arguments.
     pub digest: Digest,
     pub access: Access,
-    /// True if the call waits for a decision.
     pub needs_approval: bool,
     /// Rule that requires a decision, and the approvers. None: the call needs no decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,7 +130,7 @@ pub struct CallView {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundView {
-    /// From 1.
+    /// Counted from 1.
     pub round: u32,
     pub text: String,
     pub thinking: String,
@@ -148,8 +146,6 @@ pub struct ResultView {
     /// Result as the model receives it.
     pub content: String,
 }
-
-/// Current state of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnView {
     pub turn: TurnId,

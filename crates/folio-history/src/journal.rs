@@ -137,7 +137,7 @@ pub enum Mention {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     pub turn: u32,
-    /// From 1.
+    /// Counted from 1.
     pub round: u32,
     /// Model that answered.
     pub model: String,
@@ -240,7 +240,6 @@ pub struct Paused {
     pub round: u32,
     /// Time from which decisions are refused.
     pub expires_at: Timestamp,
-    /// Working state at the pause.
     pub working: WorkingState,
     /// Number of the stream's closing event.
     pub event: u64,
@@ -251,7 +250,7 @@ pub struct Paused {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decisions {
     pub turn: u32,
-    /// From 1.
+    /// Counted from 1.
     pub round: u32,
     /// Decisions with the index of their call.
     pub decided: Vec<(u32, Decision)>,
@@ -284,7 +283,7 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     pub turn: u32,
-    /// From 1.
+    /// Counted from 1.
     pub round: u32,
     /// Index of the call in the round, from 1.
     pub index: u32,
@@ -322,7 +321,7 @@ pub struct Resumed {
 pub enum ResumeCause {
     /// The previous owner is dead.
     Takeover,
-    /// The turn had failed retriably, and a user resumed it.
+    /// The turn had failed retriably, and a request resumed it.
     Retry,
 }
 

@@ -157,7 +157,6 @@ pub struct NewThread {
     /// Generated, or derived from a request.
     pub id: ThreadId,
     pub org: OrgId,
-    /// User that creates the thread.
     pub user: UserId,
     pub profile: String,
     /// Each must be live; otherwise `NOT_FOUND`.
@@ -211,9 +210,7 @@ impl NewThread {
 /// All conditions that are set must hold. Ephemeral threads are never listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadFilter {
-    /// User that created the thread.
     pub user: Option<UserId>,
-    /// A document of the thread.
     pub document: Option<DocumentId>,
     pub profile: Option<String>,
     /// Substring of the title, case-insensitive.

@@ -30,7 +30,7 @@ pub struct TurnRecord {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundRecord {
-    /// From 1.
+    /// Counted from 1.
     pub round: u32,
     /// Model that answered.
     pub model: String,
@@ -201,7 +201,7 @@ impl TurnRecord {
         newest.paused.as_ref().filter(|_| open && newest.is_waiting())
     }
 
-    /// In order.
+    /// Ordered by round and index.
     pub fn open_intents(&self) -> impl Iterator<Item = (&RoundRecord, &CallRecord)> {
         self.rounds
             .iter()
