@@ -9,14 +9,12 @@ use crate::prompt::revision_term;
 use crate::resource::common_functions;
 use crate::{Cleanup, Condition, ListRow, Plan, Resource, term};
 
-/// Keeps the extracted data beside its newest edit.
+/// Contains both the extracted data and its newest edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extraction {
     pub id: ExtractionId,
     pub org: OrgId,
-    /// Document that was read.
     pub document: DocumentId,
-    /// Prompt that was run.
     pub prompt: PromptRevId,
     /// Schema that the data was validated against. None: the prompt has no schema.
     pub schema: Option<SchemaRevId>,
@@ -33,7 +31,6 @@ pub struct Extraction {
     /// User that ran the prompt.
     pub created_by: UserId,
     pub created_at: Timestamp,
-    /// Time of the last change.
     pub updated_at: Timestamp,
     /// Incremented by every change. A write states the version that it expects.
     pub version: u64,
@@ -51,7 +48,6 @@ impl Extraction {
 pub struct NewExtraction {
     /// Document that was read. It must be live.
     pub document: DocumentId,
-    /// Prompt that was run.
     pub prompt: PromptRevId,
     /// Schema that the data matches. None: the prompt has no schema.
     pub schema: Option<SchemaRevId>,
@@ -76,7 +72,6 @@ pub enum ExtractionChange {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtractionFilter {
-    /// Document that was read.
     pub document: DocumentId,
     /// Prompt revision that was run. None: any.
     pub prompt: Option<PromptRevId>,

@@ -92,8 +92,6 @@ impl Kind {
         let found = KINDS.iter().find(|kind| Some(kind.id_prefix) == prefix);
         found.ok_or_else(|| Error::internal(format!("the id {id:?} belongs to no kind of resource")))
     }
-
-    /// Returns the kind with this word.
     pub fn named(word: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.word == word)
     }
@@ -111,8 +109,6 @@ impl Kind {
     pub fn revision_references(&self, stored: &[u8]) -> Result<BTreeSet<String>> {
         (self.revision_references)(stored)
     }
-
-    /// Returns an encoded tombstone.
     pub fn tombstone(&self, version: u64, at: Timestamp) -> Result<Vec<u8>> {
         (self.tombstone)(version, at)
     }

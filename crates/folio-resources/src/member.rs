@@ -6,8 +6,6 @@
 use folio_types::fields::check_name;
 use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
-
-/// A member of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     pub user: UserId,

@@ -29,7 +29,6 @@ pub struct PromptRevision {
     pub model: Option<String>,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
-    /// User that created the revision.
     pub created_by: UserId,
     pub created_at: Timestamp,
 }
@@ -49,7 +48,6 @@ pub struct Prompt {
     pub version: u64,
     /// Time of the first revision.
     pub created_at: Timestamp,
-    /// Newest revision.
     pub latest: PromptRevision,
 }
 

@@ -21,7 +21,6 @@ pub struct SchemaRevision {
     pub response_format: Value,
     /// True if the schema complies with the rules of strict mode. Otherwise, the schema is added to the prompt.
     pub strict: bool,
-    /// User that created the revision.
     pub created_by: UserId,
     pub created_at: Timestamp,
 }
@@ -41,7 +40,6 @@ pub struct Schema {
     pub version: u64,
     /// Time of the first revision.
     pub created_at: Timestamp,
-    /// Newest revision.
     pub latest: SchemaRevision,
 }
 

@@ -17,10 +17,8 @@ pub struct Tag {
     pub color: Option<String>,
     /// Free text.
     pub description: Option<String>,
-    /// User that created the tag.
     pub created_by: UserId,
     pub created_at: Timestamp,
-    /// Time of the last change.
     pub updated_at: Timestamp,
     /// Incremented by every change. A write states the version that it expects.
     pub version: u64,

@@ -109,7 +109,6 @@ const VERSION: u64 = 1;
 pub struct TokenFilter {
     /// Substring of the name, case-insensitive.
     pub name_search: Option<String>,
-    /// Owner of the tokens.
     pub user: Option<UserId>,
 }
 

@@ -23,10 +23,8 @@ pub struct WebhookEndpoint {
     /// Encrypted secret that signs events. None: events are not signed.
     pub secret: Option<SealedKey>,
     pub enabled: bool,
-    /// User that created the endpoint.
     pub created_by: UserId,
     pub created_at: Timestamp,
-    /// Time of the last change.
     pub updated_at: Timestamp,
     /// From 1. Incremented by every change. A write states the version that it expects.
     pub version: u64,
