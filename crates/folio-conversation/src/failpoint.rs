@@ -1,31 +1,30 @@
-//! Failpoints, at which a test stops or kills the process. Names are `stage:before` and `stage:after` for each step of
-//! the protocol.
+//! Failpoints, at which a test stops or kills the process. A name is `STAGE:before` or `STAGE:after`.
 //!
 //! Stages: `accept`, `round`, `pause`, `decide`, `intent`, `outcome`, `resume`, `closing`, `end` (appends with such an
-//! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. Release builds contain failpoints only with
-//! the feature `failpoints`; debug builds, which tests start as processes, always contain them.
+//! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. Debug builds, which tests start as processes,
+//! contain failpoints. Release builds contain them only with the feature `failpoints`.
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 use std::sync::Arc;
 
-/// The action at a failpoint.
+/// Action at a failpoint.
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The task continues.
     Pass,
-    /// The task that reached the point never continues, as if the process had died there.
+    /// The task never continues, as if the process had died at the failpoint.
     Hang,
-    /// The process stops (SIGSTOP) and continues from there after SIGCONT.
+    /// The process stops (SIGSTOP) until it receives SIGCONT.
     Stop,
-    /// The process dies.
+    /// The process aborts.
     Abort,
 }
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 type Hook = Arc<dyn Fn(&str) -> Action + Send + Sync>;
 
-/// The failpoints of a node. Default: none.
+/// Failpoints of a node. Default: none.
 #[derive(Clone, Default)]
 pub struct Failpoints {
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
@@ -39,15 +38,15 @@ impl std::fmt::Debug for Failpoints {
 }
 
 impl Failpoints {
-    /// Calls `hook` at each failpoint.
+    /// `hook` is called at each failpoint and chooses the action.
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub fn new(hook: impl Fn(&str) -> Action + Send + Sync + 'static) -> Self {
         Self { hook: Some(Arc::new(hook)) }
     }
 
-    /// Reads the failpoints from the environment variable `FOLIO_FAILPOINT`, separated by commas. `intent:after` kills
-    /// the process at the point, `intent:after#2` at its second hit; `intent:after=stop` stops the process;
-    /// `intent:after=hang` blocks only the task that reached the point.
+    /// Reads comma-separated failpoints from the environment variable `FOLIO_FAILPOINT`. `intent:after` aborts the
+    /// process, `intent:after#2` at the second hit. `intent:after=stop` stops the process. `intent:after=hang` blocks
+    /// the task that reaches the failpoint.
     #[cfg(any(debug_assertions, feature = "failpoints"))]
     pub fn from_environment() -> Self {
         let Ok(wanted) = std::env::var("FOLIO_FAILPOINT") else { return Self::default() };
@@ -61,13 +60,12 @@ impl Failpoints {
         })
     }
 
-    /// Returns no failpoints: this build does not support them.
+    /// Returns no failpoints, because this build does not support them.
     #[cfg(not(any(debug_assertions, feature = "failpoints")))]
     pub fn from_environment() -> Self {
         Self::default()
     }
 
-    /// Executes the action of a failpoint.
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub(crate) async fn hit(&self, stage: &str, position: &str) {
         let Some(hook) = &self.hook else { return };
@@ -89,7 +87,6 @@ impl Failpoints {
     pub(crate) async fn hit(&self, _stage: &str, _moment: &str) {}
 }
 
-/// A failpoint in `FOLIO_FAILPOINT`.
 #[cfg(any(debug_assertions, feature = "failpoints"))]
 struct Point {
     name: String,
@@ -120,7 +117,6 @@ impl Point {
     }
 }
 
-/// Stops this process until it receives SIGCONT.
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 fn stop_here() {
     let status = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();

@@ -32,37 +32,34 @@ use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand};
 
-/// Maximum lookups of a conversation that leaves memory during a request.
+/// Maximum attempts to reach a conversation that stops during the request.
 const LOOKUPS: u32 = 6;
-/// Maximum conversations in a snapshot.
+/// Maximum number of conversations in a snapshot.
 const SHOWN: usize = 1_000;
-/// Time limit of a request that involves no model and no tool.
+/// Time limit of a request that waits for neither a model nor a tool.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Time limit of a request that waits for a turn; rounds, tools and models have shorter bounds.
+/// Time limit of a request that waits for a turn. Rounds, tools and models have shorter limits.
 const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
 /// Maximum wait for memory while idle conversations are evicted.
 const MEMORY_WAIT: Duration = Duration::from_millis(300);
-/// Maximum time for the publishers of ended turns during a drain.
+/// Maximum wait for the publishers of ended turns during a drain.
 const PUBLISH_WAIT: Duration = Duration::from_secs(2);
-/// Maximum time for the cleanup of stopped tasks.
+/// Maximum wait for stopped tasks.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
-/// The components that conversations use.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// The stores.
     pub stores: Stores,
-    /// The models.
     pub models: Arc<dyn Models>,
-    /// The meter for every model call.
+    /// Meters every model call.
     pub meter: SharedMeter,
-    /// Slots of running turns.
+    /// Slots of concurrent turns.
     pub turn_slots: Slots,
-    /// The registry of tools and profiles.
+    /// Tools and profiles.
     pub tools: Arc<Registry>,
-    /// The source of time and randomness.
+    /// Source of time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// Incarnation of this node, which thread headers name as the owner.
+    /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     /// Liveness of the other incarnations.
     pub owners: Arc<dyn Owners>,
@@ -74,14 +71,14 @@ pub struct Dependencies {
 
 /// The conversations of this node. Cheap to clone.
 ///
-/// Every method takes the principal. Threads of other organizations, and of other users unless the principal is an
-/// admin, are `NOT_FOUND`. A viewer may only read.
+/// Threads of other organizations are `NOT_FOUND`; so are threads of other users, unless the principal is an admin. A
+/// viewer may only read.
 #[derive(Clone)]
 pub struct Conversations {
     node: Arc<Node>,
 }
 
-/// State of the handles. Dropping the last handle stops everything.
+/// State of the handles. Dropping the last handle stops all conversations.
 struct Node {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
@@ -107,8 +104,8 @@ impl Conversations {
         Ok(Self { node: Arc::new(Node { shared, supervisor, born }) })
     }
 
-    /// Starts a turn (or joins, resumes or repeats the turn of this request id) and follows it. Returns when the turn
-    /// is accepted; an error means that it was not. Dropping the future before removes a queued message.
+    /// Starts a turn, or joins, resumes or repeats the turn of the request id, and streams its events. Returns when the
+    /// turn is accepted; an error means that no turn was accepted. Dropping the future removes a queued message.
     pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.may_begin(principal)?;
         let shared = &self.node.shared;
@@ -127,8 +124,8 @@ impl Conversations {
         Ok(self.stream(principal, key, turn, start))
     }
 
-    /// Records decisions. If the round is then decided, runs it, makes one model call and returns its result. Dropping
-    /// the future does not stop this.
+    /// Records decisions. If no decision is missing, runs the round and makes one model call, and returns the result.
+    /// Dropping the future does not stop this work.
     pub async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), command.turn.thread.clone());
@@ -136,9 +133,8 @@ impl Conversations {
         self.ask(principal, &key, TURN_WITHIN, make).await
     }
 
-    /// Resumes a turn that failed retriably, and follows it. A running turn is joined, so a repeated request needs no
-    /// request id. Errors: `QUOTA_EXCEEDED` if the organization's limit of concurrent turns is reached; nothing changes
-    /// then.
+    /// Resumes a turn that failed retriably, and streams its events. A running turn is joined, so repeating the request
+    /// needs no request id. `QUOTA_EXCEEDED` if the organization has its maximum number of concurrent turns.
     pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
@@ -147,28 +143,27 @@ impl Conversations {
         Ok(self.stream(principal, key, turn.number, start))
     }
 
-    /// Ends a turn: the model call is aborted, and pending calls never run. Returns the ended turn. A turn that had
-    /// ended before is returned unchanged, so a repeated request needs no request id.
+    /// Ends a turn and returns it: the model call is aborted, and pending calls never run. A turn that has ended is
+    /// returned unchanged, so repeating the request needs no request id.
     pub async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         prepare::may_change(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
         self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Cancel(turn.number, reply)).await
     }
 
-    /// Returns the current state of a turn.
     pub async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let key = (principal.org.clone(), turn.thread.clone());
         self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::GetTurn(turn.number, reply)).await
     }
 
-    /// Returns the open turn of a thread. None: no turn is open.
+    /// None: no turn is open.
     pub async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let key = (principal.org.clone(), thread.clone());
         self.ask(principal, &key, ANSWER_WITHIN, Request::OpenTurn).await
     }
 
-    /// Follows the events of a turn from a number (0 and 1: from the first), or from a snapshot if they are
-    /// unavailable. The stream ends with the closing event.
+    /// Streams the events of a turn from number `from_event` (0 and 1: from the first), or from a snapshot if these
+    /// events are unavailable. The stream ends with the closing event.
     pub async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         let key = (principal.org.clone(), turn.thread.clone());
         let make = |reply| Request::Watch(turn.number, from_event, reply);
@@ -201,8 +196,8 @@ impl Conversations {
         }
     }
 
-    /// Refuses new work (`DRAINING`), waits for running turns until the deadline, then stops the rest: another node
-    /// ends those turns as failed and retriable. Waiting turns are not affected.
+    /// Refuses new work with `DRAINING`, waits for running turns until the deadline, and then stops. Another node ends
+    /// the remaining turns as failed and retriable. Turns that wait for decisions are not affected.
     pub async fn drain(&self, deadline: Duration) {
         let shared = &self.node.shared;
         shared.start_draining();
@@ -212,7 +207,7 @@ impl Conversations {
         let resting = async {
             loop {
                 let idled = shared.idled.notified();
-                // Stopped conversations do not become idle.
+                // After a stop, no conversation becomes idle.
                 if !shared.table.any_busy() || shared.token.is_cancelled() {
                     return;
                 }
@@ -222,13 +217,13 @@ impl Conversations {
         if tokio::time::timeout(deadline, resting).await.is_err() {
             tracing::warn!("stopped running turns; another node ends them as failed and retriable");
         }
-        // The publishers publish the last ends.
+        // The publishers publish the ends of the last turns.
         shared.publishers.close();
         let _ = tokio::time::timeout(PUBLISH_WAIT, shared.publishers.wait()).await;
         self.stop().await;
     }
 
-    /// Stops everything immediately, as if the process died. The next owner ends the running turns.
+    /// Stops all conversations immediately, as if the process died. The next owner ends the running turns.
     pub async fn stop(&self) {
         let shared = &self.node.shared;
         shared.start_draining();
@@ -242,7 +237,7 @@ impl Conversations {
         }
     }
 
-    /// Returns true if this node has work on a thread. During a drain, another node may take over the other threads.
+    /// Returns true if this node has work on the thread. During a drain, another node may take over other threads.
     pub fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> bool {
         self.node.shared.table.is_busy(&(org.clone(), thread.clone()))
     }
@@ -253,7 +248,7 @@ impl Conversations {
         self.node.shared.table.find(key).is_some()
     }
 
-    /// Makes the conversation of a thread panic, for tests.
+    /// Makes the conversation of a thread panic.
     #[cfg(test)]
     pub(crate) fn break_conversation(&self, key: &Key) {
         let actor = self.node.shared.table.find(key).unwrap();
@@ -278,8 +273,8 @@ impl Conversations {
         EventStream::new(follow(start, again))
     }
 
-    /// Sends a request to the conversation of a thread. Repeats it if the conversation leaves memory before it answers,
-    /// because every request is idempotent.
+    /// Sends a request to the conversation of a thread. If the conversation stops before it answers, the request is
+    /// sent again, because every request is idempotent.
     async fn ask<T>(
         &self,
         principal: &Principal,
@@ -310,7 +305,7 @@ impl Conversations {
         tokio::time::timeout(within, request).await.map_err(late)?
     }
 
-    /// Returns the conversation of a thread, started if necessary, with a permit for the request.
+    /// Returns the conversation of a thread, started if necessary, and a permit for the request.
     async fn admit(&self, key: &(OrgId, ThreadId)) -> Result<(ActorRef<Msg>, OwnedSemaphorePermit)> {
         let mut full = None;
         for _ in 0..LOOKUPS {

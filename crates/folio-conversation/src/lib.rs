@@ -1,8 +1,8 @@
-//! Conversations: one supervised actor per thread in use, and the turn that it runs.
+//! Conversations: one supervised actor per thread in use, and the turn that the actor runs.
 //!
 //! [`Conversations`] is the entry point: it finds or starts the actor of a thread, admits the request and returns
 //! events or an answer. The pure machine in `turn` decides transitions, writes and the history of a turn; the actor
-//! performs the machine's effects. This crate knows neither gRPC nor the cluster: services translate.
+//! performs the effects of the machine. The crate must not know gRPC or the cluster.
 
 mod actor;
 mod audit;

@@ -6,47 +6,46 @@ use folio_types::limits::{self, DAY};
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the conversations of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Maximum conversations in memory. Further ones are refused with `OVERLOADED` unless an idle one can be evicted.
+    /// Maximum conversations in memory. If all are busy, a request for another one is refused with `OVERLOADED`.
     pub live_max: usize,
-    /// Maximum size in bytes of the journals whose histories are in memory (the memory use is about twice that). The
-    /// least recently used idle conversations are evicted before it is reached; if that does not suffice, loading a
-    /// conversation is refused with `OVERLOADED`.
+    /// Maximum bytes of the journals whose histories are in memory. A history uses about twice the memory of its
+    /// journal. Before the bound is reached, the least recently used idle conversations are evicted; if that does not
+    /// suffice, loading a conversation is refused with `OVERLOADED`.
     pub history_bytes_max: u64,
     /// Maximum number of requests in flight per conversation; further requests are refused with `OVERLOADED`.
     pub in_flight_per_conversation: usize,
-    /// Time after which an idle conversation leaves memory.
+    /// Time after which an idle conversation is evicted.
     #[serde(rename = "idle_timeout_seconds", with = "folio_types::seconds")]
     pub idle_timeout: Duration,
-    /// Time after which an idle conversation evicts its history and the events of its newest turn. The next request
+    /// Time after which an idle conversation drops its history and the events of its newest turn. The next request
     /// loads the history again.
     #[serde(rename = "history_timeout_seconds", with = "folio_types::seconds")]
     pub history_timeout: Duration,
     /// Default time for which a pause waits for approvals.
     #[serde(rename = "approval_ttl_seconds", with = "folio_types::seconds")]
     pub approval_ttl: Duration,
-    /// Maximum size in bytes of a turn's events that are kept for resuming watchers.
+    /// Maximum bytes of a turn's events that are buffered for watchers.
     pub event_buffer_bytes: usize,
-    /// Maximum number of a turn's events that are kept for resuming watchers.
+    /// Maximum number of a turn's events that are buffered for watchers.
     pub event_buffer_count: usize,
-    /// Maximum streams that follow one conversation.
+    /// Maximum number of streams per conversation.
     pub watchers_per_conversation: usize,
-    /// Maximum concurrent read-only calls of a round.
+    /// Maximum number of concurrent read-only calls of a round.
     pub read_calls_at_once: usize,
-    /// Time limit of a call of a tool that calls models: longer than the timeouts of the two model calls of an
+    /// Time limit of a call of a tool that calls models. Must exceed the timeouts of the two model calls of an
     /// extraction.
     #[serde(rename = "model_tool_timeout_seconds", with = "folio_types::seconds")]
     pub model_tool_timeout: Duration,
     /// Time limit of a call of any other tool.
     #[serde(rename = "tool_timeout_seconds", with = "folio_types::seconds")]
     pub tool_timeout: Duration,
-    /// Time limit of one store operation, after which its outcome counts as unknown.
+    /// Time limit of one store operation, after which its outcome is unknown.
     #[serde(rename = "store_timeout_seconds", with = "folio_types::seconds")]
     pub store_timeout: Duration,
-    /// Interval between two sweeps for expired pauses and ownerless turns.
+    /// Interval between two sweeps for expired pauses and turns without an owner.
     #[serde(rename = "sweep_interval_seconds", with = "folio_types::seconds")]
     pub sweep_interval: Duration,
     /// If true, models that support thinking use it.
@@ -77,14 +76,12 @@ impl Default for Options {
 
 /// Minimum of every time limit.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Maximum of the time limits of stores and of the interval between two sweeps.
+/// Maximum of the store time limit and of the sweep interval.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 impl Options {
-    /// Checks every setting.
-    ///
     /// # Errors
-    /// Returns every invalid setting with its bounds.
+    /// Lists every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("conversation");
         for (path, value, most) in [

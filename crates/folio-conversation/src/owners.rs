@@ -1,4 +1,4 @@
-//! Write access to a thread: its owner has write access, and so has a node that may take the thread over.
+//! Write access to a thread: the owner has it, and so does a node that may take over the thread.
 
 use async_trait::async_trait;
 use folio_history::thread::ThreadHeader;
@@ -6,32 +6,32 @@ use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId}
 
 use crate::shared::{Shared, draining};
 
-/// Retry-after of a request on a thread whose owner's liveness is unknown.
+/// Retry delay of a request on a thread whose owner's liveness is unknown.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Liveness of the other incarnations. It is never queried for this node's own incarnation.
+/// Liveness of other incarnations. Never queried for this node's own incarnation.
 #[async_trait]
 pub trait Owners: Send + Sync {
-    /// Returns the liveness of an incarnation from the current membership view.
+    /// Returns the liveness of an incarnation according to the current membership view.
     fn liveness(&self, owner: &Incarnation) -> Liveness;
 
-    /// Returns the liveness after a refresh of the membership view, if possible. Used before `MOVED` is answered, and
-    /// when a draining owner does not answer.
+    /// Returns the liveness after a refresh of the membership view, if possible. Called before a request is refused
+    /// with `MOVED`, and if a draining owner does not answer.
     async fn liveness_now(&self, owner: &Incarnation) -> Liveness {
         self.liveness(owner)
     }
 
-    /// Asks a draining owner whether it still has work on the thread.
+    /// Asks a draining owner whether it has work on the thread.
     async fn is_thread_active(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
-    /// Returns true if placement assigns an ownerless thread to this node.
+    /// Returns true if placement assigns a thread without an owner to this node.
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
 
-    /// Returns when an incarnation is newly dead, so that the sweep finds its turns soon.
+    /// Completes when an incarnation is newly dead, so that the sweep finds its turns soon.
     async fn node_died(&self);
 }
 
-/// The owners in a single process: every other incarnation is an earlier, dead run of this process.
+/// Liveness in a single process: every other incarnation is an earlier, dead run of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SingleProcessOwners;
 
@@ -55,15 +55,15 @@ impl Owners for SingleProcessOwners {
 }
 
 impl Shared {
-    /// Returns true if this incarnation is the owner in a header.
+    /// Returns true if the header names this incarnation as the owner.
     pub(crate) fn owns(&self, header: &ThreadHeader) -> bool {
         header.owner.as_ref() == Some(self.incarnation())
     }
 
-    /// Checks that this node may write to a thread with this header: it owns the thread or may take it over.
+    /// Checks that this node may write to the thread: it owns the thread or may take it over.
     ///
     /// # Errors
-    /// `MOVED` with the owner; `UNAVAILABLE` if the owner's liveness is unknown or this node drains.
+    /// `MOVED` with the owner, or `UNAVAILABLE` if the owner's liveness is unknown or this node drains.
     pub(crate) async fn may_own(&self, header: &ThreadHeader) -> Result<()> {
         if self.owns(header) {
             return Ok(());
@@ -79,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Returns true if the owner in the header keeps the thread.
+    /// Returns true if the thread must not be taken over from the owner in its header.
     async fn is_kept_by_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
         let liveness = match self.owners().liveness(owner) {
             Liveness::Live => self.owners().liveness_now(owner).await,
@@ -91,14 +91,14 @@ impl Shared {
             Liveness::Unknown => Err(liveness_unknown()),
             Liveness::Draining => match self.is_still_active(owner, header).await {
                 Some(is_active) => Ok(is_active),
-                // It may have left meanwhile.
+                // The owner may have stopped meanwhile.
                 None if self.owners().liveness_now(owner).await == Liveness::Dead => Ok(false),
                 None => Err(liveness_unknown()),
             },
         }
     }
 
-    /// Asks a draining owner whether it still has work on the thread. None: the owner does not answer.
+    /// None: the owner does not answer.
     async fn is_still_active(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
         let query = self.owners().is_thread_active(owner, &header.org, &header.id);
         match tokio::time::timeout(self.options.store_timeout, query).await {
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Returns true if the sweep of this node handles a thread: the node owns it, or it has no live owner and placement
+    /// Returns true if the sweep of this node handles the thread: this node owns it, or no live node does and placement
     /// assigns it to this node.
     pub(crate) async fn is_responsible_for(
         &self,

@@ -1,4 +1,4 @@
-//! Preparation of requests before their actor handles them, and the ids that are derived from a request.
+//! Prepares requests before their actor handles them, and derives ids from requests.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::actor::PreparedChat;
 use crate::shared::Shared;
 
-/// Refuses viewers. Chats, decisions and changes require the role `member`.
+/// Chats, decisions and changes require the role `member`.
 pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     match principal.role {
         Role::Member | Role::Admin => Ok(()),
@@ -30,8 +30,8 @@ pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     }
 }
 
-/// Completes a chat with the organization's settings, its request id and the digest of its content, which a repeated
-/// request must match. The digest excludes the behaviour for a busy thread, which may differ in a repetition.
+/// Completes a chat with the organization's settings, its request id, and the digest of its content, which a repeated
+/// request must match. The digest excludes `if_busy` and `if_pending`, which may differ in a repeated request.
 pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
     let organization = shared.stores().of::<Organization>().get(&OrgId::platform(), org).await?;
     let (policy, approval_ttl_seconds) =
@@ -75,7 +75,7 @@ fn chat_digest(command: &ChatCommand) -> Digest {
     }))
 }
 
-/// Returns the thread that a chat without a thread starts.
+/// Returns the thread that a chat without a thread creates.
 pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &PreparedChat) -> Result<NewThread> {
     let command = &ask.command;
     let new = CreateThreadCommand {
@@ -86,7 +86,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
         request_id: Some(ask.request.clone()),
     };
     let mut thread = new_thread(shared, principal, &ask.models, new)?;
-    // The request row is written with the turn, when it is accepted.
+    // The request row is written when the turn is accepted.
     thread.id = chat_thread_id(principal, &thread.profile, &thread.documents, &ask.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
@@ -102,7 +102,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
     Ok(thread)
 }
 
-/// Returns a thread to create. The same request id gives the same thread and must have the same content.
+/// Returns a thread to create. The same request id yields the same thread and must have the same content.
 pub(crate) fn new_thread(
     shared: &Shared,
     principal: &Principal,
@@ -144,7 +144,7 @@ pub(crate) fn new_thread(
     })
 }
 
-/// Returns the id of the thread that a request creates, and its request row.
+/// Returns the id of the thread that a request creates, and the request row.
 pub(crate) fn requested_thread(
     org: &OrgId,
     user: &UserId,
@@ -155,7 +155,6 @@ pub(crate) fn requested_thread(
     (id, RequestRow { request, turn: 0, digest })
 }
 
-/// Returns the digest of a fork request.
 pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
     Digest::of_json(&json!({
         "ask": "fork",
@@ -165,7 +164,7 @@ pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
     }))
 }
 
-/// Sorts documents: their order does not change a request.
+/// The order of documents does not distinguish requests.
 pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     let mut sorted: Vec<_> = documents.iter().collect();
     sorted.sort();

@@ -1,8 +1,8 @@
-//! Publishes the state and the events of an open turn to the other nodes, in stores that may lose their data at any
+//! Publishes the state and the events of the newest turn to other nodes, in stores that may lose their data at any
 //! time.
 //!
 //! A [`Publisher`] is a reader of the turn's events: the bounded buffer is its queue, it takes all events that are
-//! ready, and if it falls too far behind it receives a snapshot like any other reader. The actor never waits for it.
+//! ready, and it receives a snapshot if it is too slow, like any other reader. The actor never waits for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,20 +20,19 @@ use crate::actor::Msg;
 use crate::events::{Rejoin, follow};
 use crate::work::{Backoff, Work};
 
-/// Maximum events per write.
+/// Maximum number of events per write.
 const BATCH: usize = 64;
-/// Minimum time between two writes of events, unless the first one was full. Watchers on other nodes see the deltas of
-/// this time together.
+/// Minimum time between two writes of events, unless the first write was full. Watchers on other nodes receive the
+/// deltas of this time together.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
-/// Attempts while the store is unavailable; then the publication is skipped.
+/// Maximum attempts while the store is unavailable. Afterwards, this publication is skipped.
 const TRIES: u32 = 6;
 
-/// The stores in which nodes publish turn states and events.
+/// Stores in which nodes publish turn states and events.
 #[derive(Clone)]
 pub struct SharedTurnStores {
-    /// Store of the published states.
     pub turns: Arc<dyn SharedTurnStore>,
-    /// Store of events. None: no other process reads them.
+    /// None: no other process reads events.
     pub events: Option<Arc<dyn TurnEventStore>>,
 }
 
@@ -43,7 +42,7 @@ pub(crate) struct Publisher {
     turn: u32,
 }
 
-/// The newest state that is not yet published.
+/// Latest-value channel of the state that is not published yet.
 #[derive(Default)]
 struct Outbox {
     inner: Mutex<PendingState>,
@@ -62,7 +61,7 @@ impl Outbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the state that was not published yet. Returns the state if the reader has stopped.
+    /// Replaces the pending state. Returns the new state if the reader has stopped.
     fn put(&self, state: SharedTurn) -> Option<SharedTurn> {
         let mut pending = self.lock();
         if pending.closed {
@@ -77,7 +76,7 @@ impl Outbox {
         self.lock().state.take()
     }
 
-    /// Stops the reader unless a state is pending, and returns whether it stopped.
+    /// Stops the reader unless a state is pending. Returns true if the reader stopped.
     fn close(&self) -> bool {
         let mut pending = self.lock();
         pending.closed = pending.state.is_none();
@@ -86,7 +85,7 @@ impl Outbox {
 }
 
 impl Publisher {
-    /// Publishes this state, and the events of the turn after number `published`.
+    /// Starts to publish this state, and the events of the turn with numbers above `published`.
     pub(crate) fn start(
         work: &Work,
         share: SharedTurnStores,
@@ -102,13 +101,13 @@ impl Publisher {
         Self { outbox, turn }
     }
 
-    /// Publishes a state of this turn. Returns the state if it belongs to another turn.
+    /// Publishes a state. Returns the state if it belongs to another turn or the publisher has stopped.
     pub(crate) fn publish(&self, state: SharedTurn) -> Option<SharedTurn> {
         if state.turn.number == self.turn { self.outbox.put(state) } else { Some(state) }
     }
 }
 
-/// Returns the events that are ready at a time, or the next ones after it.
+/// Waits until `at`, then returns all ready events, or waits for the next one. None: the stream has ended.
 async fn next_chunk(at: Instant, events: &mut Events) -> Option<Vec<Result<Event>>> {
     tokio::time::sleep_until(at).await;
     events.next().await
@@ -117,11 +116,11 @@ async fn next_chunk(at: Instant, events: &mut Events) -> Option<Vec<Result<Event
 struct PublisherTask {
     work: Work,
     share: SharedTurnStores,
-    /// The newest state of the turn.
+    /// Newest state of the turn.
     about: SharedTurn,
-    /// Whether the shared store may list the turn as waiting for decisions.
+    /// True if the shared store may list the turn as waiting for decisions.
     may_be_listed: bool,
-    /// The number of the last event that was published.
+    /// Number of the last published event.
     published: Arc<AtomicU64>,
     outbox: Arc<Outbox>,
 }
@@ -173,7 +172,8 @@ impl PublisherTask {
         }
     }
 
-    /// Returns the turn's events from this number up to its next closing event. None: the conversation left memory.
+    /// Returns the turn's events from this number up to the next closing event. None: events are not published, or the
+    /// conversation has stopped.
     async fn events(&self, from: u64) -> Option<Events> {
         let (actor, turn) = (self.work.actor.clone(), self.about.turn.number);
         let again: Rejoin = Box::new(move |from| {
@@ -214,7 +214,7 @@ impl PublisherTask {
                 let _ = self.work.actor.send_message(Msg::Replaced { epoch: newer });
                 Outcome::Done
             }
-            // Later events follow a gap, so they start with a snapshot.
+            // The next published events follow a gap, so the store requires a snapshot first.
             Err(error) => {
                 tracing::warn!(%turn, %error, "cannot publish events of a turn");
                 Outcome::Done
@@ -222,7 +222,7 @@ impl PublisherTask {
         }
     }
 
-    /// Attempts an operation several times while the turn continues.
+    /// Repeats an operation until it succeeds, at most [`TRIES`] times.
     async fn in_tries<T, F>(&self, ask: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -241,10 +241,9 @@ impl PublisherTask {
     }
 }
 
-/// The outcome of publishing events.
 enum Outcome {
-    /// The events are published or skipped.
+    /// The events were published or skipped.
     Done,
-    /// The store needs a snapshot first.
+    /// The store requires a snapshot before further events.
     NeedsSnapshot,
 }

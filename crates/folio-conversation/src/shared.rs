@@ -25,33 +25,29 @@ use crate::publish::SharedTurnStores;
 use crate::supervisor::{MemoryBudget, Table};
 use crate::window::tokens;
 
-/// State that the supervisor, every conversation and every task of a node share.
 pub(crate) struct Shared {
     dependencies: Dependencies,
     pub(crate) options: Options,
-    /// Owns every task.
+    /// Tracks every task of the node.
     pub(crate) tracker: TaskTracker,
-    /// The tasks that publish turns to other nodes; a part of `tracker`.
+    /// Tracks the tasks that publish turns. They are also in `tracker`.
     pub(crate) publishers: TaskTracker,
     /// Stops every task.
     pub(crate) token: CancellationToken,
-    /// The conversations in memory.
     pub(crate) table: Table,
-    /// Memory budget of the histories.
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) counters: Counters,
-    /// Tokens of the tool definitions of a profile, cached.
+    /// Tokens of the tool definitions by profile, cached.
     tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
-    /// The cached first pages of documents.
     pub(crate) excerpts: Excerpts,
-    /// Rows of ended turns that are removed from the index of open turns together.
+    /// Rows of ended turns that are removed from the open-turn index in one batch.
     pub(crate) removals: Removals,
-    /// Notified when a conversation becomes idle or leaves memory.
+    /// Notified when a conversation becomes idle or stops.
     pub(crate) idled: Notify,
 }
 
-/// Counters that survive every conversation.
+/// Counters since the start of the node.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) started: AtomicU64,
@@ -64,26 +60,25 @@ pub(crate) struct Counters {
     pub(crate) sweeps: AtomicU64,
 }
 
-/// Rows of the index of open turns that wait for their removal.
+/// Rows of the open-turn index whose removal is pending.
 #[derive(Debug, Default)]
 pub(crate) struct Removals(Mutex<Vec<OpenTurnRow>>);
 
 impl Removals {
-    /// Adds a row. Returns whether other rows wait already, whose removal includes this one.
+    /// Returns true if other rows are pending, whose removal includes this row.
     pub(crate) fn push(&self, row: OpenTurnRow) -> bool {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.push(row);
         rows.len() > 1
     }
 
-    /// Takes all rows.
     pub(crate) fn take(&self) -> Vec<OpenTurnRow> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Counters {
-    /// Counts an event at its first publication.
+    /// Must be called once per event, when it is first emitted.
     pub(crate) fn count(&self, event: &EventKind) {
         let counter = match event {
             EventKind::TurnStarted { .. } => &self.turns_started,
@@ -182,7 +177,7 @@ impl Shared {
     }
 }
 
-/// Returns the error of new work while the node shuts down.
+/// Returns the error that refuses new work while the node drains.
 pub(crate) fn draining() -> Error {
     Error::unavailable(Reason::Draining, "the node is shutting down").retry_after(std::time::Duration::from_secs(1))
 }

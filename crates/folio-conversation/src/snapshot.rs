@@ -2,38 +2,38 @@
 
 use folio_types::ThreadId;
 
-/// The conversations of a node at one time.
+/// The conversations of a node at one point in time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
     /// Conversations in memory.
     pub live: usize,
-    /// Size in bytes of the journals whose histories are in memory, including the events of their newest turns.
+    /// Bytes of the journals whose histories are in memory, and of the buffered events of their newest turns.
     pub history_bytes: u64,
-    /// Number of conversations that were started.
+    /// Conversations started so far.
     pub started: u64,
-    /// Number of conversations that left memory because they were idle.
+    /// Conversations evicted so far because they were idle.
     pub passivated: u64,
-    /// Number of conversations that a fault stopped. A request starts them again.
+    /// Conversations stopped so far by a fault. A request starts them again.
     pub failed: u64,
-    /// Number of accepted turns.
+    /// Turns accepted so far.
     pub turns_started: u64,
-    /// Number of completed turns.
+    /// Turns completed so far.
     pub turns_completed: u64,
-    /// Number of failed turns. A resumed turn may be counted again.
+    /// Turns failed so far. A resumed turn may be counted again.
     pub turns_failed: u64,
-    /// Number of finished sweeps, including failed ones.
+    /// Sweeps so far, including failed ones.
     pub sweeps: u64,
-    /// Number of threads that were taken over from another incarnation.
+    /// Threads taken over so far from another incarnation.
     pub taken_over: u64,
-    /// Number of running tasks: model calls, tool calls, store operations and timers.
+    /// Running tasks: model calls, tool calls, store operations and timers.
     pub tasks: usize,
-    /// Number of conversations with a running turn or a request.
+    /// Conversations with a running turn or a request.
     pub working: usize,
-    /// Number of messages that are queued behind running turns.
+    /// Messages that are queued behind running turns.
     pub queued: usize,
-    /// Number of admitted, unanswered requests.
+    /// Admitted, unanswered requests.
     pub in_flight: usize,
-    /// Number of streams that follow turns.
+    /// Streams of turns.
     pub watchers: usize,
     /// True if new work is refused.
     pub draining: bool,
@@ -41,32 +41,29 @@ pub struct Snapshot {
     pub busy: Vec<ConversationView>,
 }
 
-/// The activity of one conversation with work.
+/// Activity of one conversation with work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationView {
-    /// Id of the thread.
     pub thread: ThreadId,
-    /// Current activity.
     pub phase: ActorPhase,
-    /// Number of admitted, unanswered requests.
+    /// Admitted, unanswered requests.
     pub in_flight: usize,
-    /// Number of messages that are queued behind the running turn.
+    /// Messages that are queued behind the running turn.
     pub queued: usize,
-    /// Number of streams that follow the turn.
+    /// Streams of the turn.
     pub watchers: usize,
 }
 
-/// The activity of a conversation.
+/// Activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum ActorPhase {
-    /// No work.
     #[default]
     Idle,
-    /// The conversation reads or writes its journal.
+    /// Reads or writes the journal.
     Storing,
-    /// The conversation waits for a model, which may be slow.
+    /// Waits for a model.
     Model,
-    /// The conversation runs tools.
+    /// Runs tools.
     Tools,
 }

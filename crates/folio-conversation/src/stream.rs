@@ -10,8 +10,8 @@ use futures::stream::BoxStream;
 
 /// The events of a turn in order, up to one closing event. Dropping the stream does not stop the turn.
 ///
-/// An error item means that the stream was cut, because the conversation was stopped; `get_turn` or `watch` continue. A
-/// slow reader receives adjacent deltas merged into one, or a snapshot if it falls too far behind.
+/// An error item means that the conversation stopped; `get_turn` and `watch` continue from there. A slow reader
+/// receives adjacent deltas merged into one, or a snapshot if it is too slow.
 pub struct EventStream {
     inner: BoxStream<'static, Result<Event>>,
 }

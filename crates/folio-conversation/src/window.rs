@@ -1,4 +1,4 @@
-//! The messages of a thread that a model receives: the complete current turn, preceded by the messages that fit.
+//! The messages that a model receives: the complete current turn, preceded by the messages that fit.
 
 use folio_history::History;
 use folio_types::limits;
@@ -6,21 +6,19 @@ use folio_types::message::Message;
 
 /// Tokens of a message in addition to its text.
 const MESSAGE_TOKENS: usize = 8;
-/// Minimum length to which a result of the current turn is cut, in bytes.
+/// Minimum bytes to which a result of the current turn is cut.
 const RESULT_FLOOR: usize = 1_024;
 
 /// Messages that may be sent, before the token budget is applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Window {
-    /// Rounds and messages before the current turn, newest first, at most [`limits::WINDOW_MESSAGES`] messages. A group
-    /// is kept or dropped as a whole.
+    /// Segments before the current turn, newest first, with at most [`limits::WINDOW_MESSAGES`] messages. A segment is
+    /// sent or dropped as a whole.
     before: Vec<Vec<Message>>,
-    /// All messages of the current turn.
     current: Vec<Message>,
 }
 
 impl Window {
-    /// Returns the window of a turn.
     pub(crate) fn of(history: &History, turn: u32) -> Self {
         let mut left = limits::WINDOW_MESSAGES;
         let mut before = Vec::new();
@@ -35,7 +33,7 @@ impl Window {
         Self { before, current }
     }
 
-    /// Removes thinking of other models, whose signatures a provider may refuse.
+    /// Removes the thinking of other models, because a provider may refuse its signatures.
     pub(crate) fn for_model(mut self, model: &str) -> Self {
         for message in self.before.iter_mut().flatten().chain(&mut self.current) {
             if let Message::Assistant { thinking, .. } = message {
@@ -45,11 +43,11 @@ impl Window {
         self
     }
 
-    /// Returns the messages that fit into this number of tokens. The current turn is complete; if it is too long, its
-    /// longest tool results are cut with a mark.
+    /// Returns the messages that fit into `tokens`. The current turn is complete; if it is too long, its longest tool
+    /// results are cut.
     ///
     /// # Errors
-    /// The tokens of the current turn, if it exceeds `most` even after cutting.
+    /// The tokens of the current turn, if it exceeds `most` even with cut results.
     pub(crate) fn within(mut self, tokens: usize, most: usize) -> Result<Vec<Message>, usize> {
         shorten_results(&mut self.current, tokens);
         let current = self.current.iter().map(message_tokens).sum();
@@ -70,7 +68,7 @@ impl Window {
     }
 }
 
-/// Halves the longest a result may be until the messages fit, or nothing more can be cut.
+/// Halves the maximum length of tool results until the messages fit or the maximum is [`RESULT_FLOOR`].
 fn shorten_results(messages: &mut [Message], tokens: usize) {
     let mut longest = limits::TOOL_RESULT_BYTES;
     while messages.iter().map(message_tokens).sum::<usize>() > tokens && longest > RESULT_FLOOR {
@@ -92,7 +90,7 @@ fn cut_result(content: &mut String, longest: usize) {
     content.push_str("\n[cut: the result is longer than the model's context allows]");
 }
 
-/// Tokens of a text, estimated from above for what people usually write: four bytes of ASCII, or one other character.
+/// Estimates the tokens of a text, typically too high: one per four ASCII bytes, and one per other character.
 pub(crate) fn tokens(text: &str) -> usize {
     if text.is_ascii() {
         return text.len().div_ceil(4);
@@ -116,7 +114,7 @@ fn message_tokens(message: &Message) -> usize {
     text.saturating_add(MESSAGE_TOKENS)
 }
 
-/// Returns the estimated tokens of a call's complete prompt.
+/// Estimates the tokens of a system message and messages.
 pub(crate) fn prompt_tokens(system: &str, messages: &[Message]) -> usize {
     tokens(system).saturating_add(messages.iter().map(message_tokens).sum())
 }

@@ -1,4 +1,4 @@
-//! Delivery of the machine's answers to the waiting requests.
+//! Delivers the answers of the turn machine to the waiting requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use folio_history::command::ApproveAnswer;
 use folio_history::command::IfBusy;
 
 impl State {
-    /// Sends an answer of the machine to its request.
     pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer>) {
         let Some(pending) = self.loaded.as_mut().and_then(|loaded| loaded.pending.remove(&ticket)) else { return };
         let Pending { recipient, permit, .. } = pending;
@@ -67,27 +66,26 @@ impl State {
         }
     }
 
-    /// Returns the closing event in the journal of a turn whose newest stream has ended.
+    /// Returns the closing event of the turn's newest stream from the journal. None: the turn is running.
     fn closing_event(&self, turn: u32) -> Option<Event> {
         let record = self.loaded.as_ref()?.machine.history().turn(turn)?;
         let (number, kind) = record.closing_event(self.thread())?;
         Some(Event { turn: record.id(self.thread()), number, kind })
     }
 
-    /// Returns the current state of a turn for clients.
     pub(super) fn view(&self, turn: u32) -> Result<TurnView> {
         let now = self.shared.environment().now();
         let view = self.loaded.as_ref().and_then(|loaded| loaded.machine.view(now, turn));
         view.ok_or_else(|| Error::not_found("turn", folio_types::TurnId::new(self.thread().clone(), turn)))
     }
 
-    /// Returns the start of a stream of a turn from an event number.
+    /// Returns the start of a stream of the turn's events with numbers from `from`.
     pub(super) fn follow(&mut self, turn: u32, from: u64) -> Result<StreamStart> {
         let from = from.max(1);
         let closing = self.closing_event(turn);
         if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
-            // The caller has seen every event up to the closing event, which is sent again because no other event
-            // follows.
+            // The caller has received all events including the closing event. The closing event is sent again, so that
+            // the stream ends.
             let seen = closing.filter(|closing| closing.number < from);
             return Ok(match seen {
                 Some(closing) => StreamStart { turn, lead: vec![closing], then: None },
@@ -109,13 +107,14 @@ impl State {
         }
     }
 
-    /// Returns the buffer of a turn, if it exists.
+    /// Returns the event buffer if it belongs to this turn.
     fn buffer(&self, turn: u32) -> Option<Arc<TurnBuffer>> {
         let CloseOnDrop(buffer) = self.loaded.as_ref()?.buffer.as_ref()?;
         (buffer.turn() == turn).then(|| buffer.clone())
     }
 
-    /// Returns the buffer of an open turn; creates it if this owner has published no event of the turn yet.
+    /// Returns the event buffer of an open turn. Creates it, starting at event `next`, if this owner sent no event of
+    /// it.
     fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
         let existing = self.buffer(turn);
         existing.unwrap_or_else(|| {
@@ -130,7 +129,7 @@ impl State {
     }
 }
 
-/// Returns a snapshot event, which replaces every event before the next.
+/// Returns a snapshot event, which replaces all events before `view.next_event`.
 fn snapshot(view: TurnView) -> Event {
     Event {
         turn: view.turn.clone(),

@@ -1,4 +1,4 @@
-//! Checks of a chat against the thread, its profile and the models, before the machine handles it.
+//! Validates a chat against the thread, its profile and the models, before the turn machine handles it.
 
 use folio_history::TurnRecord;
 use folio_history::journal::TurnOptions;
@@ -12,7 +12,7 @@ use crate::prepare::sorted;
 use crate::turn::{Command, Effect, Start};
 
 impl State {
-    /// Passes a chat to the machine, or refuses it.
+    /// Validates a chat, acquires its slot and passes it to the turn machine, or refuses it.
     pub(super) async fn chat(
         &mut self,
         principal: &Principal,
@@ -53,7 +53,7 @@ impl State {
         self.step(command)
     }
 
-    /// Takes the slot of a chat's turn. A known request takes one only if its turn is resumed.
+    /// Acquires the slot of a chat's turn. A repeated request needs a slot only if it resumes its turn.
     async fn count(&mut self, ask: &PreparedChat) -> Result<()> {
         let history = self.loaded.as_ref().map(|loaded| loaded.machine.history());
         match history.and_then(|history| history.by_request(&ask.request)).map(TurnRecord::number) {
@@ -65,15 +65,15 @@ impl State {
         }
     }
 
-    /// Takes the slot of a failed turn that is resumed; other turns start nothing.
+    /// Acquires the slot of a turn that can be resumed. Otherwise, no slot is needed.
     pub(super) async fn count_resumed(&mut self, turn: u32) -> Result<()> {
         let now = self.shared.environment().now();
         let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
         if begins { self.count_one(turn).await } else { Ok(()) }
     }
 
-    /// Takes a slot of the organization's running turns. If a turn of this thread is running, the machine decides about
-    /// the request.
+    /// Acquires a slot of the organization's concurrent turns unless this thread has one. In that case, the machine
+    /// decides about the request.
     async fn count_one(&mut self, turn: u32) -> Result<()> {
         if self.running.is_none() {
             self.running = Some((turn, self.shared.turn_slots().take(self.org(), &self.slot_name(turn)).await?));
@@ -81,12 +81,12 @@ impl State {
         Ok(())
     }
 
-    /// Returns the name of a turn's slot. It is the same on every node, so a turn that moves is counted once.
+    /// The name is the same on every node, so that a turn that moves to another node counts once.
     pub(super) fn slot_name(&self, turn: u32) -> String {
         format!("{}/{turn}", self.thread())
     }
 
-    /// Returns the options of the turn. A known request keeps its options.
+    /// Returns the options of the chat's turn. A repeated request keeps the options of its turn.
     fn turn_options(&self, principal: &Principal, ask: &PreparedChat) -> Result<TurnOptions> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         if let Some(record) = loaded.machine.history().by_request(&ask.request) {
@@ -104,7 +104,7 @@ impl State {
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         let ttl = ask.approval_ttl_seconds.unwrap_or(ttl);
         Ok(TurnOptions {
-            // The model of the request, then of the thread, then the default. A model that is not offered is refused.
+            // Model of the request, else of the thread, else the default. A model that is not offered is refused.
             model: ask.models.for_chat(command.model.as_deref().or(header.model.as_deref()))?.name.clone(),
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),

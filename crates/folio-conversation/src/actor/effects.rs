@@ -1,4 +1,4 @@
-//! Performs the effects of the machine in order.
+//! Performs the effects of the turn machine in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,22 +20,20 @@ use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::window::Window;
 use crate::work::{ModelWork, Spent, ToolWork, Work};
 
-/// The step after the effects are performed.
+/// Step after a list of effects.
 enum NextStep {
-    /// Nothing.
     Nothing,
-    /// The thread is loaded again.
     Reload,
 }
 
 impl State {
-    /// Gives the machine a command, performs its effects, and starts the next queued chat.
+    /// Passes a command to the machine and performs its effects, including those of queued chats that start.
     pub(super) async fn feed(&mut self, command: Command) -> Option<Exit> {
         let effects = self.step(command);
         self.settle(effects).await
     }
 
-    /// Performs effects and all effects that follow.
+    /// Performs effects and the effects that result from them, until there are none.
     pub(super) async fn settle(&mut self, mut effects: Vec<Effect>) -> Option<Exit> {
         loop {
             effects = match self.perform(effects) {
@@ -51,7 +49,7 @@ impl State {
         }
     }
 
-    /// Gives a command to the machine and returns its effects.
+    /// Passes a command to the machine and returns its effects.
     pub(super) fn step(&mut self, command: Command) -> Vec<Effect> {
         let now = self.shared.environment().now();
         if matches!(command, Command::Appended { .. }) {
@@ -106,7 +104,7 @@ impl State {
         NextStep::Nothing
     }
 
-    /// Starts a task that only stops with this machine.
+    /// Starts a task that is stopped only together with this machine.
     fn begin(&self, task: impl FnOnce(Work, &Loaded)) {
         if let Some(loaded) = &self.loaded {
             task(self.work(loaded.token.clone()), loaded);
@@ -165,7 +163,7 @@ impl State {
         work.spawn_whole(Box::pin(model.run()));
     }
 
-    /// Prefetches the context of a turn while its acceptance is written, for the first model call.
+    /// Prefetches the context for the first model call while the acceptance of the turn is being written.
     fn prefetch(&mut self, append: &Append) {
         let accepted = append.entries.iter().find_map(|entry| match entry {
             Entry::Accepted(accepted) => Some(accepted),
@@ -180,7 +178,7 @@ impl State {
         });
     }
 
-    /// Creates the shared state of a turn's work, which exists while the turn runs.
+    /// Creates the [`TurnWork`] of a running turn unless it exists.
     fn prepare_turn(&mut self, number: u32) {
         let record = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().turn(number));
         if let Some(mentions) = record.map(|record| record.accepted.mentions.clone()) {
@@ -224,7 +222,7 @@ impl State {
         self.run_tool(run, |tool| tool.recover(intent));
     }
 
-    /// Closes a call's op; the task continues if other work is stopped.
+    /// Closes the op of a call. The task continues when other work is stopped.
     fn close(&mut self, run: ToolRun, intent: Intent) {
         self.forget_context();
         let Some(loaded) = &self.loaded else { return };
@@ -234,7 +232,7 @@ impl State {
         }
     }
 
-    /// Drops the prefetched context, because a write may change it.
+    /// Marks the prefetched context as outdated, because a write may change it.
     fn forget_context(&mut self) {
         if let Some(turn) = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref()) {
             turn.written.fetch_add(1, Ordering::SeqCst);
@@ -256,7 +254,7 @@ impl State {
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
         let context = CallContext {
-            // A turn acts for its requester, with at most the rights of a member.
+            // A turn acts as its requester, at most with the role of a member.
             principal: Principal { org: self.org().clone(), user: record.accepted.user.clone(), role: Role::Member },
             call: run.call.clone(),
             epoch: run.epoch,
@@ -276,7 +274,7 @@ impl State {
     }
 }
 
-/// Returns the document of a thread with exactly one document.
+/// None: the thread has no document or several.
 fn only_document(documents: &[DocumentId]) -> Option<DocumentId> {
     match documents {
         [one] => Some(one.clone()),

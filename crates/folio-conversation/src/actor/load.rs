@@ -1,4 +1,4 @@
-//! Loading of a thread at the first message, and after the machine became unusable.
+//! Loads a thread at the first message, and reloads it after the turn machine became unusable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -14,14 +14,15 @@ use crate::audit::Auditor;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, Machine};
 
-/// Entries per page.
+/// Journal entries per read.
 const PAGE: usize = 512;
 /// Maximum number of consecutive reloads without a committed append.
 const RELOADS_MAX: u32 = 8;
 
 impl State {
-    /// Loads the thread unless it is in memory. If the store does not contain it, `new` is used; other nodes see it
-    /// once its first append is committed. Errors: `NOT_FOUND` without `new`.
+    /// Loads the thread unless it is in memory. `new` is the thread to create if the store does not contain it. Other
+    /// nodes can read a new thread once its first append is committed. `NOT_FOUND` if the thread does not exist and
+    /// `new` is None.
     pub(super) async fn load(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         if let Some(loaded) = &self.loaded {
             let seen = loaded.new.is_none() || new.is_some();
@@ -106,14 +107,14 @@ impl State {
         Ok((history, audit))
     }
 
-    /// Replaces an unusable machine: loads the thread again and returns the effects of the unanswered requests.
+    /// Replaces an unusable machine by a reloaded one, and returns the effects of the unanswered requests.
     pub(super) async fn reload(&mut self) -> Result<Vec<Effect>, Exit> {
         self.reload_thread().await?;
         Ok(self.resend_pending())
     }
 
-    /// Handles an append that the store refuses permanently: the open turn ends with its committed entries. If a
-    /// request caused the append, the request is refused.
+    /// Handles an append that the store refuses permanently: refuses the pending requests and ends the open turn with
+    /// its committed entries. A second refusal for the same turn stops the conversation.
     pub(super) async fn unwritable(&mut self, error: Error) -> Option<Exit> {
         tracing::error!(thread = %self.thread(), %error, "the store refuses an append permanently");
         let loaded = self.loaded.as_ref()?;
@@ -175,7 +176,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives the unanswered requests to the new machine.
+    /// Passes the unanswered requests to the new machine.
     fn resend_pending(&mut self) -> Vec<Effect> {
         let pending = self.loaded.iter().flat_map(|loaded| loaded.pending.values());
         let again: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
@@ -183,7 +184,7 @@ impl State {
         for command in again {
             effects.extend(self.step(command));
         }
-        // An open turn advances even without an unanswered request.
+        // An open turn advances even if no request is pending.
         effects.extend(self.step(Command::TakeOver));
         effects
     }

@@ -1,4 +1,4 @@
-//! Messages to a conversation actor.
+//! Messages of a conversation actor.
 
 use std::sync::Arc;
 
@@ -16,47 +16,71 @@ use crate::turn::{Command, Delta};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
 
-/// A message to an actor.
+/// Messages with a `generation` are ignored unless the actor's machine has this generation.
 pub(crate) enum Msg {
-    /// A request of a caller. `permit` counts it as in flight; `trace` is the trace context of the caller.
-    Request { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
-    /// A task of this generation's machine finished with this command.
-    TaskDone { generation: u64, command: Command },
-    /// Deltas of a model's answer.
-    Deltas { generation: u64, deltas: Deltas },
-    /// A task of this generation's machine cannot continue.
-    Stop { generation: u64, error: Error },
-    /// The store permanently refuses an append of this generation's machine.
-    Unwritable { generation: u64, error: Error },
-    /// The thread was deleted, or cannot be created.
-    ThreadDeleted { generation: u64, error: Error },
-    /// Opens the stream of a turn's events from this number on.
-    Follow { turn: u32, from: u64, reply: Reply<StreamStart> },
-    /// Another owner published events of the thread under this epoch.
-    Replaced { epoch: u64 },
-    /// Checks whether the open turn expired or has no owner.
+    /// `permit` counts the request as in flight. `trace` is the caller's trace context.
+    Request {
+        principal: Principal,
+        request: Request,
+        permit: OwnedSemaphorePermit,
+        trace: Option<TraceContext>,
+    },
+    /// A task finished with this command for the machine.
+    TaskDone {
+        generation: u64,
+        command: Command,
+    },
+    Deltas {
+        generation: u64,
+        deltas: Deltas,
+    },
+    /// A task failed, so the conversation must stop.
+    Stop {
+        generation: u64,
+        error: Error,
+    },
+    /// The store permanently refuses an append.
+    Unwritable {
+        generation: u64,
+        error: Error,
+    },
+    /// The thread was deleted or cannot be created.
+    ThreadDeleted {
+        generation: u64,
+        error: Error,
+    },
+    /// Opens a stream of the turn's events with numbers from `from`.
+    Follow {
+        turn: u32,
+        from: u64,
+        reply: Reply<StreamStart>,
+    },
+    /// Another owner published events of the thread with this epoch.
+    Replaced {
+        epoch: u64,
+    },
+    /// Check whether the open turn has expired or has no owner.
     Sweep,
-    /// Publishes the state of the open turn again, because Redis lost it.
+    /// Publish the state of the pending turn again, because Redis lost it.
     Republish,
     /// The thread expired.
     RemoveThread,
-    /// The removal of the thread succeeded or failed.
+    /// Result of the removal of the thread.
     Removed(Result<()>),
-    /// Leaves memory if the conversation is idle.
+    /// Stop the actor if the conversation is idle.
     LeaveIfIdle,
-    /// Drops the history if the conversation is idle.
+    /// Drop the history if the conversation is idle.
     Forget,
-    /// The node drains: the actor starts no new work.
+    /// The node drains: refuse queued chats and start no new work.
     Drain,
-    /// Panics, for tests.
+    /// Panics in tests.
     #[cfg(test)]
     Break,
 }
 
-/// Channel for an answer. The receiver may be closed.
+/// The receiver may be dropped.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
-/// A request of a caller.
 pub(crate) enum Request {
     Chat(Box<PreparedChat>, Reply<StreamStart>),
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
@@ -65,44 +89,42 @@ pub(crate) enum Request {
     GetTurn(u32, Reply<TurnView>),
     OpenTurn(Reply<Option<TurnView>>),
     Watch(u32, u64, Reply<StreamStart>),
-    /// New title, and the request row if the request has an id.
+    /// The title, and the row of the request if it has an id.
     Rename(String, Option<RequestRow>, Reply<ThreadHeader>),
-    /// The removing request, if it has an id.
+    /// Key of the request if it has an id.
     Delete(Option<OpKey>, Reply<()>),
     Fork(Box<ForkThreadCommand>, Reply<ThreadHeader>),
 }
 
-/// A chat whose thread is known, with everything that is read before the actor handles it.
+/// A chat whose thread id is known, with everything that is read before the actor handles it.
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedChat {
     pub(crate) command: ChatCommand,
-    /// The client's request id, or a generated one.
+    /// The client's request id or a generated one.
     pub(crate) request: RequestId,
     /// Digest of the request's content.
     pub(crate) digest: Digest,
-    /// The new thread of the chat. None: the chat names a thread.
+    /// Thread to create. None: the chat names an existing thread.
     pub(crate) new: Option<Arc<NewThread>>,
-    /// Trace context of the caller.
     pub(crate) trace: Option<TraceContext>,
-    /// The organization's policy.
     pub(crate) policy: Arc<Policy>,
-    /// The models of the organization.
+    /// Models that the organization can use.
     pub(crate) models: Arc<Catalogue>,
-    /// The organization's approval time to live. None: the default.
+    /// Organization's approval time to live in seconds. None: the default.
     pub(crate) approval_ttl_seconds: Option<u32>,
 }
 
-/// Deltas of a model's answer that were ready together.
+/// Deltas of a model's answer that were ready at the same time.
 pub(crate) struct Deltas {
     pub(crate) round: u32,
     pub(crate) attempt: u32,
     pub(crate) deltas: Vec<Delta>,
-    /// Permit of this message. Dropping it allows the next one.
+    /// Permit of this message. Dropping it permits the next message.
     pub(crate) slot: Option<OwnedSemaphorePermit>,
 }
 
 impl Request {
-    /// Returns the thread that the request creates if it does not exist.
+    /// Returns the thread that the request creates unless it exists.
     pub(crate) fn begins(&self) -> Option<&Arc<NewThread>> {
         match self {
             Self::Chat(ask, _) => ask.new.as_ref(),
@@ -110,7 +132,6 @@ impl Request {
         }
     }
 
-    /// Answers with an error.
     pub(crate) fn refuse(self, error: Error) {
         match self {
             Self::Chat(_, reply) | Self::Resume(_, reply) | Self::Watch(_, _, reply) => {

@@ -1,6 +1,6 @@
-//! The actor of one thread: a thin shell around the turn machine. It gives requests to the machine and performs the
-//! resulting effects in order. Slow work runs in tasks of its own and returns as a message, so that the actor can
-//! handle the next message.
+//! The actor of one thread: a thin shell around the turn machine. It passes requests to the machine and performs the
+//! resulting effects in order. Slow work runs in separate tasks, whose results return as messages, so that the actor
+//! can handle the next message meanwhile.
 
 mod answers;
 mod chat;
@@ -25,10 +25,9 @@ use crate::supervisor::{Activity, Exit, Key};
 pub(crate) use message::{Deltas, Msg, PreparedChat, Reply, Request};
 use state::State;
 
-/// The actor of one thread.
 pub(crate) struct ConversationActor;
 
-/// Arguments of a conversation actor. The thread is loaded at the first message, so that starting is cheap.
+/// The thread is loaded at the first message, so that starting an actor is cheap.
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: Key,
@@ -45,7 +44,7 @@ impl Actor for ConversationActor {
     }
 
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
-        // Boxed, so that an idle actor does not hold memory for handling a message.
+        // Boxed, so that an idle actor does not retain the memory of the future.
         let span = state.span();
         let exit = Box::pin(state.handle(message).instrument(span)).await;
         state.show();

@@ -1,4 +1,4 @@
-//! Ownership of the thread: reads from memory, writes of the owner, and release while draining.
+//! Ownership of the thread: checks before reads and writes, takeover, and release while the node drains.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::supervisor::Exit;
 use crate::turn::Command;
 
 impl State {
-    /// Ensures that the thread in memory is current. A thread that this node owns is always current; a copy of another
-    /// owner's thread is compared with the stored header.
+    /// Loads the thread if necessary and ensures that it is current. If another node owns the thread, the copy in
+    /// memory is compared with the stored header.
     pub(super) async fn ensure_loaded(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         let copy =
             self.loaded.as_ref().map(|loaded| &loaded.machine).filter(|machine| {
@@ -40,7 +40,7 @@ impl State {
         self.generation += 1;
     }
 
-    /// Checks that this node may write to the thread.
+    /// Returns an error unless this node may write to the thread.
     pub(super) async fn may_own(&self) -> Result<()> {
         match &self.loaded {
             Some(loaded) => self.shared.may_own(loaded.machine.header()).await,
@@ -54,8 +54,8 @@ impl State {
         self.may_own().await
     }
 
-    /// Returns true if only the owner can perform the request. Every node can perform other requests, without taking
-    /// over the thread.
+    /// Returns true if only the owner can perform the request. Every node can perform the other requests without a
+    /// takeover.
     pub(super) fn writes(&self, request: &Request) -> bool {
         match request {
             Request::Watch(turn, ..) => self.runs(*turn),
@@ -75,7 +75,7 @@ impl State {
         open.is_some_and(|open| open.number == turn && open.phase != Phase::Paused)
     }
 
-    /// Advances an open turn that expired or has no owner, unless another node owns the thread.
+    /// Advances an open turn that has expired or has no owner, unless another node owns the thread.
     pub(super) async fn sweep(&mut self) -> Option<Exit> {
         if self.ensure_loaded(None).await.is_err() {
             return self.loaded.is_none().then_some(Exit::Idle);
@@ -87,14 +87,13 @@ impl State {
         self.feed(Command::TakeOver).await
     }
 
-    /// Advances an open turn only if this node already owns the thread.
+    /// Advances an open turn if this node owns the thread.
     pub(super) async fn sweep_own(&mut self) -> Option<Exit> {
         let own = self.loaded.as_ref().is_some_and(|loaded| self.shared.owns(loaded.machine.header()));
         if own { self.sweep().await } else { None }
     }
 
-    /// Handles the notice that another owner published events of the thread under this epoch. If the epoch is newer
-    /// than the known one, reloads the thread from the store.
+    /// Reloads the thread because another owner published events with this epoch, unless the epoch in memory is as new.
     pub(super) async fn replaced(&mut self, epoch: u64) -> Option<Exit> {
         if self.loaded.as_ref().is_none_or(|loaded| loaded.machine.header().epoch >= epoch) {
             return None;
@@ -105,7 +104,7 @@ impl State {
         }
     }
 
-    /// Releases an idle conversation while the node drains, so that another node can take over the thread.
+    /// Stops an idle actor while the node drains, so that another node can take over the thread.
     pub(super) fn release_if_draining(&mut self) -> Option<Exit> {
         if self.shared.is_draining() { self.leave_if_idle() } else { None }
     }

@@ -1,4 +1,4 @@
-//! Publication of the open turn to the other nodes of the cluster.
+//! Publishes the state of the newest turn to the other nodes of the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,16 +13,16 @@ use folio_types::policy::Approver;
 use super::state::State;
 use crate::publish::Publisher;
 
-/// The state of the thread that other nodes have received.
+/// State of the thread as last published.
 pub(super) struct Publication {
     state: PublishedState,
-    /// The turn, and the number of its last published event.
+    /// Number of the turn, and number of its last published event.
     event: (u32, Arc<AtomicU64>),
     publisher: Option<Publisher>,
 }
 
-/// The published part of a header: the epoch, the open turn, and, while the turn waits, the version, which decisions
-/// raise.
+/// Published part of a header: the epoch, the open turn, and, while the turn waits, the version, which decisions
+/// increment.
 #[derive(PartialEq, Eq)]
 struct PublishedState(u64, Option<OpenTurn>, u64);
 
@@ -34,14 +34,14 @@ impl PublishedState {
 }
 
 impl Publication {
-    /// The state that the writer of this header published.
+    /// Returns the state that the writer of this header published.
     pub(super) fn of(header: &ThreadHeader) -> Self {
         Self { state: PublishedState::of(header), event: (0, Arc::default()), publisher: None }
     }
 }
 
 impl State {
-    /// Publishes a changed state of the open turn.
+    /// Publishes the state of the newest turn if it changed.
     pub(super) fn publish(&mut self) {
         let Some(share) = self.shared.shared_turns().cloned() else { return };
         let state = match &self.loaded {
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Publishes a pending turn again. The owner publishes a running turn anyway.
+    /// Publishes a pending turn again. The owner publishes a running turn periodically.
     pub(super) fn republish(&self) {
         let Some(share) = self.shared.shared_turns().cloned() else { return };
         let Some(state) = self.shared_turn().filter(SharedTurn::is_waiting) else { return };
@@ -82,7 +82,7 @@ impl State {
         });
     }
 
-    /// Returns the state of the newest turn that is published.
+    /// Returns the state of the open or newest turn for publication.
     fn shared_turn(&self) -> Option<SharedTurn> {
         let machine = &self.loaded.as_ref()?.machine;
         let header = machine.header();
@@ -114,8 +114,8 @@ impl State {
     }
 }
 
-/// Approvers of the undecided calls, deduplicated. If the round only waits to be resumed: every user with access to the
-/// thread.
+/// Returns the approvers of the undecided calls, deduplicated. If all calls are decided, the round waits to be resumed,
+/// which every user with access to the thread may do.
 fn approvers(record: &TurnRecord, pause: &Paused) -> Vec<Approver> {
     let mut approvers = Vec::new();
     for call in record.round(pause.round).into_iter().flat_map(|round| round.undecided()) {

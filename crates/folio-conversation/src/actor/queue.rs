@@ -1,4 +1,4 @@
-//! Chats that wait behind a running turn: a bounded number, in memory only, and not accepted before their turn starts.
+//! Chats that wait behind a running turn. The queue is bounded and in memory only; a chat is accepted when it starts.
 
 use folio_types::{Error, Reason, limits};
 
@@ -7,7 +7,7 @@ use crate::prepare;
 use crate::turn::Effect;
 
 impl State {
-    /// Queues a chat behind the running turn, or refuses it if the queue is full.
+    /// Queues a chat, or refuses it if the queue is full or the node drains.
     pub(super) fn enqueue(&mut self, chat: Queued) {
         let draining = self.shared.is_draining();
         let Some(loaded) = &mut self.loaded else { return };
@@ -21,8 +21,8 @@ impl State {
         }
     }
 
-    /// Starts the first queued chat if the machine is idle, and returns its effects. A chat whose caller disconnected
-    /// is dropped. None: no chat starts.
+    /// Starts the first queued chat if the machine is idle, and returns its effects. Chats of disconnected callers are
+    /// dropped. None: no chat started.
     pub(super) async fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
         loop {
             let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
@@ -31,7 +31,7 @@ impl State {
                 continue;
             }
             let Queued { ask, principal, reply, permit } = queued;
-            // The turn starts now, under the organization's current settings.
+            // The turn starts under the organization's current settings.
             let effects = match self.in_time(prepare::refresh_chat(&self.shared, self.org(), *ask)).await {
                 Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
                 Err(error) => {
@@ -45,7 +45,6 @@ impl State {
         }
     }
 
-    /// Refuses all queued chats because the node drains.
     pub(super) fn empty_queue(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             for queued in loaded.queue.drain(..) {

@@ -1,4 +1,4 @@
-//! Dispatch of messages to the actor.
+//! Dispatches the messages of the actor.
 
 use folio_history::event::{TurnStatus, TurnView};
 use folio_history::journal::Decision;
@@ -13,7 +13,7 @@ use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {
-    /// Handles a message. Returns the reason if the conversation must leave memory.
+    /// Returns Some if the actor must stop.
     pub(super) async fn handle(&mut self, message: Msg) -> Option<Exit> {
         match message {
             Msg::Request { principal, request, permit, trace } => {
@@ -46,7 +46,7 @@ impl State {
             Msg::Replaced { epoch } => self.replaced(epoch).await,
             Msg::Sweep => self.sweep().await,
             Msg::Republish => {
-                // Loads the thread. After a failure the state stays unpublished until the next sweep.
+                // If loading fails, the state stays unpublished until the next sweep.
                 let _ = self.ensure_loaded(None).await;
                 self.republish();
                 None
@@ -121,7 +121,7 @@ impl State {
                 self.sweep_own().await
             }
             Request::Watch(turn, from, reply) => {
-                // A turn without an owner is taken over first, so that its events can be followed.
+                // A turn without an owner is taken over, so that its events can be streamed.
                 let exit = if self.runs(turn) { self.sweep().await } else { self.sweep_own().await };
                 let _ = reply.send(self.admit_watcher(turn).and_then(|()| self.follow(turn, from)));
                 exit
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Bounds the streams that follow the conversation.
+    /// Refuses a stream if the turn has the maximum number of watchers.
     fn admit_watcher(&self, turn: u32) -> Result<()> {
         let followers = self.loaded.as_ref().and_then(|loaded| loaded.buffer.as_ref());
         let followers = followers.map(|buffer| &buffer.0).filter(|buffer| buffer.turn() == turn);
@@ -148,8 +148,8 @@ impl State {
         }
     }
 
-    /// Checks access to the thread: its user and admins of the organization have it. Approvers that the policy names
-    /// for a call may read the turn and decide in it, and nothing else.
+    /// Checks access to the thread, which its user and the organization's admins have. An approver that the policy
+    /// names for a call may read the turn and decide in it, but not access the rest of the thread.
     fn may_see(&self, principal: &Principal, request: &Request) -> Result<()> {
         let header = self.loaded.as_ref().map(|loaded| loaded.machine.header());
         let own = header.is_some_and(|header| header.user == principal.user);
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Returns true if the policy names the role as approver of a call in the turn that a request reads or decides.
+    /// Returns true if the policy names the role as approver of a call in the turn that the request reads or decides.
     fn may_approve(&self, role: Role, request: &Request) -> bool {
         let Some(history) = self.loaded.as_ref().map(|loaded| loaded.machine.history()) else { return false };
         let record = match request {
@@ -219,7 +219,7 @@ impl State {
         .await
     }
 
-    /// Converts a decision. Edited arguments are validated and normalized like the arguments of a model.
+    /// Edited arguments are normalized and validated like the arguments of a model.
     fn requested_decision(&self, turn: u32, decision: CallDecision) -> RequestedDecision {
         let CallDecision { call, mut decision, digest } = decision;
         let (round, index) = (call.round, call.index);
@@ -246,7 +246,7 @@ impl State {
         None
     }
 
-    /// Returns the exit of a conversation whose first chat, which should create the thread, was refused.
+    /// Returns the exit of an actor whose thread is not created, because its first chat was refused.
     fn exit_if_not_created(&self) -> Option<Exit> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
         (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadDeleted)
@@ -265,7 +265,7 @@ impl State {
                 .is_none_or(|loaded| loaded.machine.is_idle() && loaded.pending.is_empty() && loaded.queue.is_empty())
     }
 
-    /// Drops the history; the next request loads it again.
+    /// Drops the history of an idle conversation. The next request loads it again.
     fn forget(&mut self) {
         if self.is_idle()
             && let Some(loaded) = self.loaded.take()

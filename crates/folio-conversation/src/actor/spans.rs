@@ -1,8 +1,9 @@
-//! Spans of a turn: one from its start or resumption until its end or pause, with one child span per round.
+//! Spans of turns. A span covers a turn from its start or resumption until its end or pause, with one child span per
+//! round.
 //!
 //! The actor owns the spans, so they outlive the request that started them. A turn that continues after a pause or a
-//! failure has a span in the trace of the request that continued it, with a link to the turn's first span as long as
-//! this actor remembers it.
+//! failure has another span in the trace of the continuing request, with a link to the turn's first span if this actor
+//! started it.
 
 use folio_history::event::EventKind;
 use folio_trace::{TraceContext, record_error};
@@ -10,17 +11,16 @@ use folio_types::TurnId;
 use tracing::Span;
 use tracing::field::Empty;
 
-/// Trace contexts that an actor remembers.
 #[derive(Default)]
 pub(super) struct Traces {
-    /// Trace context of the request that starts the next part of the turn.
+    /// Trace context of the request that will start or resume a turn.
     pub(super) request_trace: Option<TraceContext>,
-    /// Span in which the newest turn started, by turn number.
+    /// Number of the newest turn, and the span in which it started.
     first_span: Option<(u32, TraceContext)>,
 }
 
 impl Traces {
-    /// Returns the spans of a turn that starts or is resumed.
+    /// Starts the span of a turn that starts or is resumed.
     pub(super) fn turn(&mut self, turn: &TurnId, profile: &str) -> TurnSpans {
         let span = tracing::info_span!(
             parent: None,
@@ -45,14 +45,13 @@ impl Traces {
     }
 }
 
-/// The spans of a running turn.
 pub(super) struct TurnSpans {
     turn: Span,
     round: Option<(u32, Span)>,
 }
 
 impl TurnSpans {
-    /// Starts the span of a round. A round may be attempted several times.
+    /// Has no effect for a further attempt of the current round.
     pub(super) fn round(&mut self, number: u32) {
         if self.round.as_ref().is_none_or(|(round, _)| *round != number) {
             let name = "round";
@@ -62,7 +61,7 @@ impl TurnSpans {
         }
     }
 
-    /// Returns the span of the current work.
+    /// Returns the span of the current round, or of the turn before its first round.
     pub(super) fn current(&self) -> &Span {
         self.round.as_ref().map_or(&self.turn, |(_, round)| round)
     }

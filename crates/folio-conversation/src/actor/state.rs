@@ -1,5 +1,5 @@
-//! State of a conversation actor. An idle actor is small: the machine owns the history, and the state of a running turn
-//! is dropped with the turn.
+//! State of a conversation actor. An idle actor is small: [`Loaded`] can be dropped, and the state of a running turn is
+//! dropped with the turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,43 +32,40 @@ use crate::turn::{Command, Machine, Ticket};
 use crate::work::Work;
 use folio_history::command::ApproveAnswer;
 
-/// State of a conversation actor.
 pub(crate) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
     pub(super) myself: ActorRef<Msg>,
     pub(super) activity: Arc<Activity>,
-    /// Stops every task of this actor, also when it is dropped.
+    /// Stops every task of this actor. Cancelled when the actor is dropped.
     pub(super) token: CancellationToken,
     _stop: DropGuard,
     pub(super) loaded: Option<Box<Loaded>>,
-    /// Counts the machines of this actor.
+    /// Incremented whenever the machine is replaced or dropped.
     pub(super) generation: u64,
     pub(super) next_ticket: u64,
     /// Consecutive reloads without a committed append.
     pub(super) reloads: u32,
-    /// The turn for which the store permanently refused an append. A second refusal stops the conversation.
+    /// Turn for which the store permanently refused an append. A second refusal stops the conversation.
     pub(super) unwritable: Option<u32>,
-    /// Callers that wait for the removal of the thread. None: it is not being removed.
+    /// Callers that wait for the removal of the thread. None: the thread is not being removed.
     pub(super) removing: Option<Vec<Reply<()>>>,
-    /// The removing request, if it has an id.
+    /// Key of the removing request if it has an id.
     pub(super) removed_by: Option<OpKey>,
-    /// Slot of the running turn of the organization.
+    /// Number of the running turn, and its slot among the organization's concurrent turns.
     pub(super) running: Option<(u32, Slot)>,
-    /// The error that stops the conversation, set by a failed task.
+    /// Error that stops the conversation.
     pub(super) stop_error: Option<Error>,
     pub(super) traces: Traces,
 }
-
-/// A thread that is in memory.
 pub(super) struct Loaded {
     pub(super) machine: Machine,
-    /// The thread's reservation in the memory budget of histories.
+    /// Reservation in the memory budget of histories.
     pub(super) reservation: BudgetReservation,
     pub(super) profile: Arc<ProfileTools>,
-    /// The new thread, until its first append is committed.
+    /// Thread to create. None once its first append is committed.
     pub(super) new: Option<Arc<NewThread>>,
-    /// Stops the tasks of this machine.
+    /// Stops all tasks of this machine.
     pub(super) token: CancellationToken,
     /// Stops the model call and the tool calls in progress.
     pub(super) work: CancellationToken,
@@ -80,24 +77,22 @@ pub(super) struct Loaded {
     pub(super) buffer: Option<CloseOnDrop>,
     /// Shared state of the open turn's work.
     pub(super) turn: Option<TurnWork>,
-    /// The state that was published to other nodes.
     pub(super) publication: Publication,
-    /// Derives audit entries from the journal.
     pub(super) audit: Auditor,
 }
 
 /// A request that the machine has not answered.
 pub(super) struct Pending {
-    /// The command, which is passed again to a machine that replaces this one.
+    /// Passed again to a machine that replaces the current one.
     pub(super) command: Command,
     pub(super) recipient: Recipient,
     /// Counts the request as in flight.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The recipient of the answer to a request.
+/// Recipient of the machine's answer to a request.
 pub(super) enum Recipient {
-    /// A chat, which may be queued if the thread is busy.
+    /// Queued if the thread is busy and the command requests it.
     Chat {
         ask: Option<Box<PreparedChat>>,
         principal: folio_types::Principal,
@@ -110,7 +105,7 @@ pub(super) enum Recipient {
     },
     Cancel(Reply<TurnView>),
     Rename(Reply<ThreadHeader>),
-    /// The removal of the thread continues.
+    /// The answer lets the removal of the thread continue.
     Remove,
 }
 
@@ -126,7 +121,6 @@ impl Recipient {
     }
 }
 
-/// A chat in the queue.
 pub(super) struct Queued {
     pub(super) ask: Box<PreparedChat>,
     pub(super) principal: folio_types::Principal,
@@ -139,13 +133,13 @@ pub(super) struct TurnWork {
     pub(super) turn: u32,
     pub(super) spans: TurnSpans,
     pub(super) context: Arc<Mutex<ContextLoader>>,
-    /// Counter of writes. Contexts that were read before a write are outdated.
+    /// Number of writes. A context that was read before a write is outdated.
     pub(super) written: Arc<AtomicU64>,
     /// Permits of concurrent read-only calls.
     pub(super) reads: Arc<Semaphore>,
 }
 
-/// An event buffer that is closed for its readers when the actor stops.
+/// An event buffer that stops its readers with an error when the actor stops.
 pub(super) struct CloseOnDrop(pub(super) Arc<TurnBuffer>);
 
 impl Drop for CloseOnDrop {
@@ -189,13 +183,13 @@ impl State {
         self.shared.stores()
     }
 
-    /// Returns the span of the running turn. None: no turn is running.
+    /// Returns the span of the running turn, or an empty span.
     pub(super) fn span(&self) -> Span {
         let turn = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref());
         turn.map_or_else(Span::none, |turn| turn.spans.current().clone())
     }
 
-    /// Returns the context of a task that `token` stops.
+    /// Returns the environment of a task that `token` stops.
     pub(super) fn work(&self, token: CancellationToken) -> Work {
         Work {
             shared: self.shared.clone(),
@@ -213,7 +207,7 @@ impl State {
         Ticket(self.next_ticket)
     }
 
-    /// Publishes the actor's activity for snapshots.
+    /// Updates the actor's activity in snapshots, its memory reservation and its slot.
     pub(super) fn show(&mut self) {
         let Some(loaded) = &mut self.loaded else {
             return self.activity.update(ActorPhase::Idle, false, 0, 0, 0);
@@ -231,12 +225,13 @@ impl State {
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.activity.is_busy();
         self.activity.update(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
-        // A turn without a request (an approval, a takeover) was admitted before, so it counts as running.
+        // A turn that no chat started (an approval, a takeover) was admitted earlier and takes a slot regardless of the
+        // quota.
         if !busy {
             self.running = None;
         } else if !is_idle {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
-            // A turn that was queued behind another one continues under its own slot name.
+            // A turn that was queued behind another turn replaces its slot.
             if self.running.as_ref().is_none_or(|(counted, _)| *counted < turn) {
                 self.running = Some((turn, self.shared.turn_slots().join(&self.key.0, &self.slot_name(turn))));
             }
@@ -246,7 +241,7 @@ impl State {
         }
     }
 
-    /// Stops the actor: waiting requests are refused, and new requests start another actor.
+    /// Stops the actor and refuses its waiting requests. New requests start another actor.
     pub(super) fn leave(&mut self, exit: Exit) {
         self.shared.table.remove(&self.key, self.myself.get_id());
         self.token.cancel();
@@ -263,7 +258,7 @@ impl State {
             && let Some(buffer) = &loaded.buffer
         {
             match exit {
-                // Watchers of the turn ask again and receive the new owner.
+                // Watchers of the turn reconnect to the new owner.
                 Exit::Elsewhere => buffer.0.leave(),
                 _ => buffer.0.cut(error),
             }
@@ -272,7 +267,6 @@ impl State {
         self.loaded = None;
     }
 
-    /// Refuses every waiting request with an error.
     pub(super) fn refuse_all(&mut self, error: &Error) {
         let Some(loaded) = &mut self.loaded else { return };
         std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.recipient.refuse(error.clone()));

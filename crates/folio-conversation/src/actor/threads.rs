@@ -1,4 +1,4 @@
-//! Removal, renaming and forks of a thread. They run in its actor, so they do not race with its appends.
+//! Removes and forks the thread. These run in its actor, so they do not race with its appends.
 
 use folio_history::thread::{NewThread, ThreadHeader};
 use folio_types::op::OpKey;
@@ -12,8 +12,8 @@ use crate::turn::Command;
 use folio_history::command::ForkThreadCommand;
 
 impl State {
-    /// Removes the thread. An open turn is cancelled first, so that no call is interrupted. `by` is the request; of
-    /// several requests the first one is recorded.
+    /// Removes the thread. An open turn is cancelled first, so that no call is interrupted. `by` is the key of the
+    /// request; the first of several requests is recorded.
     pub(super) async fn begin_removal(&mut self, by: Option<OpKey>, reply: Option<Reply<()>>) -> Option<Exit> {
         if let Some(waiting) = &mut self.removing {
             waiting.extend(reply);
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Removes the thread after its open turn has ended.
+    /// Removes the thread, whose open turn must have ended.
     pub(super) fn remove_thread(&mut self) {
         let work = self.work(self.token.clone());
         let by = self.removed_by.clone();
@@ -41,7 +41,7 @@ impl State {
         work.spawn({
             let work = work.clone();
             async move {
-                // The audit entries of the journal must be written before it is removed.
+                // The audit entries of the journal must be written before the journal is removed.
                 if !work.record(&due).await {
                     return;
                 }
@@ -76,7 +76,7 @@ impl State {
     fn forked(&self, principal: &Principal, command: &ForkThreadCommand) -> Result<NewThread> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         let (header, history) = (loaded.machine.header(), loaded.machine.history());
-        // Only the user message of the open turn is visible to a fork.
+        // The open turn shows only its user message, which is not copied.
         let ended = history.count().saturating_sub(u32::from(history.open().is_some()));
         let count = command.message_count.unwrap_or(ended);
         if count > ended {
@@ -99,7 +99,7 @@ impl State {
             documents: header.documents.clone(),
             title: command.title.clone().unwrap_or_else(|| header.title.clone()),
             model: header.model.clone(),
-            // A fork of an ephemeral thread expires with it.
+            // A fork of an ephemeral thread expires together with its source.
             ephemeral: header.ephemeral,
             expires_at: header.expires_at,
             imported: history.fork(Some(count))?,

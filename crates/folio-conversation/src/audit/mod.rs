@@ -2,9 +2,9 @@
 //!
 //! Audit entries are derived deterministically from committed journal entries ([`TurnLog`]), so writing them is
 //! idempotent. They are durable before the turn's next append is reported, and before a pause, an end or a decision is
-//! reported. After a crash, the node that loads the thread writes the missing entries with its first append. The row of
-//! an open turn is removed only after the turn's audit entries are durable (by its owner, or by the sweep with
-//! [`write_turn`]).
+//! reported. After a crash, the node that loads the thread writes the missing entries with its first append. The
+//! open-turn row is removed only after the turn's audit entries are durable: by the owner, or by the sweep with
+//! [`write_turn`].
 
 mod turn_log;
 
@@ -18,16 +18,16 @@ use folio_types::{Error, OrgId, Result, TurnId};
 use crate::shared::Shared;
 use turn_log::TurnLog;
 
-/// Journal entries per page.
+/// Journal entries per read.
 const PAGE: usize = 512;
 
-/// Audit entries of the newest turn of a thread.
+/// Tracks the audit entries of a thread's newest turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Auditor {
     log: TurnLog,
-    /// Entries that follow from committed journal entries and may be missing in the log.
+    /// Entries of committed journal entries that may be missing in the audit log.
     due: Vec<AuditEntry>,
-    /// The state after the append in flight is committed.
+    /// State after the commit of the append in flight.
     sent: Option<SentBatch>,
 }
 
@@ -41,19 +41,19 @@ struct SentBatch {
 /// Audit entries that are written with an append.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// Entries that follow from earlier journal entries: written in parallel with the append.
+    /// Entries of earlier journal entries. Written in parallel with the append.
     pub(crate) with_append: Vec<AuditEntry>,
-    /// Entries that follow from the append and precede a report: written after its commit.
+    /// Entries of the append itself. Written after its commit and before it is reported.
     pub(crate) after: Vec<AuditEntry>,
 }
 
 impl Auditor {
-    /// Returns the auditor of a thread whose journal is read from its beginning.
+    /// Returns an auditor, to which the journal must be passed from its beginning.
     pub(crate) fn new(thread: folio_types::ThreadId) -> Self {
         Self { log: TurnLog::new(thread), due: Vec::new(), sent: None }
     }
 
-    /// Reads the next committed journal entry. Earlier turns have no missing entries: see the sweep.
+    /// Reads the next committed journal entry. The audit entries of earlier turns are complete, as the sweep ensures.
     pub(crate) fn read(&mut self, entry: &Entry) {
         if matches!(entry, Entry::Accepted(_)) {
             self.due.clear();
@@ -61,11 +61,11 @@ impl Auditor {
         self.log.push(entry, &mut self.due);
     }
 
-    /// Returns the entries to write with an append that is sent, initially or as a retry.
+    /// Returns the entries to write with an append. Idempotent for retries.
     pub(crate) fn sending(&mut self, append: &Append) -> Arc<Writes> {
         let (mut log, mut entries) = (self.log.clone(), Vec::new());
         append.entries.iter().for_each(|entry| log.push(entry, &mut entries));
-        // An intent is always followed by another append, before which nothing is reported.
+        // An intent is not reported. Another append always follows it.
         let continues = matches!(append.entries.last(), Some(Entry::Intent(_)));
         let (due, after) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
         let writes = Arc::new(Writes { with_append: self.due.clone(), after });
@@ -73,12 +73,12 @@ impl Auditor {
         writes
     }
 
-    /// Returns the entries of the append in flight.
+    /// Returns the entries to write with the append in flight.
     pub(crate) fn in_flight_writes(&self) -> Arc<Writes> {
         self.sent.as_ref().map(|sent| Arc::clone(&sent.writes)).unwrap_or_default()
     }
 
-    /// The append in flight and its entries are committed.
+    /// Must be called when the append in flight and its audit entries are committed.
     pub(crate) fn committed(&mut self) {
         if let Some(SentBatch { log, due, .. }) = self.sent.take() {
             self.log = log;
@@ -86,17 +86,16 @@ impl Auditor {
         }
     }
 
-    /// Returns the entries that may be missing in the log while no append is in flight.
+    /// Returns the entries that may be missing in the audit log while no append is in flight.
     pub(crate) fn due(&self) -> &[AuditEntry] {
         &self.due
     }
 }
 
-/// Writes all audit entries of a turn from the journal of its thread. A deleted thread has none.
+/// Writes all audit entries of a turn from the journal of its thread. No effect if the thread was deleted.
 ///
 /// # Errors
-///
-/// `STORE_UNAVAILABLE`; `INTERNAL` if the thread has fewer entries than its header states.
+/// `STORE_UNAVAILABLE`, or `INTERNAL` if the thread has fewer entries than its header states.
 pub(crate) async fn write_turn(shared: &Shared, org: &OrgId, turn: &TurnId) -> Result<()> {
     let threads = &shared.stores().threads;
     let Some(header) = threads.header(org, &turn.thread).await? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The fold from the journal entries of a turn to audit entries.
+//! Folds the journal entries of a turn into audit entries.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
 use folio_types::policy::{Rule, Ruling};
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
 
-/// Reads the committed entries of a thread in order, and keeps the state of the newest turn.
+/// Reads the committed entries of a thread in order. Contains the state of the newest turn.
 #[derive(Debug, Clone)]
 pub(super) struct TurnLog {
     thread: ThreadId,
@@ -22,20 +22,20 @@ struct Turn {
     id: TurnId,
     requester: UserId,
     options: TurnOptions,
-    /// The approver by round, including rounds in which no call needed a decision.
+    /// Approvers by round. Contains every round with a decisions entry.
     deciders: BTreeMap<u32, UserId>,
-    /// The audited calls by round and index.
+    /// By round and index.
     calls: BTreeMap<(u32, u32), AuditedCall>,
-    /// The newest time in the journal: the time of entries without their own.
+    /// Newest time in the journal, used for entries without a time.
     clock: Timestamp,
 }
 
-/// A call that writes, waits, or is denied.
+/// A call that writes, needs a decision, or is denied.
 #[derive(Debug, Clone)]
 struct AuditedCall {
     name: String,
     access: Access,
-    /// The arguments that the call runs with, redacted.
+    /// Arguments with which the call runs, redacted.
     arguments: Redacted,
     ground: Option<Ground>,
     target: Option<folio_types::audit::AuditTarget>,
@@ -44,7 +44,7 @@ struct AuditedCall {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The call waits for a decision.
+    /// The call has neither a decision nor a start.
     Undecided,
     /// A rule denies the call.
     Denied,
@@ -59,7 +59,7 @@ impl TurnLog {
         Self { thread, turn: None }
     }
 
-    /// Reads the next journal entry, and appends its audit entries.
+    /// Reads the next journal entry and appends the resulting audit entries to `entries`.
     pub(super) fn push(&mut self, entry: &Entry, entries: &mut Vec<AuditEntry>) {
         if let Entry::Accepted(accepted) = entry {
             self.turn = Some(Box::new(Turn::new(self.thread.clone(), accepted)));
@@ -179,7 +179,7 @@ impl AuditedCall {
     }
 }
 
-/// Returns the audit state of a call. None: the call is not audited (a read without a rule, a call that cannot run).
+/// None: the call is not audited, because it reads without a matching rule or cannot run.
 fn audited(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
     let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let denied = call.problem.is_some() && rule.as_ref().is_some_and(|rule| rule.ruling == Ruling::Deny);

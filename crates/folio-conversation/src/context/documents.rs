@@ -1,4 +1,4 @@
-//! The sections about the thread's documents.
+//! Sections of the system message about the thread's documents.
 
 use folio_resources::{Document, TextState};
 use folio_types::{DocumentId, limits};
@@ -6,25 +6,20 @@ use folio_types::{DocumentId, limits};
 use super::excerpts::Excerpt;
 use super::text::{delimited, first_chars, quoted};
 
-/// The section of a system message about one document.
+/// The section about one document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentPart {
-    /// The document.
     pub(crate) id: DocumentId,
-    /// The document. None: it was deleted.
+    /// None: the document was deleted.
     pub(crate) found: Option<FoundDocument>,
 }
 
-/// A live document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundDocument {
-    /// File name of the document.
     pub(crate) name: String,
-    /// Progress of the text extraction.
     pub(crate) state: TextState,
-    /// Number of pages.
     pub(crate) pages: u32,
-    /// The first pages: all pages, or pages with more than [`limits::EXCERPT_CHARS`] characters.
+    /// The first pages: all pages, or as many as contain more than the characters that the section may have.
     pub(crate) text: Excerpt,
 }
 
@@ -87,7 +82,8 @@ fn write_text(out: &mut String, document: &FoundDocument, max: usize) {
     out.push('\n');
 }
 
-/// Returns at most `max` characters of text. Each page follows a line with its number if there are several.
+/// Returns at most `max` characters of text, and true if the text is longer. If the document has several pages, a line
+/// with the page number precedes each page.
 fn excerpt(document: &FoundDocument, max: usize) -> (String, bool) {
     let mut left = max;
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! A cache of the first pages of documents, which every turn about them needs.
+//! A cache of the first pages of documents, which every turn of their threads needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use moka::sync::Cache;
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Time without use after which an excerpt is evicted.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Bytes that a cached page takes besides its text.
+/// Bytes of a cached page in addition to its text.
 const PAGE_OVERHEAD: usize = 64;
 
-/// The first pages of a text, with their numbers.
+/// The first pages of a text with their numbers, from 1.
 pub(crate) type Excerpt = Arc<[(u32, String)]>;
 
-/// Identifies the text that an excerpt belongs to. Each text of a document has its own generation and time.
+/// Identifies a text and an excerpt length. Each text of a document has another generation or time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ExcerptKey {
     org: OrgId,
@@ -28,16 +28,16 @@ pub(crate) struct ExcerptKey {
 }
 
 impl ExcerptKey {
-    /// The key of the first `chars` characters of a stored text.
+    /// Returns the key of the excerpt that covers the first `chars` characters.
     pub(crate) fn new(org: &OrgId, document: &DocumentId, text: &TextRecord, chars: usize) -> Self {
         let (org, document, generation) = (org.clone(), document.clone(), text.generation.clone());
         Self { org, document, generation, at: text.at, chars }
     }
 }
 
-/// The cached excerpts of a process. Cloning is cheap.
+/// The excerpts of a process. Cloning is cheap; all clones share the cache.
 ///
-/// A turn reads the document before it reads this cache: the excerpt of a deleted document is unreachable.
+/// A turn reads the document before this cache, so the excerpts of a deleted document cannot be reached.
 #[derive(Clone)]
 pub(crate) struct Excerpts(Cache<ExcerptKey, Excerpt>);
 

@@ -1,4 +1,4 @@
-//! Loads the sections of the system message: once per turn, and again after a write.
+//! Loads the sections of the system message once per turn and again after each write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::excerpts::{Excerpt, ExcerptKey, Excerpts};
 use super::mentions::Artifact;
 use super::{Parts, system_message};
 
-/// Pages per read until the excerpt is complete.
+/// Pages per read.
 const PAGES_AT_ONCE: u32 = 4;
-/// Documents that are read concurrently.
+/// Maximum number of documents that are read concurrently.
 const DOCUMENTS_AT_ONCE: usize = 4;
 
 /// Loads and caches the sections of a turn's system messages that come from the stores.
@@ -30,14 +30,13 @@ pub(crate) struct ContextLoader {
 }
 
 struct Loaded {
-    /// The write counter of the turn at the time of the read.
+    /// Value of the turn's write counter at the time of the read.
     written: u64,
     documents: Vec<DocumentPart>,
     artifacts: Vec<Artifact>,
 }
 
 impl ContextLoader {
-    /// Creates a loader for one turn.
     pub(crate) fn new(
         stores: Stores,
         excerpts: Excerpts,
@@ -48,15 +47,15 @@ impl ContextLoader {
         Self { stores, org, documents, mentions, excerpts, loaded: None }
     }
 
-    /// Prefetches the sections. After a failure they are read when they are needed.
+    /// Loads the sections in advance. If this fails, the next model call loads them.
     pub(crate) async fn prefetch(&mut self, written: u64) {
         if let Err(error) = self.load(written).await {
             tracing::debug!(%error, "cannot prefetch the context");
         }
     }
 
-    /// Returns the system message for the next model call. `written` increments with every write; sections that were
-    /// read before a write are read again.
+    /// Returns the system message for the next model call. `written` is the turn's write counter; sections that were
+    /// read before the newest write are read again.
     pub(crate) async fn system_message(
         &mut self,
         instructions: &str,
@@ -113,7 +112,7 @@ impl ContextLoader {
         Ok(DocumentPart { id: id.clone(), found })
     }
 
-    /// Returns the first pages of a document's text, until they hold more than `chars` characters.
+    /// Returns the first pages, as many as contain more than `chars` characters. Reads them from the cache if possible.
     async fn excerpt(&self, id: &DocumentId, record: &TextRecord, chars: usize) -> Result<Excerpt> {
         let key = ExcerptKey::new(&self.org, id, record, chars);
         if let Some(excerpt) = self.excerpts.get(&key) {
@@ -124,7 +123,7 @@ impl ContextLoader {
         Ok(pages)
     }
 
-    /// Returns pages from the first on until they contain more than `chars` characters.
+    /// Reads the first pages, as many as contain more than `chars` characters.
     async fn first_pages(&self, id: &DocumentId, pages: u32, chars: usize) -> Result<Vec<(u32, String)>> {
         let mut out = Vec::new();
         let mut chars_read = 0;

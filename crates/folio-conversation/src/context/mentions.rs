@@ -1,4 +1,4 @@
-//! References in the user's message, resolved within the organization.
+//! Sections about the resources that the user's message mentions.
 
 use folio_history::journal::Mention;
 use folio_resources::{PromptRevision, SchemaRevision, Tag};
@@ -6,21 +6,19 @@ use folio_types::limits;
 
 use super::text::{cut, delimited, quoted};
 
-/// A mention with the resource that it refers to.
+/// A mention with its resource.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there are few per turn")]
 pub(crate) enum Artifact {
-    /// A schema revision.
     Schema(SchemaRevision),
-    /// A prompt revision, the schema that it is linked to, and its tags.
+    /// A prompt revision, its linked schema, and its tags.
     Prompt(PromptRevision, Option<SchemaRevision>, Vec<Tag>),
-    /// A tag.
     Tag(Tag),
-    /// The resource was deleted or never existed.
+    /// The resource does not exist or was deleted.
     Missing(Mention),
 }
 
-/// Writes each resource, at most [`limits::MENTION_CHARS`] characters of each and `share` of all together.
+/// Writes the resources: each at most [`limits::MENTION_CHARS`] characters, all together at most `share`.
 pub(super) fn write(out: &mut String, artifacts: &[Artifact], share: usize) {
     if artifacts.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The system message, which is rebuilt for each model call from sections in a stable order.
+//! The system message, which is rebuilt for each model call from sections in a fixed order.
 //!
 //! ```text
 //! # Document                the subject of the conversation: id and file name
@@ -8,8 +8,8 @@
 //! # Working state           schema_revid, prompt_revid, and last the extraction between <extraction> and </extraction>
 //! ```
 //!
-//! Text of users and files is data: names are JSON strings, longer text is enclosed in marks that it cannot contain,
-//! and truncated text ends with a note.
+//! Text of users and files is data: names are JSON strings, longer text is enclosed in tags that it cannot contain, and
+//! truncated text ends with a note.
 
 mod documents;
 mod excerpts;
@@ -26,24 +26,20 @@ pub(crate) use mentions::Artifact;
 use folio_history::journal::WorkingState;
 use folio_types::limits;
 
-/// The sections of a system message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    /// The thread's documents, in the thread's order.
+    /// In the order of the thread.
     pub(crate) documents: &'a [DocumentPart],
-    /// The referenced resources, in the order of the message.
+    /// In the order of the user's message.
     pub(crate) artifacts: &'a [Artifact],
-    /// The profile's instructions.
     pub(crate) instructions: &'a str,
-    /// The current working state.
     pub(crate) working: &'a WorkingState,
-    /// Context size of the model in tokens. Sections that may be long take at most a fraction of it.
+    /// Context size of the model in tokens, which bounds the sections of variable length.
     pub(crate) context_tokens: u32,
 }
 
-/// Returns the system message.
 pub(crate) fn system_message(parts: Parts<'_>) -> String {
-    // Each section that may be long gets a quarter of the context, at four characters per token.
+    // Each section of variable length gets a quarter of the context, at four characters per token.
     let share = usize::try_from(parts.context_tokens).unwrap_or(usize::MAX);
     let mut out = String::new();
     documents::write(&mut out, parts.documents);

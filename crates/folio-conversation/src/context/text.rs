@@ -1,4 +1,4 @@
-//! Text of users and files in a message for a model: quoted, delimited, and cut with a mark.
+//! Formats text of users and files for a model: quoted, enclosed in tags, or truncated.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Writes a longer text between `<mark>` and `</mark>`. Closing marks within the text are escaped; in JSON the escape
-/// has the same meaning.
+/// Writes a longer text between `<mark>` and `</mark>`. Closing tags within the text are escaped in a way that
+/// preserves the meaning of JSON.
 pub(super) fn delimited(out: &mut String, mark: &str, body: &str) {
     out.push_str(&format!("<{mark}>\n"));
     out.push_str(&body.replace("</", "<\\/"));
@@ -26,7 +26,7 @@ pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// Returns the first `max` characters, with a mark if the text is longer.
+/// Returns the first `max` characters, with a note if the text is longer.
 pub(super) fn cut(text: &str, max: usize, what: &str) -> String {
     match first_chars(text, max) {
         (whole, false) => whole.to_owned(),

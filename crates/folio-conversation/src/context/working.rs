@@ -1,4 +1,4 @@
-//! The working state, which is the last section, with the extraction at its end.
+//! The last section: the working state with the extraction at its end.
 
 use folio_history::journal::WorkingState;
 

@@ -1,4 +1,4 @@
-//! The newest events of one turn for all watchers: one bounded buffer instead of a queue per reader.
+//! The newest events of one turn for all watchers: one bounded buffer instead of a queue per watcher.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,11 +7,10 @@ use folio_history::event::{Event, EventKind};
 use folio_types::Error;
 use tokio::sync::watch;
 
-/// Size in bytes of an event in the buffer in addition to its text.
+/// Approximate bytes of a buffered event in addition to its text.
 const EVENT_BYTES: usize = 160;
 
-/// The available events of a turn. Readers pull by number; a reader that is too late receives
-/// [`PullResult::Evicted`].
+/// Events of a turn. Readers pull by number; a reader that is too slow gets [`PullResult::Evicted`].
 #[derive(Debug)]
 pub(crate) struct TurnBuffer {
     turn: u32,
@@ -31,38 +30,37 @@ struct Inner {
     moved: bool,
 }
 
-/// The result of a pull.
 #[derive(Debug, PartialEq)]
 pub(crate) enum PullResult {
     /// Events from the requested number on.
     Events(Vec<Event>),
-    /// No event is available yet.
+    /// The requested event does not exist yet.
     Empty,
-    /// The requested events are unavailable: the reader needs a snapshot.
+    /// The requested events are unavailable; the reader needs a snapshot.
     Evicted,
-    /// The conversation was stopped with this error.
+    /// The conversation stopped with this error.
     Stopped(Error),
 }
 
 impl TurnBuffer {
-    /// Returns an empty buffer whose first event has this number.
+    /// Returns an empty buffer whose first event will have the number `next`.
     pub(crate) fn new(turn: u32, next: u64, bytes_max: usize, count_max: usize) -> Self {
         let inner = Mutex::new(Inner { next, ..Inner::default() });
         Self { turn, bytes_max, count_max, inner, changed: watch::Sender::new(()) }
     }
 
-    /// Returns the number of the turn in its thread.
+    /// Number of the turn in its thread.
     pub(crate) fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// Returns the number of waiting streams.
+    /// Returns the number of subscribed streams.
     pub(crate) fn followers(&self) -> usize {
         self.changed.receiver_count()
     }
 
-    /// Adds an event and removes the oldest events beyond the bounds. An event after a closing event starts another
-    /// stream, so the earlier events are removed.
+    /// Adds an event and evicts the oldest events beyond the bounds. An event after a closing event starts a new stream
+    /// and evicts all earlier events.
     pub(crate) fn push(&self, event: Event) {
         let mut inner = self.lock();
         if inner.events.back().is_some_and(|last| last.kind.is_closing()) {
@@ -81,24 +79,24 @@ impl TurnBuffer {
         self.changed.send_replace(());
     }
 
-    /// Redirects all readers: they ask the conversation for the following events.
+    /// Lets all readers reopen their streams at the conversation.
     pub(crate) fn leave(&self) {
         self.lock().moved = true;
         self.changed.send_replace(());
     }
 
-    /// Ends the buffer for all readers with an error. The first error is kept.
+    /// Ends the streams of all readers with an error. The first error is kept.
     pub(crate) fn cut(&self, why: Error) {
         self.lock().cut.get_or_insert(why);
         self.changed.send_replace(());
     }
 
-    /// Returns the approximate size of the events in memory.
+    /// Returns the approximate bytes of the buffered events.
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.lock().bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns true if events from this number on are available or still to come.
+    /// Returns true if the events from this number on are buffered or will be pushed.
     pub(crate) fn covers(&self, from: u64) -> bool {
         let inner = self.lock();
         let first = inner.events.front().map_or(inner.next, |event| event.number);
@@ -124,7 +122,7 @@ impl TurnBuffer {
         if events.is_empty() { rest } else { PullResult::Events(events) }
     }
 
-    /// Returns a receiver that changes when an event is added.
+    /// The receiver is notified when events are added or the buffer is closed.
     pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -134,7 +132,7 @@ impl TurnBuffer {
     }
 }
 
-/// Returns the approximate size of an event in memory.
+/// Returns the approximate bytes of an event in memory.
 fn event_bytes(event: &Event) -> usize {
     let text = match &event.kind {
         EventKind::ThinkingDelta { text } | EventKind::TextDelta { text } => text.len(),

@@ -1,4 +1,4 @@
-//! A stream of a turn's events that supports slow readers and continues after a gap.
+//! A stream of a turn's events that tolerates slow readers: after a gap, it continues with a snapshot.
 
 use std::sync::Arc;
 
@@ -9,21 +9,20 @@ use futures::future::BoxFuture;
 
 use super::buffer::{PullResult, TurnBuffer};
 
-/// Maximum events that a reader takes at once.
+/// Maximum number of events per pull.
 const BATCH: usize = 64;
 
-/// The start of a stream of events: the events to deliver first, and the position in the buffer that follows them.
+/// Start of an event stream: the events to send first, and the buffer position that follows.
 #[derive(Debug)]
 pub(crate) struct StreamStart {
-    /// Number of the turn.
     pub(crate) turn: u32,
-    /// Events to deliver first.
+    /// Events to send first.
     pub(crate) lead: Vec<Event>,
-    /// The buffer and the number of the next event. None: the stream ends after `lead`.
+    /// Buffer and number of the next event. None: the stream ends after `lead`.
     pub(crate) then: Option<(Arc<TurnBuffer>, u64)>,
 }
 
-/// Opens the stream again at an event number that the buffer no longer contains.
+/// Reopens a stream at an event number that the buffer does not contain.
 pub(crate) type Rejoin = Box<dyn Fn(u64) -> BoxFuture<'static, Result<StreamStart>> + Send + Sync>;
 
 /// Streams the events of a turn up to its closing event.
@@ -78,7 +77,7 @@ pub(crate) fn follow(start: StreamStart, rejoin: Rejoin) -> impl Stream<Item = R
     }
 }
 
-/// Returns the error that a reader receives when its conversation stops.
+/// Returns the error that ends the streams of a conversation that stops.
 pub(crate) fn stopped() -> Error {
     Error::unavailable(Reason::NodeLost, "the conversation was stopped; watch the turn again")
         .retry_after(std::time::Duration::from_secs(1))

@@ -1,4 +1,4 @@
-//! Event streams of turns.
+//! Event streams of turns: the event buffer of a turn and its readers.
 
 mod buffer;
 mod follow;

@@ -1,4 +1,4 @@
-//! Creating, renaming, forking and deleting threads. A request id identifies one such request, independent of the
+//! Creates, renames, forks and deletes threads. A request id identifies one of these requests, regardless of the
 //! thread.
 
 use folio_history::thread::{RequestRow, ThreadHeader};
@@ -13,8 +13,8 @@ use crate::turn::request_taken;
 use folio_history::command::{CreateThreadCommand, ForkThreadCommand};
 
 impl Conversations {
-    /// Creates a thread without a message. The same request id gives the same thread; with other content it is refused
-    /// (`REQUEST_ID_CONFLICT`).
+    /// Creates a thread without a message. A repeated request returns the same thread; the same id with other content
+    /// is refused with `REQUEST_ID_CONFLICT`.
     pub async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         let models = self.node.shared.models().catalogue(&principal.org).await?;
@@ -26,7 +26,7 @@ impl Conversations {
     }
 
     /// Sets the title of a thread (1 to [`folio_types::limits::NAME_CHARS`] characters). A repeated request has no
-    /// further effect; its id with another title or thread is refused (`REQUEST_ID_CONFLICT`).
+    /// further effect; the same id with another title or thread is refused with `REQUEST_ID_CONFLICT`.
     pub async fn rename_thread(
         &self,
         principal: &Principal,
@@ -46,8 +46,8 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
-    /// Deletes a thread with its history. A running turn is cancelled first. A missing thread is `NOT_FOUND` unless
-    /// this request deleted it. The request id with another thread is refused (`REQUEST_ID_CONFLICT`).
+    /// Cancels a running turn, then deletes the thread with its history. A missing thread is `NOT_FOUND` unless this
+    /// request deleted it. The same id with another thread is refused with `REQUEST_ID_CONFLICT`.
     pub async fn delete_thread(
         &self,
         principal: &Principal,
@@ -70,10 +70,10 @@ impl Conversations {
         }
     }
 
-    /// Copies a thread up to a message, with the working state of that message, into a new thread of the caller. If
-    /// that exceeds [`folio_types::limits::FORK_BYTES`] or [`folio_types::limits::FORK_TURNS`], the newest part is
-    /// copied, after a message that states this. A repeated request returns its fork, even if the thread was deleted
-    /// since.
+    /// Copies a thread up to a message, with the working state of that message, into a new thread of the caller. Beyond
+    /// [`folio_types::limits::FORK_BYTES`] or [`folio_types::limits::FORK_TURNS`], only the newest part is copied,
+    /// after a message that states the omission. A repeated request returns its fork, even if the source was deleted
+    /// meanwhile.
     pub async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         if let Some(request) = &command.request_id {
@@ -90,7 +90,7 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
-    /// Returns the thread that an earlier attempt of this request created.
+    /// Returns the thread that an earlier attempt of this request created. None: there is none.
     async fn created_fork(
         &self,
         principal: &Principal,
@@ -105,7 +105,7 @@ impl Conversations {
         }
     }
 
-    /// Returns a thread that the principal may see.
+    /// Returns a thread to which the principal has access.
     async fn visible(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
         let found = self.node.shared.stores().threads.header(&principal.org, thread).await?;
         found
@@ -113,7 +113,7 @@ impl Conversations {
             .ok_or_else(|| Error::not_found("thread", thread))
     }
 
-    /// Reserves a request id for an operation on this thread. Refuses it if it was used for another request.
+    /// Reserves a request id for a request on this thread. Refused if another request used the id.
     async fn reserve_request_id(
         &self,
         principal: &Principal,

@@ -1,19 +1,17 @@
-//! The reasons for which a conversation leaves memory. The supervisor matches them exhaustively.
+//! Reasons for which a conversation stops.
 
 use std::fmt;
 
-/// Reason for which a conversation left memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The conversation was idle.
     Idle,
-    /// The thread was deleted.
     ThreadDeleted,
     /// The node stopped the conversation.
     Stopped,
-    /// Another node owns the thread, or may own it.
+    /// Another node owns or may own the thread.
     Elsewhere,
-    /// A store did not answer: the conversation is reloaded at the next request, and at once if a turn is open.
+    /// A store did not answer. The conversation is restarted after a pause, because its turn may be open.
     Lost,
     /// An invariant was violated, or the actor panicked.
     Broken,
@@ -33,7 +31,7 @@ impl Exit {
         }
     }
 
-    /// Parses the reason of a stopped actor. None: its supervisor stopped it.
+    /// Parses the stop reason of an actor. None: the supervisor stopped the actor.
     pub(crate) fn of(reason: Option<&str>) -> Self {
         match reason {
             None => Self::Stopped,

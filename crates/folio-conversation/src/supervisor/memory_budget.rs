@@ -10,17 +10,17 @@ use tokio::sync::Notify;
 /// Maximum wait of a reservation while idle conversations are evicted.
 const MEMORY_WAIT: Duration = Duration::from_millis(300);
 
-/// The memory budget of histories, in bytes of their journals. Idle conversations are evicted before it is exhausted.
+/// Budget in bytes of journals. Idle conversations are evicted before the budget is exhausted.
 pub(crate) struct MemoryBudget {
     bytes_max: u64,
     reserved: AtomicU64,
-    /// Notified when bytes were returned.
+    /// Notified when bytes are returned.
     freed: Notify,
     /// Notified when the budget is nearly exhausted.
     crowded: Notify,
 }
 
-/// The reservation of one conversation. Dropping it returns its bytes to the budget.
+/// Reservation of one conversation. Dropping it returns its bytes.
 pub(crate) struct BudgetReservation {
     budget: Arc<MemoryBudget>,
     bytes: u64,
@@ -32,18 +32,17 @@ impl MemoryBudget {
         Arc::new(Self { bytes_max, reserved, freed, crowded })
     }
 
-    /// Returns the reserved bytes.
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Acquire)
     }
 
-    /// Reserves bytes for a history. Errors: `OVERLOADED` after 300 ms without enough free memory. A history is
-    /// admitted regardless of its size if nothing else is reserved, because the size of a thread is bounded.
+    /// Reserves bytes for a history. `OVERLOADED` after 300 ms without enough free memory. If nothing else is reserved,
+    /// a history of any size is admitted, because the size of a thread is bounded.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<BudgetReservation> {
         let reserving = async {
             loop {
                 let mut freed = std::pin::pin!(self.freed.notified());
-                // Registers for notifications before the budget is checked, so that no returned bytes are missed.
+                // Registers for notifications before it checks the budget, so that it misses no returned bytes.
                 freed.as_mut().enable();
                 if let Some(reservation) = self.take(bytes) {
                     return reservation;
@@ -69,12 +68,12 @@ impl MemoryBudget {
         Some(BudgetReservation { budget: Arc::clone(self), bytes })
     }
 
-    /// Returns when idle conversations must be evicted.
+    /// Completes when idle conversations must be evicted.
     pub(crate) async fn crowded(&self) {
         self.crowded.notified().await;
     }
 
-    /// Returns the bytes that idle conversations must return: a quarter of the budget stays free.
+    /// Returns the bytes to evict so that a quarter of the budget is free.
     pub(crate) fn excess(&self) -> u64 {
         self.reserved().saturating_sub(self.bytes_max - self.bytes_max / 4)
     }
@@ -87,7 +86,7 @@ impl MemoryBudget {
 }
 
 impl BudgetReservation {
-    /// Changes the reservation to this many bytes. A running turn is never refused memory: its memory is bounded.
+    /// Resizes the reservation. Never refused, because the memory of a running turn is bounded.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes > before {
@@ -99,7 +98,6 @@ impl BudgetReservation {
         }
     }
 
-    /// Returns the reserved bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

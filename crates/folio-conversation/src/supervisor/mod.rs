@@ -1,5 +1,5 @@
-//! The supervisor of a node's conversations: starts and monitors them, restarts failed ones with work, evicts idle
-//! ones, and sweeps.
+//! The supervisor of a node's conversations: starts and monitors them, restarts failed ones, evicts idle ones, and
+//! sweeps.
 
 mod exit;
 mod memory_budget;
@@ -22,42 +22,38 @@ pub(crate) use exit::Exit;
 pub(crate) use memory_budget::{BudgetReservation, MemoryBudget};
 pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
-/// Maximum number of conversations that are evicted at once.
+/// Maximum number of conversations that are evicted to start another one.
 const EVICTED_AT_ONCE: usize = 64;
-/// Time for evicted conversations to leave before others are evicted.
+/// Time for evicted conversations to stop before others are evicted.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
-/// First pause before a failed conversation is started again. It doubles each time.
+/// First pause before a failed conversation is restarted. Each failure doubles the pause.
 const WAKE_FIRST: Duration = Duration::from_millis(100);
-/// Maximum of this pause.
+/// Maximum pause before a failed conversation is restarted.
 const WAKE_LONGEST: Duration = Duration::from_secs(10);
 
-/// Messages to the supervisor.
 pub(crate) enum SupervisorMsg {
     /// Start the conversation of a thread unless it is in memory.
     Find(Key, oneshot::Sender<Result<()>>),
-    /// Evict idle conversations and check open turns.
+    /// Evict conversations and histories that have been idle for a long time.
     Tick,
     /// Evict idle conversations to free memory.
     Shed,
-    /// A failed conversation may be started again now.
+    /// Restart a failed conversation.
     Wake(Key),
 }
 
-/// The supervisor.
 pub(crate) struct Supervisor;
 
-/// State of the supervisor.
 pub(crate) struct SupervisorState {
     shared: Arc<Shared>,
     /// Start of this incarnation.
     born: Instant,
-    /// Keys by actor, to identify terminated actors.
+    /// Keys by actor, to identify stopped actors.
     keys: HashMap<ActorId, Key>,
     /// Consecutive failures by conversation.
     broken: HashMap<Key, u32>,
 }
 
-/// Arguments of the supervisor.
 pub(crate) struct SupervisorStart {
     pub(crate) shared: Arc<Shared>,
     pub(crate) born: Instant,
@@ -127,8 +123,8 @@ impl Actor for Supervisor {
     }
 }
 
-/// Sends ticks to the supervisor, and sweeps periodically. The first sweep is immediate, because an earlier incarnation
-/// may have left turns running.
+/// Sweeps and ticks periodically. The first sweep is immediate, because an earlier incarnation may have left turns
+/// running.
 fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
     let (shared, supervisor) = (shared.clone(), supervisor.clone());
     let tracker = shared.tracker.clone();
@@ -153,7 +149,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
     });
 }
 
-/// Evicts idle conversations whenever the memory budget is nearly exhausted.
+/// Requests eviction whenever the memory budget is nearly exhausted.
 fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
     let (node, supervisor, token) = (shared.clone(), supervisor.clone(), shared.token.clone());
     shared.tracker.spawn(async move {
@@ -174,7 +170,7 @@ fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
 }
 
 impl SupervisorState {
-    /// Starts the conversation of a thread unless it is in memory.
+    /// Starts the conversation of a thread unless it is in memory. `OVERLOADED` if the maximum number is in memory.
     async fn find(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
         if self.shared.table.find(&key).is_some() {
             return Ok(());
@@ -219,7 +215,7 @@ impl SupervisorState {
         }
     }
 
-    /// Evicts conversations that were idle for a long time, and their histories earlier.
+    /// Evicts conversations after `idle_timeout`, and their histories after `history_timeout`.
     fn tidy(&mut self) {
         let since = |span: Duration| age(self.born).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
         if let Some(before) = since(self.shared.options.idle_timeout) {
@@ -233,7 +229,7 @@ impl SupervisorState {
         }
     }
 
-    /// Handles a conversation that left memory.
+    /// Handles a stopped conversation.
     fn left(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, exit: Exit) {
         let Some(key) = self.keys.remove(&actor) else { return };
         self.shared.table.remove(&key, actor);
@@ -253,8 +249,8 @@ impl SupervisorState {
         self.shared.idled.notify_waiters();
     }
 
-    /// Starts a failed conversation again, which may have an open turn without an owner, after a pause that doubles
-    /// each time.
+    /// Restarts a failed conversation, which may have an open turn without an owner, after a pause that each failure
+    /// doubles.
     fn wake_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
         let times = self.broken.entry(key.clone()).or_insert(0);
         let pause = WAKE_FIRST.saturating_mul(1 << (*times).min(8)).min(WAKE_LONGEST);

@@ -1,5 +1,5 @@
-//! The sweep: ends expired pauses and turns without an owner, removes rows of the open-turn index whose turns ended,
-//! and removes expired threads.
+//! The sweep: ends expired pauses and turns without an owner, removes rows of ended turns from the open-turn index, and
+//! removes expired threads.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::audit;
 use crate::shared::Shared;
 use crate::turn::OPEN_TURN_ROW_HOURS;
 
-/// Rows per page.
+/// Rows per read.
 const PAGE: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const BEGINS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
-/// Interval at which the sweep checks that a pending turn is still published.
+/// Interval of the check that a pending turn is still published.
 const REPUBLISH_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
-/// Maximum threads that one sweep removes.
+/// Maximum number of threads that one sweep removes.
 const REMOVED_AT_ONCE: usize = 64;
 
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
-    /// Known pauses with the time of the next check. Most rows belong to turns that wait for a person.
+    /// Rows of turns that wait for decisions, with the time of the next check. Most rows are of this kind.
     waiting: HashMap<OpenTurnRow, Timestamp>,
 }
 
@@ -38,12 +38,12 @@ impl Sweeper {
         Self { shared, supervisor, waiting: HashMap::new() }
     }
 
-    /// A node died: a pending turn may have been decided on it, so all rows are checked again.
+    /// Makes the next sweep check all rows, because a pending turn may have been decided on the dead node.
     pub(super) fn node_died(&mut self) {
         self.waiting.clear();
     }
 
-    /// Sweeps open turns and threads once. A failure is logged; the next sweep repeats the work.
+    /// Sweeps open turns and expired threads once. Failures are logged; the next sweep repeats the work.
     pub(super) async fn sweep(&mut self) {
         if let Err(error) = self.sweep_turns().await {
             tracing::warn!(%error, "the sweep of open turns was interrupted");
@@ -73,7 +73,7 @@ impl Sweeper {
         }
     }
 
-    /// Handles a row. Returns the time until which it needs no check.
+    /// Handles one row. Returns the time until which the row needs no check. None: check it in the next sweep.
     async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
         let now = self.shared.environment().now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
@@ -122,7 +122,7 @@ impl Sweeper {
         }
     }
 
-    /// Starts the conversation of a turn so that it ends the turn. A conversation in memory is notified otherwise.
+    /// Starts the conversation of a turn, which ends the turn. A conversation in memory has been notified already.
     async fn wake(&self, key: Key) {
         if self.shared.table.find(&key).is_some() {
             return;
@@ -132,7 +132,7 @@ impl Sweeper {
         }
     }
 
-    /// Returns the conversation of a thread, started if necessary. None: there is no capacity now.
+    /// Returns the conversation of a thread, started if necessary. None: the node has no capacity.
     async fn start(&self, key: Key) -> Option<ActorRef<Msg>> {
         let (reply, found) = oneshot::channel();
         self.supervisor.send_message(SupervisorMsg::Find(key.clone(), reply)).ok()?;
@@ -140,13 +140,13 @@ impl Sweeper {
         self.shared.table.find(&key)
     }
 
-    /// Removes expired threads. If a turn is open, its conversation removes the thread, because it cancels the turn
-    /// first: no call is left unfinished, and watchers receive the end.
+    /// Removes expired threads. If a turn is open, the conversation removes the thread: it cancels the turn first, so
+    /// that no call is left unfinished and watchers receive the end.
     async fn sweep_threads(&mut self) -> Result<()> {
         let now = self.shared.environment().now();
         let threads = &self.shared.stores().threads;
         let expired: HashSet<Key> = threads.expired(now, REMOVED_AT_ONCE).await?.into_iter().collect();
-        // The known pauses of expired threads are not valid anymore.
+        // The recorded pauses of expired threads are invalid.
         self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
         for key in expired {
             let actor = match self.shared.table.find(&key) {
@@ -172,16 +172,16 @@ impl Sweeper {
     }
 }
 
-/// The action that a row requires.
+/// Action that a row requires.
 #[derive(Debug, PartialEq, Eq)]
 enum SweepAction {
-    /// The turn ended, and the header's epoch is not below the row's epoch: the row can be removed.
+    /// Remove the row: the turn ended, and the header's epoch is not below the row's epoch.
     Ended,
-    /// The append of the row has not arrived, or never will.
+    /// Check the row later: its append may still arrive.
     Later,
     /// The turn waits for decisions until this time.
     Waiting(Timestamp),
-    /// The turn has no owner, or its pause has expired.
+    /// The turn has no owner, or its pause has expired: advance it.
     Due,
 }
 

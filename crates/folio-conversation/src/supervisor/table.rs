@@ -1,4 +1,4 @@
-//! The conversations in memory, and admission to each.
+//! The conversations in memory, and the admission of requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -12,17 +12,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::actor::Msg;
 use crate::snapshot::{ActorPhase, ConversationView};
 
-/// A thread of an organization.
 pub(crate) type Key = (OrgId, ThreadId);
 
-/// Published activity of a conversation.
+/// Activity that a conversation publishes to other tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     phase: AtomicU8,
     busy: AtomicBool,
     queued: AtomicUsize,
     watchers: AtomicUsize,
-    /// Size of the conversation's history in bytes.
+    /// Reserved bytes of the history and the buffered events.
     bytes: AtomicU64,
     /// Time of the last request, in milliseconds since the start of this incarnation.
     used: AtomicU64,
@@ -54,7 +53,6 @@ impl Activity {
     }
 }
 
-/// A conversation in memory.
 #[derive(Clone)]
 pub(crate) struct ResidentConversation {
     pub(crate) actor: ActorRef<Msg>,
@@ -76,7 +74,7 @@ impl ResidentConversation {
         self.activity.is_busy() || self.in_flight() > 0
     }
 
-    /// Acquires a permit for a request in flight. Mailboxes themselves are unbounded.
+    /// Acquires a permit for a request in flight. `OVERLOADED` if none is left, because mailboxes are unbounded.
     fn admit(&self) -> Result<OwnedSemaphorePermit> {
         self.slots.clone().try_acquire_owned().map_err(|_| {
             Error::exhausted(Reason::Overloaded, "the conversation has the maximum number of requests in flight")
@@ -96,7 +94,7 @@ impl Table {
         self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the conversation of a thread with a permit for a request, if it is in memory.
+    /// Returns the conversation of a thread with a permit for a request. None: it is not in memory.
     pub(crate) fn admit(&self, key: &Key, now: u64) -> Result<Option<(ActorRef<Msg>, OwnedSemaphorePermit)>> {
         let conversations = self.lock();
         let Some(conversation) = conversations.get(key) else { return Ok(None) };
@@ -104,7 +102,7 @@ impl Table {
         Ok(Some((conversation.actor.clone(), conversation.admit()?)))
     }
 
-    /// Returns the conversation of a thread, if it is in memory.
+    /// None: the conversation of the thread is not in memory.
     pub(crate) fn find(&self, key: &Key) -> Option<ActorRef<Msg>> {
         self.lock().get(key).map(|conversation| conversation.actor.clone())
     }
@@ -113,7 +111,7 @@ impl Table {
         self.lock().insert(key, conversation);
     }
 
-    /// Removes a conversation if this actor still runs it.
+    /// Removes a conversation unless another actor runs it.
     pub(crate) fn remove(&self, key: &Key, actor: ActorId) {
         let mut conversations = self.lock();
         if conversations.get(key).is_some_and(|conversation| conversation.actor.get_id() == actor) {
@@ -121,7 +119,8 @@ impl Table {
         }
     }
 
-    /// Removes a conversation if it has no request in flight. Later requests start another actor.
+    /// Removes a conversation of this actor unless a request is in flight. Returns false if one is. Later requests
+    /// start another actor.
     pub(crate) fn leave(&self, key: &Key, actor: ActorId) -> bool {
         let mut conversations = self.lock();
         match conversations.get(key) {
@@ -138,8 +137,8 @@ impl Table {
         self.lock().len()
     }
 
-    /// Returns conversations without work and without use since `before`, least recently used first, with the size of
-    /// their histories (0: evicted).
+    /// Returns idle conversations that were last used at or before `before`, least recently used first, with the bytes
+    /// of their histories (0: no history in memory).
     pub(crate) fn idle(&self, before: u64) -> Vec<(u64, ActorRef<Msg>)> {
         let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
             .lock()
@@ -159,17 +158,15 @@ impl Table {
         self.lock().values().map(|conversation| conversation.actor.clone()).collect()
     }
 
-    /// Returns true if any conversation has work.
     pub(crate) fn any_busy(&self) -> bool {
         self.lock().values().any(ResidentConversation::is_busy)
     }
 
-    /// Returns the number of conversations with work.
     pub(crate) fn busy_count(&self) -> usize {
         self.lock().values().filter(|conversation| conversation.is_busy()).count()
     }
 
-    /// Returns the totals over all conversations: queued messages, requests in flight, and watchers.
+    /// Returns the totals of queued messages, requests in flight, and watchers.
     pub(crate) fn totals(&self) -> (usize, usize, usize) {
         self.lock().values().fold((0, 0, 0), |(queued, in_flight, watchers), conversation| {
             let activity = &conversation.activity;
@@ -186,7 +183,7 @@ impl Table {
         self.lock().get(key).is_some_and(ResidentConversation::is_busy)
     }
 
-    /// Returns the conversations with work, at most `limit`.
+    /// Returns at most `limit` conversations with work.
     pub(crate) fn busy(&self, limit: usize) -> Vec<ConversationView> {
         let conversations = self.lock();
         let busy = conversations.iter().filter(|(_, conversation)| conversation.is_busy());

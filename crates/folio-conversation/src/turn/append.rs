@@ -1,4 +1,4 @@
-//! Appends: contents of a batch, sending it, and handling the store's response.
+//! Appends: building a batch, sending it, and handling the store's response.
 
 use folio_history::TurnRecord;
 use folio_history::event::EventKind;
@@ -11,25 +11,25 @@ use super::machine::{Buffered, State};
 use super::start::request_taken;
 use super::{Answer, Effect, Machine, Ticket, bounds};
 
-/// Size in bytes of buffered entries from which they are appended before the turn continues.
+/// Bytes of buffered entries above which they are appended before the turn continues.
 pub(super) const BUFFERED_BYTES: usize = limits::APPEND_BYTES / 2;
-/// Time to live of a row of the index of open turns, in hours: longer than the longest approval (30 days).
+/// Hours until an open-turn row expires: longer than the longest approval (30 days).
 pub(crate) const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
 
-/// An append that was sent and not answered, and its continuation.
+/// The append in flight and its continuation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SentAppend {
     append: Append,
-    /// Number of times that the append was sent. From the second time on, a refusal may be caused by the append itself.
+    /// Number of times that the append was sent. If sent again, it may be refused because it is already committed.
     sends: u32,
-    /// Number of the snapshot with which a new owner starts its events.
+    /// Event number of the snapshot that a new owner sends first.
     snapshot: Option<u64>,
     /// Appends that follow this one.
     rest: Vec<Draft>,
     after_append: AfterAppend,
 }
 
-/// An append that is not sent yet.
+/// An append that has not been sent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Draft {
     pub entries: Vec<Entry>,
@@ -37,29 +37,26 @@ pub(super) struct Draft {
     pub request: Option<RequestRow>,
 }
 
-/// The continuation after an append is committed.
+/// Continuation after the commit of an append.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AfterAppend {
-    /// The turn is accepted: the request is answered and the model is called.
+    /// The turn is accepted: answer the request and call the model.
     Accepted(Ticket),
-    /// The turn is resumed: the request, if any, is answered and the turn continues.
+    /// The turn is resumed: answer the request, if any, and continue the turn.
     Resumed(Option<Ticket>),
-    /// A part of the decisions is committed; more decisions are needed.
+    /// Decisions on some calls of this round are committed; further decisions are needed.
     Partly(Ticket, u32),
-    /// The intent of the call with this index is committed: the call runs.
+    /// The intent of the call with this index is committed: run the call.
     Run(u32),
-    /// The pause is committed.
     Paused,
-    /// The end is committed.
     Ended,
-    /// The buffered entries are committed: the turn continues.
+    /// The buffered entries are committed: continue the turn.
     Written,
-    /// The new title is committed.
     Renamed(Ticket),
 }
 
 impl Machine {
-    /// Appends the buffered entries and then `entries`. A new owner takes the thread over with this append.
+    /// Appends the buffered entries and then `entries`. The first append of a new owner takes over the thread.
     pub(super) fn append(
         &mut self,
         now: Timestamp,
@@ -86,7 +83,7 @@ impl Machine {
         self.send_drafts(now, drafts, retries, after_append);
     }
 
-    /// Appends the buffered entries and continues the turn.
+    /// Appends the buffered entries, and then continues the turn.
     pub(super) fn flush(&mut self, now: Timestamp) {
         let change = self.phase_change(if self.is_executing() { Phase::Executing } else { Phase::Running });
         self.append(now, Vec::new(), change, AfterAppend::Written);
@@ -96,7 +93,7 @@ impl Machine {
         self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
     }
 
-    /// Returns the header change that sets the phase of the open turn. No change if the phase is equal.
+    /// Returns the header change that sets the phase of the open turn, or an empty change if it has this phase.
     pub(super) fn phase_change(&self, phase: Phase) -> HeaderChange {
         let number = self.history.open().map(TurnRecord::number);
         let open = number.map(|number| OpenTurn { number, phase, expires_at: None });
@@ -104,7 +101,7 @@ impl Machine {
         HeaderChange { open_turn, ..HeaderChange::default() }
     }
 
-    /// Sends the first draft; the others follow after its commit. `retries`: true if an ended turn is resumed.
+    /// Sends the first draft; each other draft follows after a commit. `retries`: an ended turn is being resumed.
     fn send_drafts(&mut self, now: Timestamp, mut drafts: Vec<Draft>, retries: bool, after_append: AfterAppend) {
         if drafts.is_empty() {
             drafts.push(Draft::default());
@@ -135,7 +132,7 @@ impl Machine {
         self.send(SentAppend { append, sends: 1, snapshot, rest: drafts, after_append });
     }
 
-    /// Inserts `resumed` before the entries of a new owner. Returns the turn.
+    /// Inserts the `resumed` entry of a new owner before the entries of the draft. Returns the turn.
     fn take_turn(&mut self, now: Timestamp, epoch: u64, retries: bool, draft: &mut Draft) -> Option<u32> {
         let record = self.history.last()?;
         let resumed = Resumed {
@@ -149,7 +146,7 @@ impl Machine {
         Some(record.number())
     }
 
-    /// Returns the number of a new owner's snapshot event. Later events are numbered from there: see
+    /// Returns the number of a new owner's snapshot event, and numbers later events from there. See
     /// [`Machine::closing_number`].
     fn first_number(&mut self) -> u64 {
         let number = self.history.last().map_or(1, TurnRecord::first_event_of_next_owner);
@@ -157,7 +154,7 @@ impl Machine {
         number
     }
 
-    /// Returns the number of a closing event that is appended now.
+    /// Returns the number of a closing event in the next append.
     pub(super) fn closing_number(&self) -> u64 {
         if self.owner {
             return self.next_event;
@@ -165,7 +162,7 @@ impl Machine {
         self.history.last().map_or(1, |record| record.first_event_of_next_owner().saturating_add(1))
     }
 
-    /// Renames the thread, in any state of its turn. A rename does not take the thread over, and buffered entries stay
+    /// Renames the thread in any state of its turn. A rename does not take over the thread, and buffered entries stay
     /// buffered.
     pub(super) fn rename(&mut self, now: Timestamp, ticket: Ticket, title: String, request: Option<RequestRow>) {
         if let Some(row) = &request
@@ -191,7 +188,6 @@ impl Machine {
         self.send(SentAppend { append, sends: 1, snapshot: None, rest: Vec::new(), after_append });
     }
 
-    /// Sends an append, initially or as a retry.
     fn send(&mut self, in_flight: SentAppend) {
         self.out.push(Effect::Append(Box::new(in_flight.append.clone())));
         self.in_flight = Some(in_flight);
@@ -229,7 +225,7 @@ impl Machine {
         entries
     }
 
-    /// The append is committed: the machine's header and history follow, and the turn continues.
+    /// Handles a committed append: updates the header and the history, and continues the turn.
     pub(super) fn appended(&mut self, now: Timestamp, batch: u128, header: ThreadHeader) {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };
         let append = in_flight.append;
@@ -249,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// Emits the first event of a new owner. A closing event in the same append may already have the next number.
+    /// Emits the first event of a new owner. The same append may contain a closing event with the next number.
     fn emit_snapshot(&mut self, now: Timestamp, number: u64) {
         self.next_event = number.saturating_add(1);
         let Some(view) = self.history.last().map(TurnRecord::number).and_then(|turn| self.view(now, turn)) else {
@@ -273,8 +269,8 @@ impl Machine {
         }
     }
 
-    /// The store refused the append. An append that was sent before may conflict with itself. The row of its request id
-    /// may exist already, from another request or from the same one.
+    /// Handles a refused append. An append that was sent several times may have been refused because it is committed.
+    /// The row of its request id may exist, inserted by the same request or by another one.
     pub(super) fn refused(&mut self, batch: u128, header: ThreadHeader, existing: Option<&RequestRow>) {
         let in_flight = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch);
         if let (Some(in_flight), Some(existing)) = (in_flight, existing) {
@@ -290,7 +286,7 @@ impl Machine {
                         false => self.refuse(ticket, request_taken()),
                     };
                 }
-                // The request row belongs to no turn, so the history does not contain it.
+                // The row belongs to a request without a turn, so the history does not contain it.
                 AfterAppend::Accepted(ticket) if existing.turn == 0 => {
                     let ticket = *ticket;
                     self.refuse(ticket, request_taken());
@@ -306,15 +302,15 @@ impl Machine {
         }
     }
 
-    /// The outcome of the append is unknown, so it is looked up.
+    /// Looks up the append, whose outcome is unknown.
     pub(super) fn unknown(&mut self, batch: u128) {
         if let Some(in_flight) = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch) {
             self.out.push(Effect::LookUp { batch, sends: in_flight.sends });
         }
     }
 
-    /// Handles the result of the lookup: the append is committed, or its condition still holds and it is sent again, or
-    /// another owner won.
+    /// Handles the lookup of an append: it is committed, or its fence still matches and it is sent again, or another
+    /// owner has appended.
     pub(super) fn looked_up(&mut self, now: Timestamp, batch: u128, is_committed: bool, header: ThreadHeader) {
         if is_committed {
             return self.appended(now, batch, header);
@@ -327,7 +323,7 @@ impl Machine {
         self.send(SentAppend { sends: in_flight.sends.saturating_add(1), ..in_flight });
     }
 
-    /// Another node owns the thread.
+    /// Stops the machine, because another node owns the thread.
     fn lost(&mut self) {
         self.state = State::Lost;
         self.in_flight = None;

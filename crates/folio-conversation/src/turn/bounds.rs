@@ -1,4 +1,4 @@
-//! Size limits of entries and batches.
+//! Truncation of entries and batches to their maximum sizes.
 
 use folio_history::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
 use folio_history::json_bytes;
@@ -10,25 +10,25 @@ use serde_json::Value;
 use super::CheckedCall;
 use super::append::Draft;
 
-/// Maximum bytes of an entry's content. The rest is for the store's framing.
+/// Maximum bytes of an entry's content. The rest of [`limits::ENTRY_BYTES`] is for the store's framing.
 pub(super) const ENTRY_CONTENT_BYTES: usize = limits::ENTRY_BYTES - 1024;
-/// Maximum bytes of a batch's entries.
+/// Maximum bytes of the entries of a batch.
 const BATCH_CONTENT_BYTES: usize = limits::APPEND_BYTES - 8 * 1024;
-/// Maximum bytes of the arguments of a round's calls together. With the other fields of the calls they fit into an
-/// entry.
+/// Maximum bytes of the arguments of all calls of a round. Together with the other fields of the calls, they fit into
+/// an entry.
 const ARGUMENTS_OF_ROUND: usize = 136 * 1024;
-/// Maximum kept calls of a round. Calls beyond the limit of a round are kept only for their error result.
+/// Maximum number of calls that a round keeps. Calls beyond the limit of runnable calls only get an error result.
 const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
-/// Maximum bytes of the problem of a call.
+/// Maximum bytes of a call's `problem`.
 const PROBLEM_BYTES: usize = 320;
-/// Bytes that are reserved for synthetic results and ids in the entry of a turn's end.
+/// Bytes reserved for synthetic results and ids in the entry of a turn's end.
 const END_FRAME: usize = 24 * 1024;
-/// Maximum bytes of a tool's name and of a provider's call id.
+/// Maximum bytes of a tool name and of a provider's call id.
 const NAME_BYTES: usize = 128;
-/// Mark at the end of a truncated text.
+/// Suffix of a truncated text.
 const MARK: &str = "\n[… cut here: the rest is too long]";
 
-/// Cuts a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends a mark.
+/// Truncates a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends [`MARK`].
 pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
     if text.len() <= raw && json_bytes(text) <= escaped {
         return;
@@ -52,7 +52,7 @@ pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
     text.push_str(MARK);
 }
 
-/// Cuts a result to the size of an entry.
+/// Truncates a result so that it fits into an entry.
 pub(super) fn fit_result(result: &mut CallResult) {
     if json_bytes(&result.change) > ENTRY_CONTENT_BYTES / 2 {
         result.change = WorkingChange::default();
@@ -62,8 +62,8 @@ pub(super) fn fit_result(result: &mut CallResult) {
     cut(&mut result.content, limits::TOOL_RESULT_BYTES, bytes_max);
 }
 
-/// Cuts the calls of an answer to the size of an entry before they are checked. Calls beyond the limit of a round
-/// cannot run; calls beyond [`CALLS_KEPT`] are dropped.
+/// Reduces the calls of an answer so that they fit into an entry. Calls beyond the limit of a round cannot run; calls
+/// beyond [`CALLS_KEPT`] are dropped.
 pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     calls.truncate(CALLS_KEPT);
     let many = format!("more than {} calls in one response", limits::CALLS_PER_ROUND_MAX);
@@ -85,7 +85,7 @@ pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     }
 }
 
-/// Cuts a round without results to the size of an entry. Its calls already fit.
+/// Truncates a round without results so that it fits into an entry. [`fit_calls`] must have reduced its calls.
 pub(super) fn fit_round(round: &mut Round) {
     for problem in round.calls.iter_mut().filter_map(|call| call.problem.as_mut()) {
         cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
@@ -94,14 +94,15 @@ pub(super) fn fit_round(round: &mut Round) {
     fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(calls).saturating_sub(1024));
 }
 
-/// Cuts a name from a model.
+/// Truncates a name that a model returned.
 fn shorten(name: &mut String) {
     if name.len() > NAME_BYTES {
         *name = name.chars().take(NAME_BYTES / 4).collect();
     }
 }
 
-/// Cuts text and thinking of an answer. Thinking is dropped first.
+/// Truncates an answer so that it fits into the entry of the end, which also contains `working` bytes of working state.
+/// Thinking is dropped first.
 pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, working: usize) {
     fit_text(text, thinking, ENTRY_CONTENT_BYTES.saturating_sub(working).saturating_sub(END_FRAME));
 }
@@ -113,7 +114,7 @@ fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, bytes_max: usi
     cut(text, bytes_max, bytes_max);
 }
 
-/// Converts a round to entries: with the results that fit, and further entries for the other results.
+/// Converts a round to an entry with the results that fit, and one more entry per other result.
 pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     let results = std::mem::take(&mut round.results);
     let mut bytes_left = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&round));
@@ -132,7 +133,7 @@ pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     entries
 }
 
-/// Splits entries into appends in order. The header change belongs to the last append, the request row to the first.
+/// Splits entries into appends, in order. The first append contains the request row, the last one the header change.
 pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Option<RequestRow>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     let mut part = Vec::new();

@@ -1,4 +1,4 @@
-//! `Cancel`, supersede and interrupt: ends a turn early, with a definite outcome of every started call.
+//! `Cancel`, supersede and interrupt: end a turn early, with a definite outcome for every started call.
 
 use folio_history::TurnRecord;
 use folio_history::journal::{CallStatus, Closing, ClosingCause, End, Entry};
@@ -23,18 +23,18 @@ impl Machine {
         }
     }
 
-    /// Ends the running turn for a new message.
+    /// Ends the running turn in favour of a new message.
     pub(super) fn interrupt(&mut self, now: Timestamp) {
         self.close(now, ClosingCause::Cancelled);
     }
 
-    /// Ends the waiting turn for a new message.
+    /// Ends the waiting turn in favour of a new message.
     pub(super) fn supersede(&mut self, now: Timestamp) {
         self.close(now, ClosingCause::Superseded);
     }
 
-    /// Ends the open turn. If it has open intents, a `closing` entry comes first, so that the next owner finishes the
-    /// closing.
+    /// Ends the open turn. If intents are open, a `closing` entry is appended first, so that a new owner also ends the
+    /// turn.
     fn close(&mut self, now: Timestamp, why: ClosingCause) {
         let Some(record) = self.history.open() else { return };
         if record.closing.is_some() {
@@ -52,7 +52,7 @@ impl Machine {
         self.append(now, vec![Entry::Closing(Closing { turn, why, at: now })], change, AfterAppend::Written);
     }
 
-    /// Closes the op rows of a turn that is being ended, and then ends it.
+    /// Closes the op rows of the open intents of an ending turn, and then ends the turn.
     pub(super) fn close_intents(&mut self, now: Timestamp) {
         let Some((why, number)) =
             self.history.open().and_then(|record| Some((record.closing.as_ref()?.why, record.number())))
@@ -68,7 +68,7 @@ impl Machine {
         self.out.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
     }
 
-    /// The op row of a call is closed, or existed before.
+    /// Handles a closed op row. `result`: the result of an existing row.
     pub(super) fn closed(&mut self, now: Timestamp, round: u32, index: u32, result: Option<ToolResult>) {
         let State::Closing(left) = &mut self.state else { return };
         if !left.remove(&(round, index)) {

@@ -1,4 +1,4 @@
-//! `Decide`: compares decisions with the recorded ones, records them, and runs the round when it is completely decided.
+//! `Decide`: compares decisions with the recorded ones, records them, and runs the round once no decision is missing.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ impl Machine {
         }
     }
 
-    /// Compares a request with the recorded decisions. Errors: the whole request is refused. Recorded decisions take
-    /// precedence over the turn's end.
+    /// Compares a request with the recorded decisions. An error refuses the whole request. Recorded decisions take
+    /// precedence over the end of the turn.
     fn evaluate(&self, decide: &Decide) -> Result<Evaluation, Error> {
         let record =
             self.history.turn(decide.turn).ok_or_else(|| Error::not_found("turn", self.turn_id(decide.turn)))?;
@@ -62,7 +62,7 @@ impl Machine {
         Ok(Evaluation { round: number, new, complete })
     }
 
-    /// Checks that a round accepts decisions.
+    /// Returns an error unless the round accepts decisions.
     fn may_decide(&self, record: &TurnRecord, round: &RoundRecord) -> Result<(), Error> {
         if let Some(ended) = &record.ended {
             return Err(match ended.how {
@@ -79,7 +79,7 @@ impl Machine {
         Ok(())
     }
 
-    /// All requested decisions are recorded and the round is decided: returns its answer, or waits for it.
+    /// Answers a request whose decisions are all recorded: with the outcome of the round, or later if there is none.
     fn recorded(&mut self, now: Timestamp, decide: Decide, round: u32) {
         let (ticket, turn) = (decide.ticket, decide.turn);
         let Some(record) = self.history.turn(turn) else { return };
@@ -106,13 +106,13 @@ impl Machine {
         self.record(now, decide, round, BTreeMap::new(), true);
     }
 
-    /// Returns true if the outcome of a round is a failure that a repeated request resumes.
+    /// Returns true if the outcome of the round is a failure that a repeated request resumes.
     fn is_last_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
         let paused_later = record.rounds.iter().any(|later| later.round > round && later.paused.is_some());
         !paused_later && self.is_resumable(now, record.number())
     }
 
-    /// Records decisions. A complete set is appended together with the first step of the round.
+    /// Records decisions. If none is missing, they are appended together with the first step of the round.
     fn record(&mut self, now: Timestamp, decide: Decide, round: u32, new: BTreeMap<u32, Decision>, complete: bool) {
         let decisions = Decisions {
             turn: decide.turn,
@@ -138,7 +138,7 @@ impl Machine {
         self.advance(now);
     }
 
-    /// A part of the decisions is committed; more decisions are needed.
+    /// Answers a request whose decisions are committed although decisions on other calls are missing.
     pub(super) fn partly(&mut self, ticket: Ticket, round: u32) {
         let id = self.header.id.clone();
         let Some(record) = self.history.open() else { return };
@@ -152,7 +152,7 @@ impl Machine {
         self.answer(ticket, Answer::StillAwaiting { round, missing, expires_at });
     }
 
-    /// Answers a request with the recorded outcome.
+    /// Answers a request with the recorded outcome of the round.
     pub(super) fn answer_decided(&mut self, ticket: Ticket, turn: u32, round: u32) {
         let answer = self.history.turn(turn).and_then(|record| {
             let closing = Box::new(record.answer_event(&self.header.id, round)?);
@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// Answers the requests whose decisions now have an outcome.
+    /// Answers the requests that wait for the outcome of decisions.
     pub(super) fn answer_waiters(&mut self) {
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
         for (ticket, round) in std::mem::take(&mut self.waiters.decisions) {
@@ -174,16 +174,16 @@ impl Machine {
     }
 }
 
-/// The result of comparing a request with the recorded decisions.
+/// Result of the comparison of a request with the recorded decisions.
 struct Evaluation {
     round: u32,
-    /// The decisions that are not recorded yet.
+    /// Decisions that are not recorded yet.
     new: BTreeMap<u32, Decision>,
-    /// True if no decision is missing afterwards.
+    /// True if no decision is missing once `new` is recorded.
     complete: bool,
 }
 
-/// Returns the round that a request is about.
+/// Returns the round of a request. All decisions of the request must belong to it.
 fn named_round(decide: &Decide) -> Result<u32, Error> {
     let first = decide.decisions.first().map(|requested| requested.round);
     let round = decide.round.or(first).ok_or_else(|| Error::invalid_field("round", "required without decisions"))?;
@@ -193,7 +193,7 @@ fn named_round(decide: &Decide) -> Result<u32, Error> {
     Ok(round)
 }
 
-/// Returns the recorded decision. Calls that needed none count as approved when the round is decided.
+/// Returns the recorded decision. If the round is decided, a call that needed no decision counts as approved.
 fn decided(round: &RoundRecord, call: &CallRecord) -> Option<Decision> {
     call.decision.clone().or_else(|| round.is_decided().then_some(Decision::Approve))
 }
@@ -207,7 +207,7 @@ fn same(one: &Decision, other: &Decision) -> bool {
     }
 }
 
-/// Checks that a new decision may be recorded. `position`: its index in the request.
+/// Returns an error unless a new decision may be recorded. `position`: index of the decision in the request.
 fn check(
     position: usize,
     requested: &RequestedDecision,

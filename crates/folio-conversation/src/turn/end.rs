@@ -1,4 +1,4 @@
-//! Pausing and ending a turn: the entries that are appended, and the notifications after the commit.
+//! Pauses and ends turns: the entries to append, and the effects after the commit.
 
 use folio_history::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
 use folio_history::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
@@ -14,7 +14,6 @@ use super::{Effect, Machine, bounds};
 const NOT_STARTED: &str = "Not run: the turn failed before it.";
 
 impl Machine {
-    /// Appends the pause of the newest round.
     pub(super) fn pause(&mut self, now: Timestamp) {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
@@ -28,7 +27,7 @@ impl Machine {
         self.append(now, vec![entry], change, AfterAppend::Paused);
     }
 
-    /// The pause is committed: its event ends the stream.
+    /// Handles a committed pause: closes the stream and answers waiting requests.
     pub(super) fn paused(&mut self) {
         self.state = State::Waiting;
         self.orphan = None;
@@ -36,18 +35,17 @@ impl Machine {
         self.answer_waiters();
     }
 
-    /// Ends the turn as failed.
     pub(super) fn fail(&mut self, now: Timestamp, error: Error, retriable: bool) {
         self.end(now, End::Failed { error, retriable });
     }
 
-    /// Fails the turn because a write's precondition (credit, slot) was refused. Resuming the turn runs this call and
-    /// the calls after it.
+    /// Fails the turn because a precondition of a write (credit, slot) was refused. Resuming the turn runs this call
+    /// and the calls after it.
     pub(super) fn fail_unstarted(&mut self, now: Timestamp, error: Error) {
         self.end_as(now, End::Failed { error, retriable: true }, true);
     }
 
-    /// Ends the open turn. Every call without a result gets one with the reason.
+    /// Ends the open turn. Every call without a result gets a synthetic result.
     pub(super) fn end(&mut self, now: Timestamp, how: End) {
         self.end_as(now, how, false);
     }
@@ -75,7 +73,7 @@ impl Machine {
         self.append(now, vec![Entry::Ended(Box::new(ended))], change, AfterAppend::Ended);
     }
 
-    /// The end is committed: the stream ends, waiting requests are answered, and the open-turn row is removed.
+    /// Handles a committed end: closes the stream, answers waiting requests, and removes the open-turn row.
     pub(super) fn ended(&mut self) {
         self.state = State::Idle;
         self.orphan = None;
@@ -95,7 +93,7 @@ impl Machine {
         self.out.push(Effect::RemoveOpenTurn(row));
     }
 
-    /// Emits the closing event with its number in the journal.
+    /// Emits the closing event with its number from the journal.
     fn emit_closing(&mut self) {
         let id = self.header.id.clone();
         let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
@@ -105,7 +103,7 @@ impl Machine {
     }
 }
 
-/// Returns the status of calls without a result in a turn that ended this way.
+/// Returns the status of calls without a result in a turn with this end.
 fn unrun_status(how: &End) -> CallStatus {
     match how {
         End::Completed { .. } | End::Failed { .. } => CallStatus::NotRun,
@@ -124,8 +122,8 @@ fn synthetic_results(record: &TurnRecord, status: CallStatus, why: &str) -> Vec<
         .collect()
 }
 
-/// Returns true if a row of the index of open turns may be removed: its turn has ended, and the header's epoch is not
-/// below the row's, whose append may still be in flight.
+/// Returns true if a row of the open-turn index may be removed: its turn has ended, and the header's epoch is not below
+/// the row's epoch. With a lower epoch, the append of the row may still be in flight.
 pub fn is_open_row_over(header: &ThreadHeader, row: &OpenTurnRow) -> bool {
     let open = header.open_turn.as_ref().is_some_and(|open| open.number == row.turn.number);
     !open && header.turns >= row.turn.number && header.epoch >= row.epoch

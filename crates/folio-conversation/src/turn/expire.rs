@@ -1,4 +1,4 @@
-//! `Expire`: a pause that expired ends its turn, and none of its calls runs.
+//! `Expire`: an expired pause ends its turn, and none of its calls runs.
 
 use folio_history::TurnRecord;
 use folio_history::journal::End;
@@ -8,15 +8,15 @@ use super::Machine;
 use super::machine::State;
 
 impl Machine {
-    /// Ends the turn if its pause expired. An open turn without an owner is taken over.
+    /// Ends the turn if its pause has expired. An open turn without an owner is taken over.
     pub(super) fn expire_turn(&mut self, now: Timestamp, turn: u32) {
         if self.is_open(turn) {
             self.adopt(now);
         }
     }
 
-    /// Ends the pending turn as expired if its time is over, and returns whether it is. Evaluated once per request; the
-    /// request is answered after the end is committed.
+    /// Ends the pending turn if its pause has expired, and returns true if so. The request that noticed the expiry is
+    /// answered after the end is committed.
     pub(super) fn expire_if_due(&mut self, now: Timestamp) -> bool {
         let pause = self.history.open().and_then(TurnRecord::pause);
         let due = self.state == State::Waiting && pause.is_some_and(|pause| pause.expires_at <= now);

@@ -1,4 +1,4 @@
-//! The state of the turn machine, and the dispatch of commands.
+//! State of the turn machine, and dispatch of commands.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,10 +11,9 @@ use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
 use super::append::SentAppend;
 use super::{Answer, Command, Effect, Ticket};
 
-/// Maximum requests that wait for an append or the end of a turn.
+/// Maximum number of requests that wait for an append or the end of a turn.
 pub const DEFERRED_MAX: usize = 64;
 
-/// The turn machine of one thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     pub(super) me: Incarnation,
@@ -24,8 +23,8 @@ pub struct Machine {
     /// True if this machine has taken the header's epoch.
     pub(super) owner: bool,
     pub(super) state: State,
-    /// The error with which the turn fails: it was taken over and no request waits for it, or its entries cannot be
-    /// stored.
+    /// Error with which the turn fails once its open work is done: the turn was taken over without a waiting request,
+    /// or the store refuses its entries.
     pub(super) orphan: Option<Error>,
     pub(super) buffered: Buffered,
     pub(super) in_flight: Option<SentAppend>,
@@ -36,26 +35,23 @@ pub struct Machine {
     pub(super) out: Vec<Effect>,
 }
 
-/// The state of the thread's newest turn.
+/// State of the thread's newest turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
-    /// No turn is open.
     Idle,
-    /// The open turn has no owner: the next step is to take it over.
+    /// The open turn has no owner and must be taken over.
     Orphaned,
     /// The open turn waits for decisions.
     Waiting,
-    /// A model call is in progress.
     Calling(ActiveModelCall),
-    /// Calls of the newest round are in progress: their indexes.
+    /// The calls of the newest round with these indices are in progress.
     Working(BTreeSet<u32>),
-    /// Op rows of these calls (round and index) are being closed.
+    /// The op rows of these calls (round, index) are being closed.
     Closing(BTreeSet<(u32, u32)>),
     /// Another node owns the thread.
     Lost,
 }
 
-/// A model call in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ActiveModelCall {
     pub round: u32,
@@ -64,31 +60,31 @@ pub(super) struct ActiveModelCall {
     pub thinking: String,
 }
 
-/// Entries that are known and not yet appended.
+/// Entries that are not appended yet. The history already contains them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Buffered {
-    /// The newest round that is appended; later ones are buffered in the history.
+    /// Newest appended round. Later rounds are buffered in the history.
     pub written_round: u32,
-    /// Decisions of the next append. No call runs before its commit.
+    /// Decisions for the next append. No call runs before its commit.
     pub decisions: Option<Decisions>,
     /// Results of calls of appended rounds.
     pub results: Vec<CallResult>,
-    /// Approximate size in bytes.
+    /// Approximate bytes of the buffered rounds and results.
     pub bytes: usize,
 }
 
-/// Requests that wait for the outcome of the open turn.
+/// Requests that wait for an outcome of the open turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Waiters {
-    /// Requests that wait for the outcome of a round's decisions.
+    /// Requests that wait for the outcome of a round.
     pub decisions: Vec<(Ticket, u32)>,
-    /// Requests that wait for the end.
+    /// Requests that wait for the end of the turn.
     pub end: Vec<Ticket>,
 }
 
 impl Machine {
-    /// Creates the machine of a stored thread, which does not own the thread yet. `seed`: random bits that are unique
-    /// per machine, from which the ids of its appends are derived.
+    /// Creates the machine of a stored thread, which it does not own yet. `seed`: random bits, unique per machine, from
+    /// which batch ids are derived.
     pub fn load(me: Incarnation, header: ThreadHeader, history: History, seed: u128) -> Self {
         let open = history.open();
         let state = match open {
@@ -115,7 +111,6 @@ impl Machine {
         }
     }
 
-    /// Handles a command and returns the effects.
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
         if self.state != State::Lost {
             self.dispatch(now, command);
@@ -124,7 +119,7 @@ impl Machine {
         std::mem::take(&mut self.out)
     }
 
-    /// Dispatches a command, or defers it while an append is in flight.
+    /// Executes a command, or defers it while an append is in flight.
     fn dispatch(&mut self, now: Timestamp, command: Command) {
         let of_store = matches!(
             command,
@@ -157,13 +152,12 @@ impl Machine {
         }
     }
 
-    /// Returns true if a command must wait for the store's response, or, for a request, until the decisions are
-    /// durable.
+    /// Returns true if a command must wait for the response of the store, or a request for the commit of decisions.
     fn must_defer(&self, command: &Command) -> bool {
         self.in_flight.is_some() || (self.buffered.decisions.is_some() && command.ticket().is_some())
     }
 
-    /// Handles each deferred command again, once.
+    /// Dispatches each deferred command once.
     fn retry_deferred(&mut self, now: Timestamp) {
         for _ in 0..self.deferred.len() {
             if self.in_flight.is_some() || self.state == State::Lost {
@@ -175,8 +169,8 @@ impl Machine {
         }
     }
 
-    /// Defers a command until the turn has advanced. Results of the turn's own work are always kept; the calls of a
-    /// round bound them.
+    /// Defers a command until the turn has advanced. Requests beyond [`DEFERRED_MAX`] are refused. Results of the
+    /// turn's own work are never refused; the number of calls per round bounds them.
     pub(super) fn defer(&mut self, command: Command) {
         match command.ticket() {
             Some(ticket) if self.deferred.len() >= DEFERRED_MAX => {
@@ -187,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Advances the open turn if none of its work is in progress. The next step is determined by the known entries.
+    /// Determines the next step of the open turn from its entries. Must be called only if no work is in progress.
     pub(super) fn advance(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else {
             self.state = State::Idle;
@@ -214,22 +208,22 @@ impl Machine {
         }
     }
 
-    /// Returns the thread's header, including appends of this machine.
+    /// Returns the header, which includes the committed appends of this machine.
     pub fn header(&self) -> &ThreadHeader {
         &self.header
     }
 
-    /// Returns the thread's history, including rounds that are not appended. The model's messages are created from it.
+    /// Returns the history, which includes rounds that are not appended. Model messages are built from it.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Returns the epoch of this machine: the header's, after the first append took the thread over.
+    /// Returns the epoch of the header. The first append of this machine increments it.
     pub fn epoch(&self) -> u64 {
         self.header.epoch
     }
 
-    /// Returns the phase of the open turn. None: no turn is open.
+    /// None: no turn is open.
     pub fn phase(&self) -> Option<Phase> {
         match &self.state {
             State::Idle | State::Lost => None,
@@ -243,7 +237,7 @@ impl Machine {
         }
     }
 
-    /// Returns the current state of a turn for clients.
+    /// Returns the current state of a turn for clients. None: the turn does not exist.
     pub fn view(&self, now: Timestamp, turn: u32) -> Option<TurnView> {
         let record = self.history.turn(turn)?;
         let mut view = record.view(&self.header.id, now);
@@ -262,23 +256,23 @@ impl Machine {
         Some(view)
     }
 
-    /// Returns true if the open turn was found without an owner. `TakeOver` or any request advances it.
+    /// Returns true if the open turn has no owner. `TakeOver` or any request advances it.
     pub fn is_orphaned(&self) -> bool {
         self.state == State::Orphaned
     }
 
-    /// Returns true if this machine has not taken the thread over and has no work in progress, so another owner may
-    /// have changed the thread.
+    /// Returns true if this machine has not taken over the thread and has no work, so that another owner may have
+    /// changed the stored thread.
     pub fn is_copy(&self) -> bool {
         !self.owner && self.in_flight.is_none() && self.buffered.decisions.is_none()
     }
 
-    /// Returns true if another node owns the thread. The machine is unusable then.
+    /// Returns true if the machine is unusable, because another node owns the thread.
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost
     }
 
-    /// Returns true if no append, model call, tool call or request is in progress. The machine can then be dropped.
+    /// Returns true if no append, model call, tool call or request is in progress, so that the machine can be dropped.
     pub fn is_at_rest(&self) -> bool {
         matches!(self.state, State::Idle | State::Waiting | State::Lost)
             && self.in_flight.is_none()
@@ -286,24 +280,23 @@ impl Machine {
             && self.deferred.is_empty()
     }
 
-    /// Returns true if the machine can be dropped and reloaded: it has no work, or it does not run the open turn.
+    /// Returns true if the machine can be dropped and reloaded: it has no work, or does not run the open turn.
     pub fn is_idle(&self) -> bool {
         let found = self.state == State::Orphaned && self.in_flight.is_none() && self.deferred.is_empty();
         found || self.is_at_rest()
     }
 
-    /// Returns the id of a turn of this thread.
     pub(super) fn turn_id(&self, turn: u32) -> TurnId {
         TurnId::new(self.header.id.clone(), turn)
     }
 
-    /// Returns the open turn's record, for changes before their append.
+    /// Returns the record of the open turn, to change it before the append.
     pub(super) fn open_mut(&mut self) -> Option<&mut TurnRecord> {
         let number = self.history.open()?.number();
         self.history.turn_mut(number)
     }
 
-    /// Sends an event to the watchers of the open turn.
+    /// Sends an event with the next number to the watchers of the open turn.
     pub(super) fn emit(&mut self, kind: EventKind) {
         if let Some(turn) = self.history.last().map(TurnRecord::number) {
             let number = self.next_event;

@@ -4,9 +4,9 @@
 //! that performs each [`Effect`] in order and reports its result. The machine decides which calls need approval, which
 //! calls run, when entries are written, and the resulting history.
 //!
-//! A machine belongs to one thread and to one start of its actor. It is created from the stored header and the fold of
-//! the journal; its first append takes the thread over (a new epoch). If the store refuses an append, another node owns
-//! the thread: the machine requests a reload and is unusable from then on.
+//! A machine belongs to one thread and one start of its actor. It is created from the stored header and the folded
+//! journal. Its first append takes over the thread with a new epoch. If the store refuses an append, another node owns
+//! the thread: the machine requests a reload and is unusable afterwards.
 
 mod append;
 mod bounds;

@@ -67,7 +67,7 @@ impl Machine {
         self.advance(now);
     }
 
-    /// Ends the turn with the model's answer.
+    /// Ends the turn with the answer of the model.
     fn complete(&mut self, now: Timestamp, reply: Reply) {
         let Some(record) = self.open_mut() else { return };
         record.usage = record.usage.plus(reply.usage);
@@ -85,7 +85,7 @@ impl Machine {
         self.emit(EventKind::ToolCalls { calls });
     }
 
-    /// The model call failed, and so does the turn. Every call of earlier rounds has its result.
+    /// Fails the turn because its model call failed. Every call of earlier rounds has a result.
     pub(super) fn model_failed(&mut self, now: Timestamp, at: (u32, u32), error: Error, retriable: bool, usage: Usage) {
         if !self.is_calling(at.0, at.1) {
             return;
@@ -101,7 +101,7 @@ impl Machine {
         record.accepted.options.rounds_max.clamp(1, limits::ROUNDS_MAX)
     }
 
-    /// Ends a turn whose last permitted round requests calls, which do not run.
+    /// Ends a turn whose last permitted round requested calls. These calls do not run.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
         if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(finished) {
             self.emit(finished);
@@ -115,7 +115,7 @@ pub(super) fn finished(round: &RoundRecord) -> EventKind {
     EventKind::RoundFinished { round: round.round, model: round.model.clone(), usage: round.usage }
 }
 
-/// Converts a model's answer to a round, and decides which of its calls wait for approval.
+/// Converts an answer to a round, and decides which of its calls need approval.
 fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     let options = &record.accepted.options;
     let mut calls = reply.calls;
@@ -135,8 +135,8 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     round
 }
 
-/// Converts a call. The organization's policy decides whether it waits; if no rule matches, a write waits unless the
-/// turn's options approve its tool. A call that cannot or must not run never waits.
+/// Converts a call. The organization's policy decides whether it needs approval; if no rule matches, a write needs
+/// approval unless the turn's options approve its tool. A call that cannot run or is denied never waits.
 fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
     let matching = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let rule = if call.problem.is_none() { matching() } else { None };

@@ -1,4 +1,4 @@
-//! `Resume` and `TakeOver`: continuing a turn that failed or has no owner.
+//! `Resume` and `TakeOver`: continue a turn that failed or has no owner.
 
 use folio_history::thread::{HeaderChange, OpenTurn, Phase};
 use folio_history::{RoundRecord, TurnRecord};
@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// Returns true if the turn is the newest one and failed retriably at most a day ago.
+    /// Returns true if the turn is the newest one and failed retriably at most one day ago.
     pub(crate) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
         let Some(record) = self.history.last().filter(|record| record.number() == turn) else { return false };
         let age = record.ended.as_ref().map(|ended| now.duration_since(ended.at));
@@ -38,7 +38,7 @@ impl Machine {
             && age.is_some_and(|age| age <= jiff::SignedDuration::try_from(limits::DAY).unwrap_or_default())
     }
 
-    /// Resumes the newest turn, which failed retriably.
+    /// Resumes the newest turn, which must have failed retriably.
     pub(super) fn retry(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
         let open = OpenTurn { number: turn, phase: Phase::Running, expires_at: None };
@@ -46,18 +46,18 @@ impl Machine {
         self.append(now, Vec::new(), change, AfterAppend::Resumed(ticket));
     }
 
-    /// Takes over a turn without an owner that a request waits for: the turn does not fail.
+    /// Takes over a turn without an owner. The turn continues instead of failing, because a request waits for it.
     pub(super) fn join_orphan(&mut self, now: Timestamp) {
         self.take_over(now);
         self.keep_alive();
     }
 
-    /// A request waits for the open turn, so a takeover does not end it.
+    /// Lets the taken-over turn continue instead of failing, because a request waits for it.
     pub(super) fn keep_alive(&mut self) {
         self.orphan.take_if(|error| error.is_retriable());
     }
 
-    /// Ends the open turn because the store refuses its entries permanently. Resuming the turn would fail again.
+    /// Ends the open turn because the store permanently refuses its entries. A retry would fail again.
     pub(super) fn unwritable(&mut self, now: Timestamp, error: Error) {
         if self.state == State::Orphaned {
             self.take_over(now);
@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// Advances an open turn that has no owner, or whose pause expired, to its end or pause.
+    /// Takes over an open turn without an owner, or ends a turn whose pause has expired.
     pub(super) fn adopt(&mut self, now: Timestamp) {
         match self.state {
             State::Orphaned => self.take_over(now),
@@ -73,8 +73,6 @@ impl Machine {
             _ => {}
         }
     }
-
-    /// Takes the open turn over. If one append suffices, it contains the next step.
     fn take_over(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else { return };
         let lost = Error::unavailable(Reason::NodeLost, "the node that ran the turn died or restarted");
@@ -88,7 +86,7 @@ impl Machine {
         self.append(now, Vec::new(), change, AfterAppend::Resumed(None));
     }
 
-    /// The takeover is committed, and the turn continues.
+    /// Handles a committed takeover: answers the request, if any, and continues the turn.
     pub(super) fn resumed(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(record) = self.history.open() else { return };
         let turn = record.number();
@@ -100,8 +98,8 @@ impl Machine {
         self.advance(now);
     }
 
-    /// Returns true if the calls of a round wait: one of them needs a decision, or an approver chose to continue one
-    /// round at a time.
+    /// Returns true if the round must pause before its calls run: a call needs a decision, or the newest decisions do
+    /// not permit the turn to continue through later rounds.
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
         let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.decided);
         let by_one = decided.is_some_and(|earlier| !earlier.continue_auto_approved);

@@ -1,4 +1,4 @@
-//! `Start`: a chat becomes a turn, or joins, resumes or repeats the turn of its request id.
+//! `Start`: a chat starts a turn, or joins, resumes or repeats the turn of its request id.
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::EventKind;
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Answers a repeated request: joins its running turn, resumes its failed turn, or returns the recorded answer.
+    /// Handles a repeated request: joins its running turn, resumes its failed turn, or streams the recorded outcome.
     fn repeat(&mut self, now: Timestamp, start: Start, turn: u32) {
         if self.expire_if_due(now) {
             return self.defer(Command::Start(Box::new(start)));
@@ -75,8 +75,8 @@ impl Machine {
         }
     }
 
-    /// Returns the error with which the chat would be refused after the current turn ended. Evaluated before that turn
-    /// is ended for the chat. Ending a turn adds at most one message.
+    /// Returns the error with which the chat would be refused after the current turn has ended. Checked before that
+    /// turn is ended in favour of the chat. The end of a turn adds at most one message.
     fn refusal_once_ended(&self, now: Timestamp, start: &Start) -> Option<Error> {
         let bytes = json_bytes(&self.entry(now, start.clone()));
         self.acceptance_error(start.truncate_to, bytes, self.history.count().saturating_add(1))
@@ -119,7 +119,7 @@ impl Machine {
         }))
     }
 
-    /// Returns the reason why a turn of this size cannot be accepted.
+    /// Returns the reason why a turn of this size cannot be accepted. None: it can be accepted.
     fn acceptance_error(&self, truncate_to: Option<u32>, bytes: usize, count: u32) -> Option<Error> {
         if truncate_to.is_some_and(|keep| keep > count) {
             return Some(Error::invalid_field("truncate_to_message_count", format!("the thread has {count} messages")));
@@ -135,7 +135,7 @@ impl Machine {
         full.then(|| Error::precondition(Reason::ThreadFull, "the thread is full: fork it or start another"))
     }
 
-    /// The turn is durable: its events start, the request is answered, and the model is called.
+    /// Handles a committed acceptance: starts the events, answers the request and calls the model.
     pub(super) fn accepted(&mut self, now: Timestamp, ticket: Ticket) {
         let Some(record) = self.history.open() else { return };
         let (turn, model) = (record.number(), record.accepted.options.model.clone());
@@ -151,7 +151,7 @@ impl Machine {
     }
 }
 
-/// Returns the start of the message as one line.
+/// Returns the start of the message as a single line.
 fn title(text: &str) -> String {
     let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()

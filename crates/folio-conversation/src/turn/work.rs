@@ -1,4 +1,4 @@
-//! Execution of a round's calls.
+//! Execution of the calls of a round.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +14,25 @@ use super::machine::State;
 use super::model::finished;
 use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
 
-/// Maximum concurrent read-only calls.
+/// Maximum number of concurrent read-only calls.
 pub const READS_AT_ONCE: usize = 8;
 
-/// The next step of a round.
+/// Next step of a round.
 enum Next {
     /// These calls get results without running.
     Settle(Vec<CallResult>),
-    /// These calls only read and run concurrently.
+    /// These read-only calls run concurrently.
     Read(Vec<ToolRun>),
-    /// The intent of this call is committed and its outcome is unknown.
+    /// The intent of this call is committed, and its outcome is unknown.
     Recover(ToolRun, Intent),
-    /// This call writes: it is planned first.
+    /// This write call must be planned first.
     Plan(ToolRun),
     /// Every call has its result.
     Nothing,
 }
 
 impl Machine {
-    /// Continues the calls of the newest round, none of which is in progress.
+    /// Continues the calls of the newest round. Must be called only if none of them is in progress.
     pub(super) fn work(&mut self, now: Timestamp) {
         match self.next() {
             Next::Settle(results) => {
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Returns the call with edited arguments and this epoch.
+    /// Returns a call to run, with edited arguments and the current epoch.
     pub(super) fn tool_run(&self, record: &TurnRecord, round: u32, call: &CallRecord) -> ToolRun {
         ToolRun {
             call: record.call_id(&self.header.id, round, call.call.index),
@@ -95,7 +95,7 @@ impl Machine {
         }
     }
 
-    /// Returns the newest round and one of its calls in progress.
+    /// Returns the open turn and a call of its newest round. None: the call is not in progress.
     fn running_call(&self, round: u32, index: u32) -> Option<(&TurnRecord, &CallRecord)> {
         let record = self.history.open()?;
         let newest = record.newest_round().filter(|newest| newest.round == round)?;
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// The plan of a write is known: its intent is appended after the decisions or the previous outcome.
+    /// Handles the plan of a write call: appends its intent after buffered decisions and results.
     pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, String>) {
         let Some((record, call)) = self.running_call(round, index) else { return };
         if call.intent.is_some() || call.call.access != Access::ReadWrite {
@@ -136,7 +136,7 @@ impl Machine {
         self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
     }
 
-    /// The intent of a write is committed: the call runs.
+    /// Runs a write call whose intent is committed.
     pub(super) fn run_write(&mut self, index: u32) {
         let Some(record) = self.history.open() else { return };
         let Some(round) = record.newest_round() else { return };
@@ -149,7 +149,6 @@ impl Machine {
         self.out.push(Effect::RunTool(run, intent));
     }
 
-    /// A call ran, or its outcome is unknown.
     pub(super) fn tool_finished(&mut self, now: Timestamp, round: u32, index: u32, outcome: ToolOutcome) {
         let Some((record, call)) = self.running_call(round, index) else { return };
         let result = match (outcome, &call.intent) {
@@ -170,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// Records the result of a call. It is appended with the next step.
+    /// Records the result of a call. The result is appended with the next step.
     pub(super) fn settle(&mut self, now: Timestamp, mut result: CallResult) {
         bounds::fit_result(&mut result);
         result.at = Some(now);
@@ -197,7 +196,7 @@ impl Machine {
     }
 }
 
-/// Returns the result of a call that does not run, because it was rejected or is invalid.
+/// Returns the result of a call that was rejected or cannot run. None: the call must run.
 fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult> {
     let index = call.call.index;
     if let Some(Decision::Reject { reason }) = &call.decision {
@@ -217,7 +216,6 @@ fn indexes(runs: &[ToolRun]) -> BTreeSet<u32> {
 }
 
 impl ToolResult {
-    /// Returns the result as the result of a call.
     pub(super) fn at(self, round: u32, index: u32) -> CallResult {
         let Self { status, content, change, usage } = self;
         CallResult { round, index, status, content, change, usage, at: None }

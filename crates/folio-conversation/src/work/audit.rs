@@ -7,13 +7,14 @@ use folio_types::{Error, Reason};
 
 use super::{Backoff, Work};
 
-/// Attempts before the conversation stops. The node that loads it again derives the entries from the journal.
+/// Maximum attempts. Afterwards the conversation stops, and the node that loads it derives the entries from the
+/// journal.
 const TRIES: u32 = 8;
-/// Retry-after of requests that waited for the stopped conversation.
+/// Retry delay of requests that wait for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
-    /// Writes entries to the audit log and returns true if they are stored. Otherwise the conversation stops.
+    /// Returns true once the entries are stored. Returns false after too many attempts, and stops the conversation.
     pub(crate) async fn record(&self, entries: &[AuditEntry]) -> bool {
         if entries.is_empty() {
             return true;

@@ -1,5 +1,5 @@
-//! Slow work of a conversation. Each task is owned by the node's tracker and stopped by its conversation's token; its
-//! result returns to the actor as a command of the machine.
+//! Slow work of a conversation. The node's tracker owns each task, the conversation's token stops it, and its result
+//! returns to the actor as a command of the machine.
 
 mod audit;
 mod model;
@@ -31,24 +31,23 @@ const PAUSE_FIRST: Duration = Duration::from_millis(20);
 /// Maximum pause before a retry.
 const PAUSE_LONGEST: Duration = Duration::from_secs(2);
 
-/// Context of a conversation's task.
+/// Environment of a conversation's task.
 #[derive(Clone)]
 pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
     pub(crate) org: OrgId,
     pub(crate) thread: ThreadId,
-    /// The actor that receives the results.
+    /// Actor that receives the results.
     pub(crate) actor: ActorRef<Msg>,
-    /// Generation of the requesting machine. Answers to an older machine are dropped.
+    /// Generation of the machine that started the task. The actor drops results for an older machine.
     pub(crate) generation: u64,
-    /// Stops the task.
     pub(crate) token: CancellationToken,
-    /// Span of the part of the turn that started the task.
+    /// Span of the round or turn that started the task.
     pub(crate) span: Span,
 }
 
 impl Work {
-    /// Runs a task until it is done or stopped.
+    /// Runs a task until it ends or the token stops it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let token = self.token.clone();
         self.spawn_whole(async move {
@@ -60,12 +59,12 @@ impl Work {
         });
     }
 
-    /// Runs a task that checks the token itself, because it cleans up when it is stopped.
+    /// Runs a task that must check the token itself, because it cleans up when it is stopped.
     pub(crate) fn spawn_whole(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.shared.tracker.spawn(task.instrument(self.span.clone()));
     }
 
-    /// Waits at a failpoint. A task that is stopped there continues with its clean-up.
+    /// Waits at a failpoint unless the token is cancelled.
     pub(crate) async fn point(&self, stage: &str, position: &str) {
         tokio::select! {
             biased;
@@ -80,7 +79,7 @@ impl Work {
     }
 }
 
-/// Increasing pauses with jitter.
+/// Pauses with jitter that double up to [`PAUSE_LONGEST`].
 pub(crate) struct Backoff {
     shared: Arc<Shared>,
     next: Duration,
@@ -91,7 +90,7 @@ impl Backoff {
         Self::after(shared, 0)
     }
 
-    /// Returns the back-off after this many pauses.
+    /// Returns the back-off as it is after this number of pauses.
     pub(crate) fn after(shared: &Arc<Shared>, pauses: u32) -> Self {
         let next = PAUSE_FIRST.saturating_mul(1 << pauses.min(16)).min(PAUSE_LONGEST);
         Self { shared: shared.clone(), next }

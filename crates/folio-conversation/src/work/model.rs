@@ -18,12 +18,11 @@ use crate::context::ContextLoader;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, prompt_tokens, tokens};
 
-/// Maximum kept calls of one answer. The machine refuses calls beyond its own, smaller limit.
+/// Maximum number of calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
-/// Minimum tokens of the context for an answer. A turn that leaves less is not sent.
+/// Minimum tokens for an answer. A turn that leaves fewer tokens of the context is not sent.
 const ANSWER_TOKENS_MIN: usize = 256;
 
-/// Input of a model call.
 pub(crate) struct ModelWork {
     pub(crate) work: Work,
     pub(crate) call: ModelCall,
@@ -31,18 +30,17 @@ pub(crate) struct ModelWork {
     pub(crate) profile: Arc<ProfileTools>,
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
-    /// The document of a thread with exactly one document.
+    /// None: the thread has no document or several.
     pub(crate) document: Option<DocumentId>,
     /// Shared by all calls of a turn.
     pub(crate) context: Arc<Mutex<ContextLoader>>,
-    /// The write counter of the turn when the call started.
+    /// Value of the turn's write counter when the call started.
     pub(crate) written: u64,
 }
 
-/// The reply. None: the call was stopped.
+/// None: the call was stopped.
 type Outcome = Result<Option<Reply>, Box<Failure>>;
 
-/// A failed model call.
 struct Failure {
     error: Error,
     retriable: bool,
@@ -52,7 +50,7 @@ struct Failure {
 impl Failure {
     /// Returns the failure of a call that was not sent.
     fn unsent(error: Error) -> Box<Self> {
-        // Without credit, a turn is resumed after a top-up.
+        // A turn without credit can be resumed after a top-up.
         let later = matches!(error.reason, Reason::StoreUnavailable | Reason::SpuExhausted);
         let retriable = error.is_retriable() || later;
         Box::new(Self { error, retriable, usage: Usage::default() })
@@ -60,10 +58,10 @@ impl Failure {
 }
 
 impl ModelWork {
-    /// Makes the call and reports its outcome, unless it is stopped.
+    /// Makes the call and reports its outcome. A stopped call is not reported.
     ///
-    /// The settlement is sent before the report and awaited after it: the machine's next append may share its commit,
-    /// and a store that writes in order never commits the append first.
+    /// The settlement is sent before the report and awaited after it: it may share a commit with the machine's next
+    /// append, and a store that writes in order never commits the append first.
     pub(crate) async fn run(mut self) {
         self.work.point("model", "before").await;
         let (settlement, outcome) = match self.call_model().await {
@@ -100,8 +98,8 @@ impl ModelWork {
         }
     }
 
-    /// Makes the call and returns its outcome and settlement; only the outcome if the call was not made. Usage of
-    /// failed fallback attempts counts towards the call.
+    /// Makes the call and returns its permit, settlement and outcome. Err: only the outcome, because nothing is left to
+    /// settle. Usage of failed fallback attempts counts towards the outcome.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let mut spent = Usage::default();
         match self.ask_models(&mut spent).await {
@@ -110,7 +108,7 @@ impl ModelWork {
         }
     }
 
-    /// Calls the models in order until one answers or fails permanently. `spent`: usage of the models that failed.
+    /// Calls the models in order until one answers or fails permanently. Adds the usage of failed models to `spent`.
     async fn ask_models(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
@@ -121,7 +119,7 @@ impl ModelWork {
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
         let answering = catalogue.answering(asked, able);
         let last = answering.len().saturating_sub(1);
-        // Error of the requested model. It is returned if no fallback model fits or is covered by credit.
+        // Error of the requested model. Returned if no fallback model has enough context or credit.
         let mut first = None;
         for (position, info) in answering.iter().enumerate() {
             let request = tokio::select! {
@@ -162,7 +160,7 @@ impl ModelWork {
         Err(Err(Box::new(Failure { error: error.into(), retriable, usage: Usage::default() })))
     }
 
-    /// Reads an abandoned answer to its end to obtain its usage. The drain of the process bounds this.
+    /// Reads an abandoned answer to its end to obtain its usage. The drain of the process ends this.
     fn drain(&self, permit: Permit, mut rest: AbandonedAnswer, prompt: usize) {
         let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
         self.work.shared.tracker.spawn(async move {
@@ -214,14 +212,14 @@ impl ModelWork {
         })
     }
 
-    /// Describes the call for the meter. `position`: number of models that were attempted before.
+    /// Describes the call to the meter. `position`: number of models that were attempted before.
     fn metered(&self, info: &ModelInfo, prompt: usize, position: usize) -> MeteredCall {
         let ModelCall { turn, round, attempt, epoch, .. } = &self.call;
         let fallback = if position == 0 { String::new() } else { format!(".{position}") };
         MeteredCall {
             org: self.work.org.clone(),
             user: self.user.clone(),
-            // Call 0 is the model call of the round. Tools that call models use the index of their call.
+            // Index 0 is the model call of the round. A tool that calls models uses the index of its call.
             key: format!("{turn}.{round}.0.{epoch}.{attempt}{fallback}"),
             operation: "chat",
             model: info.name.clone(),
@@ -256,7 +254,7 @@ impl ModelWork {
         }
     }
 
-    /// Returns the reply with its calls checked against the profile's tools.
+    /// Checks the calls of a reply against the profile's tools.
     fn checked(&self, reply: ModelReply, model: &str) -> Outcome {
         let Some(finish) = reply.finish else {
             let error = ModelError::Failed("the answer ended without a finish reason".to_owned());
@@ -283,7 +281,7 @@ fn with(outcome: Outcome, spent: Usage) -> Outcome {
     }
 }
 
-/// Returns the settlement and the usage of a failed call.
+/// Returns the settlement and the usage of a failed call. `sent`: the provider may charge for the call.
 fn unanswered(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
     if !sent {
         return (Settlement::NotSent, Usage::default());
@@ -292,7 +290,7 @@ fn unanswered(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
     (Settlement::Partial(usage), usage)
 }
 
-/// Returns the usage of an incomplete answer: its prompt and the received output, in tokens counted locally.
+/// Returns the usage of an incomplete answer: prompt and received output, in tokens that Folio counted.
 fn partial(prompt: usize, output: usize) -> Usage {
     Usage {
         input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),

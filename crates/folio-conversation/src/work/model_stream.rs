@@ -1,4 +1,4 @@
-//! Reads a model's stream. Deltas that are available together are sent to the actor as one message.
+//! Reads a model's stream. Deltas that are available at the same time are sent to the actor in one message.
 
 use std::sync::Arc;
 
@@ -14,29 +14,26 @@ use crate::actor::{Deltas, Msg};
 use crate::turn::Delta;
 use crate::window::tokens;
 
-/// Maximum bytes of a message while further deltas are available.
+/// Bytes at which a message is sent although further deltas are available.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// The result of reading a model's stream.
+/// Result of reading a model's stream.
 pub(super) enum ReadOutcome {
-    /// The answer is complete.
     Complete(Box<ModelReply>),
-    /// The request was stopped before it was sent.
+    /// The call was stopped before its request was sent.
     NotSent,
-    /// The request was stopped and may have reached the provider.
+    /// The call was stopped, and its request may have reached the provider.
     Stopped(AbandonedAnswer),
-    /// The request failed.
     Failed {
-        /// The error of the call.
         error: ModelError,
-        /// True if the provider may charge for it.
+        /// True if the provider may charge for the request.
         sent: bool,
         /// Estimated tokens that were received.
         output: usize,
     },
 }
 
-/// The rest of an abandoned answer. Dropping it stops the request.
+/// The unread rest of an abandoned answer. Dropping it aborts the request.
 pub(super) struct AbandonedAnswer {
     stream: ModelStream,
     progress: Progress,
@@ -50,8 +47,8 @@ impl AbandonedAnswer {
         output(self.text_tokens, &self.progress)
     }
 
-    /// Reads to the end, within the time limits of the call, or until `cut`. Returns the provider's usage, if it was
-    /// received.
+    /// Reads the answer to its end, or until `cut`. The time limits of the call apply. Returns the usage that the
+    /// provider reported. None: the provider reported none.
     pub(super) async fn drain(&mut self, cut: &CancellationToken) -> Option<Usage> {
         loop {
             let item = tokio::select! {
@@ -69,7 +66,7 @@ impl AbandonedAnswer {
     }
 }
 
-/// Makes the request and reads its answer until it is stopped.
+/// Sends the request and reads its answer, unless the call's token is cancelled.
 pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome {
     let token = &call.work.token;
     if token.is_cancelled() {
@@ -87,7 +84,7 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
     loop {
         tokio::select! {
             biased;
-            // A request in the endpoint's queue is not sent anymore.
+            // A request that waits in the endpoint's queue is not sent afterwards.
             () = token.cancelled() => return if progress.is_sent() {
                 ReadOutcome::Stopped(AbandonedAnswer { stream, text_tokens: deltas.tokens, progress: progress.clone() })
             } else {
@@ -110,9 +107,9 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
                     return failed(error, &deltas);
                 }
             },
-            // The connection delivers one delta at a time: yield so that it can deliver the next one.
+            // The connection delivers one delta at a time. Yielding lets it deliver the next one.
             () = tokio::task::yield_now(), if deltas.may_be_more() => deltas.has_yielded = true,
-            // The actor has handled the previous message, so the next one may be sent.
+            // The actor has handled the previous message.
             permit = slot.clone().acquire_owned(), if !deltas.waiting.is_empty() && !deltas.may_be_more() => {
                 deltas.send(call, permit.ok());
             }
@@ -123,18 +120,18 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
     }
 }
 
-/// Estimates the received tokens: text and thinking, and the text of tool calls, which is mostly ASCII.
+/// Estimates the received tokens of text and thinking, and of tool calls, which are mostly ASCII.
 fn output(text_tokens: usize, progress: &Progress) -> usize {
     text_tokens.saturating_add(progress.call_bytes().div_ceil(4))
 }
 
-/// Deltas that are not sent yet. Adjacent deltas of a kind are merged.
+/// Deltas that have not been sent. Adjacent deltas of the same kind are merged.
 #[derive(Default)]
 struct Batch {
     waiting: Vec<Delta>,
-    /// Bytes of these deltas.
+    /// Bytes of `waiting`.
     batch_bytes: usize,
-    /// Whether the task has yielded since the newest delta.
+    /// True if the task has yielded since the newest delta.
     has_yielded: bool,
     bytes: usize,
     tokens: usize,

@@ -1,5 +1,6 @@
-//! Recovery of a call whose intent is committed: its op row, otherwise the deciding write that the intent expects,
-//! otherwise `conflict`. Closing precedes every synthetic result of such a call.
+//! Recovery of a call whose intent is committed: reads its op row; if there is none, makes the deciding write that the
+//! intent describes; if that fails, closes the op as `conflict`. Every synthetic result of such a call is preceded by
+//! closing its op.
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::{ToolError, ToolKind};
@@ -11,11 +12,11 @@ use super::Backoff;
 use super::tools::{GuardedResult, ToolWork, done, error_content, failed};
 use crate::turn::{Command, ToolOutcome, ToolResult};
 
-/// Attempts of the deciding write before the call is closed.
+/// Maximum attempts of the deciding write before the op is closed.
 const TRIES: u32 = 3;
 
 impl ToolWork {
-    /// Determines the outcome of the call, and reports it once the store answers.
+    /// Determines the outcome of the call and reports it. Waits until the store answers.
     pub(crate) async fn recover(self, intent: Intent) {
         self.work.point("recover", "before").await;
         let result = self.recovered(&intent).await;
@@ -44,18 +45,19 @@ impl ToolWork {
                 GuardedResult::TimedOut => "The tool timed out.".to_owned(),
                 GuardedResult::Panicked => "The tool failed.".to_owned(),
             };
-            // This attempt wrote nothing. A batch of an earlier attempt may be in flight, so the op is closed.
+            // This attempt wrote nothing. The op is closed, because a batch of an earlier attempt may still be in
+            // flight.
             return self.close_failed(intent, &failure).await;
         }
     }
 
-    /// Closes a failed call. Returns the result of its op row, or the failure if nothing was written.
+    /// Closes the op of a failed call. Returns the result of an existing op row, otherwise the failure.
     pub(super) async fn close_failed(&self, intent: &Intent, failure: &str) -> ToolResult {
         let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
         self.result_of(intent, row, failure)
     }
 
-    /// Closes the op row as aborted unless it exists, and reports the stored row.
+    /// Closes the op as aborted unless its row exists, and reports the stored row.
     pub(crate) async fn close(self, intent: Intent) {
         self.work.point("close", "before").await;
         let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
@@ -86,7 +88,7 @@ impl ToolWork {
         shared.stores().ops.close(&self.work.org, &intent.target, &op, &self.run.digest, closed, now).await
     }
 
-    /// Reads the op row until the store answers.
+    /// Repeats the read until the store answers. None: there is no op row.
     async fn op_row(&self, intent: &Intent) -> Option<OpRow> {
         let mut backoff = Backoff::new(&self.work.shared);
         let op = OpKey::Call(self.run.call.clone());
@@ -99,10 +101,10 @@ impl ToolWork {
         }
     }
 
-    /// Returns the result for the model of an op row. `failure`: the known failure, if the row only closes it.
+    /// Converts an op row to a result for the model. `failure`: text for a row that only closes a failed call.
     fn result_of(&self, intent: &Intent, row: OpRow, failure: &str) -> ToolResult {
         if row.digest != self.run.digest {
-            // The row belongs to another call. It prevents this call's write, so nothing was written.
+            // The row belongs to another call. It prevents the write of this call, so nothing was written.
             tracing::error!(call = %self.run.call, "an op row has another digest than the call's arguments");
             return failed("Another record exists for this call; nothing was written.");
         }

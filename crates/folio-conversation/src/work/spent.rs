@@ -1,4 +1,4 @@
-//! Usage of the model calls of one tool call. It is part of the turn's usage, independent of the call's outcome.
+//! Usage of the model calls of one tool call. It counts towards the turn's usage, whatever the outcome of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,19 +7,17 @@ use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, Sha
 use folio_types::Result;
 use folio_types::message::Usage;
 
-/// A meter that sums the settled usage and forwards to the real one.
+/// A meter that sums the settled usage and forwards to the node's meter.
 pub(crate) struct Spent {
     meter: SharedMeter,
     usage: Mutex<Usage>,
 }
 
 impl Spent {
-    /// Returns a meter without recorded usage.
     pub(crate) fn before(meter: SharedMeter) -> Arc<Self> {
         Arc::new(Self { meter, usage: Mutex::default() })
     }
 
-    /// Returns the sum of the settled usage.
     pub(crate) fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }

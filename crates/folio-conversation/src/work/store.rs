@@ -1,4 +1,4 @@
-//! Appends, lookups of appends, and rows of the index of open turns.
+//! Appends, lookups of appends, and rows of the open-turn index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,19 @@ use crate::audit::Writes;
 use crate::context::ContextLoader;
 use crate::turn::Command;
 
-/// Number of lookups of an append before the conversation stops and is reloaded.
+/// Maximum lookups of an append. Afterwards the conversation stops and is reloaded.
 const LOOK_UPS: u32 = 12;
-/// Number of times an append is sent before the conversation stops: the store reads but does not write.
+/// Maximum number of times that an append is sent. Afterwards the conversation stops: the store reads but does not
+/// write.
 const SENDS: u32 = 8;
-/// Retry-after of requests that waited for the stopped conversation.
+/// Retry delay of requests that wait for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Time in which rows of ended turns gather before they are removed from the index of open turns together.
+/// Time during which rows of ended turns are collected for one removal.
 const REMOVAL_DELAY: Duration = Duration::from_millis(200);
 
 impl Work {
-    /// Sends an append, with a new thread if given, and reports the store's response. A committed append is reported
-    /// after its audit entries are durable.
+    /// Sends an append, and creates the thread if `new` is given. Reports the response of the store. A commit is
+    /// reported after the audit entries are durable.
     pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
@@ -66,14 +67,14 @@ impl Work {
         }
     }
 
-    /// Prefetches a turn's context, for at most half the time that its model call would wait.
+    /// Prefetches a turn's context within half the store time limit. The first model call waits for the prefetch.
     pub(crate) async fn prefetch(self, context: Arc<Mutex<ContextLoader>>, written: u64) {
         let read = async { context.lock().await.prefetch(written).await };
         let _ = tokio::time::timeout(self.shared.options.store_timeout / 2, read).await;
     }
 
-    /// Looks an append up until the store answers. If it is not committed, it is sent again after a growing pause, up
-    /// to [`SENDS`] times; afterwards the turn is left to recovery.
+    /// Looks up an append until the store answers. An append that is not committed is sent again after a growing pause,
+    /// at most [`SENDS`] times; afterwards the conversation stops.
     pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
@@ -104,8 +105,8 @@ impl Work {
         self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
     }
 
-    /// Returns whether the append is committed, and a header that was read consistently with that answer. A new thread
-    /// does not exist before its first append.
+    /// Returns whether the append is committed, and a header that was read consistently with that state. None: the
+    /// thread does not exist, and `new` is None.
     async fn look(&self, batch: u128, new: Option<&NewThread>) -> Result<Option<(bool, ThreadHeader)>> {
         let threads = &self.shared.stores().threads;
         let mut is_committed = threads.has_batch(&self.org, &self.thread, batch).await?;
@@ -121,8 +122,8 @@ impl Work {
         }
     }
 
-    /// Removes a row of the index together with those of other turns that end within [`REMOVAL_DELAY`]. The sweep
-    /// removes a row that is left behind.
+    /// Removes a row together with those of other turns that end within [`REMOVAL_DELAY`]. If the removal fails, the
+    /// sweep removes the row.
     pub(crate) fn remove_open_turn(&self, row: OpenTurnRow) {
         let shared = Arc::clone(&self.shared);
         if shared.removals.push(row) {
@@ -140,12 +141,12 @@ impl Work {
         });
     }
 
-    /// Stops the conversation. The next request or the sweep finds its open turn.
+    /// Stops the conversation. The next request or the sweep resumes its open turn.
     pub(super) fn stop_conversation(&self, error: Error) {
         let _ = self.actor.send_message(Msg::Stop { generation: self.generation, error });
     }
 
-    /// Reloads the conversation without the append that the store refuses permanently.
+    /// Reports that the store permanently refuses the append.
     fn unwritable(&self, error: Error) {
         let _ = self.actor.send_message(Msg::Unwritable { generation: self.generation, error });
     }
@@ -155,7 +156,7 @@ impl Work {
     }
 }
 
-/// Returns the protocol step of an entry.
+/// Returns the failpoint stage of an entry.
 fn stage(entry: &Entry) -> &'static str {
     match entry {
         Entry::Accepted(_) => "accept",

@@ -1,4 +1,4 @@
-//! Tool calls: each in its own task, with a time limit; a panic is a failed result.
+//! Tool calls. Each call runs in a separate task with a time limit; a panic becomes a failed result.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -18,19 +18,18 @@ use tracing::{Instrument as _, Level};
 use super::{Spent, Work};
 use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
 
-/// A tool call to run.
 pub(crate) struct ToolWork {
     pub(crate) work: Work,
     pub(crate) run: ToolRun,
-    /// The tool. None: it does not exist.
+    /// None: the tool does not exist.
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
     pub(crate) resources: ToolResources,
-    /// Usage of the tool's model calls, recorded by its meter.
+    /// Meter that records the usage of the tool's model calls.
     pub(crate) spent: Arc<Spent>,
 }
 
-/// The result of a call with a time limit and panic handling.
+/// Outcome of a future with a time limit and panic handling.
 pub(super) enum GuardedResult<T> {
     Answered(Result<T, ToolError>),
     TimedOut,
@@ -38,7 +37,7 @@ pub(super) enum GuardedResult<T> {
 }
 
 impl ToolWork {
-    /// Runs a read-only call.
+    /// Runs a read-only call once a permit of `slots` is available.
     pub(crate) async fn read(self, slots: Arc<Semaphore>) {
         let Ok(_slot) = slots.acquire().await else { return };
         self.work.point("read", "before").await;
@@ -89,7 +88,7 @@ impl ToolWork {
             GuardedResult::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => {
                 ToolOutcome::Refused(error)
             }
-            // A model or the tool failed. The call is closed without a retry, so that it has no later effect.
+            // A model or the tool failed. The op is closed without a retry, so that the call has no later effect.
             GuardedResult::Answered(Err(error)) => {
                 ToolOutcome::Done(self.close_failed(&intent, &self.error_text(error)).await)
             }
@@ -100,14 +99,13 @@ impl ToolWork {
         self.finished(outcome);
     }
 
-    /// Returns the error if the call's first model call was refused, so that nothing was paid or written.
+    /// Returns true if the call's first model call was refused, so that nothing was charged or written.
     fn is_refused(&self, error: &Error) -> bool {
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         let refused = matches!(error.reason, Reason::SpuExhausted | Reason::QuotaExceeded);
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 
-    /// Attempts the deciding write once.
     pub(super) async fn write_once(&self, intent: &Intent) -> GuardedResult<ToolOutput> {
         let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
             let message = format!("Unknown write tool {:?}.", self.run.name);
@@ -126,7 +124,7 @@ impl ToolWork {
         self.work.report(command);
     }
 
-    /// Runs the tool itself, within its span.
+    /// Runs a tool in its span.
     async fn executed(
         &self,
         call: impl Future<Output = Result<ToolOutput, ToolError>> + Send,
@@ -155,7 +153,7 @@ impl ToolWork {
         answer
     }
 
-    /// Traces arguments and result of the tool, if content is captured.
+    /// Traces the tool's arguments and result if content is captured.
     fn trace_content(&self, answer: &GuardedResult<ToolOutput>) {
         let result = match answer {
             GuardedResult::Answered(Ok(output)) => &output.content,
@@ -217,7 +215,6 @@ pub(super) fn public(error: &Error) -> String {
     }
 }
 
-/// Returns the result of a call that succeeded.
 pub(super) fn done(output: ToolOutput) -> ToolResult {
     ToolResult {
         status: CallStatus::Ok,
@@ -227,7 +224,6 @@ pub(super) fn done(output: ToolOutput) -> ToolResult {
     }
 }
 
-/// Returns the result of a call that failed.
 pub(super) fn failed(message: &str) -> ToolResult {
     ToolResult {
         status: CallStatus::Failed,
@@ -241,7 +237,7 @@ pub(super) fn error_content(message: &str) -> String {
     bounded(&json!({ "error": message }))
 }
 
-/// Returns the text of a result, cut with a mark to [`limits::TOOL_RESULT_BYTES`].
+/// Returns the text of a result, truncated with a note to [`limits::TOOL_RESULT_BYTES`].
 fn bounded(content: &Value) -> String {
     let mut text = content.to_string();
     if text.len() > limits::TOOL_RESULT_BYTES {
