@@ -33,7 +33,6 @@ const READ: usize = 128;
 /// Maximum number of index reads of one poll, because an organization may have many entries for other users. The next
 /// poll continues at the last position.
 const READS_MAX: usize = 32;
-/// Maximum number of thread headers that are read concurrently.
 const HEADERS_AT_ONCE: usize = 16;
 
 /// Maximum number of turns that a stream follows.

@@ -208,7 +208,6 @@ impl Context {
         self.require(Quota::Turns).map(|()| self.conversations())
     }
 
-    /// The open turns, as their owners published them.
     pub fn open_turns(&self) -> &dyn SharedTurnStore {
         self.components().turns.as_ref()
     }
@@ -226,22 +225,18 @@ impl Context {
         self.components().models.catalogue(&self.principal().org).await
     }
 
-    /// Providers that organizations configure.
     pub fn providers(&self) -> &Providers {
         &self.components().providers
     }
 
-    /// Balances and grants.
     pub fn credit(&self) -> &CreditMeter {
         &self.components().credit
     }
 
-    /// Starts the clean-up after a deletion.
     pub fn clean_up(&self) -> &CleanupHandle {
         &self.components().clean_up
     }
 
-    /// The quotas of organizations that have no quotas of their own.
     pub fn default_quotas(&self) -> Quotas {
         self.components().quotas
     }

@@ -24,7 +24,7 @@ pub struct GrantCredit {
     /// The organization. None: the caller's.
     pub organization_id: Option<OrgId>,
     pub credits: u64,
-    /// The time at which the unused rest expires. None: never.
+    /// The time at which the unused credits expire. None: never.
     pub expire_time: Option<Timestamp>,
     /// Grants with a lower value are used first.
     // proto: *.priority "0 to {}."
@@ -114,7 +114,7 @@ impl Operation for WithdrawCredit {
     }
 }
 
-/// Returns the organization whose account is changed.
+/// None: the caller's organization. Error: `NOT_FOUND` if the organization does not exist.
 async fn credited(context: &Context, named: Option<&OrgId>) -> Result<OrgId> {
     let Some(org) = named else { return Ok(context.principal().org.clone()) };
     organization(context, org).await.map(|found| found.id)

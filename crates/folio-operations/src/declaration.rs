@@ -8,7 +8,7 @@ use folio_types::access::Scope;
 pub enum Class {
     /// Reads or changes one resource, within the server's deadline for short calls.
     Short,
-    /// Streams, transfers bytes or waits for a model, within limits of its own.
+    /// Streams, transfers bytes or waits for a model, within its own limits.
     Long,
 }
 
@@ -29,12 +29,12 @@ pub enum Idempotency {
     /// The owner of the thread finds the request in the thread's journal or among its request rows.
     Thread,
     /// The executor records the request before the operation runs, and the output without its secrets afterwards. The
-    /// records are kept for 48 hours. If the process dies in between, a repeated request runs the operation again: a
+    /// records are kept for 48 hours. If the process crashes in between, a repeated request runs the operation again. A
     /// deciding write of the first run has no second effect, because its op row is found.
     Outcome,
 }
 
-/// Whether the audit log records an operation. Tool calls of a turn are recorded by their journal, not here.
+/// Whether the audit log records an operation. Entries about tool calls are written from the turn's journal instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audit {
     Unrecorded,

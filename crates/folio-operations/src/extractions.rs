@@ -27,13 +27,13 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 ];
 
 /// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model
-/// call; a request that is repeated while it runs waits for it.
+/// call. A request that is repeated while the first one runs waits for its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtraction {
     /// The document, whose text must be ready.
     pub document_id: DocumentId,
     pub prompt_revid: PromptRef,
-    /// The model. None: the prompt's model, else the default.
+    /// None: the prompt's model, or the default model if the prompt names none.
     pub model: Option<String>,
 }
 

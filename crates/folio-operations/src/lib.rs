@@ -6,9 +6,9 @@
 //! permits of administrative changes. gRPC handlers, REST handlers, MCP tools and commands translate their messages
 //! into operations and call [`Operations::run`].
 //!
-//! Idempotency: an operation that changes something carries a request id. Its digest covers the operation's name and
-//! the canonical JSON of its input, so that a repeated request returns what the first one stored, and another request
-//! under the same id is refused with `REQUEST_ID_CONFLICT`.
+//! Idempotency: an operation that changes something carries a request id. The digest of a request covers the
+//! operation's name and the canonical JSON of its input. A repeated request returns what the first one stored; another
+//! request with the same id is refused with `REQUEST_ID_CONFLICT`.
 //!
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 

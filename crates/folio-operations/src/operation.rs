@@ -10,8 +10,8 @@ use crate::declaration::Declaration;
 
 /// One public action. The implementing type is its input.
 ///
-/// The serialized input is what the idempotency digest and, by default, the audit log see: a stream of bytes is
-/// skipped, and a secret is serialized as its digest or skipped.
+/// The idempotency digest and, by default, the audit log use the serialized input: a stream of bytes is skipped, and a
+/// secret is serialized as its digest or skipped.
 pub trait Operation: Serialize + Send + Sync + Sized + 'static {
     /// Authorization, idempotency, audit and quotas are derived from the declaration.
     const DECLARATION: Declaration;
@@ -57,7 +57,7 @@ fn no_outcome(name: &str) -> Error {
     Error::internal(format!("{name} records no outcome"))
 }
 
-/// Implements [`Operation::to_outcome`] and [`Operation::replay`] by the JSON of the output.
+/// Implements [`Operation::to_outcome`] and [`Operation::replay`] with the output as JSON.
 macro_rules! outcome_as_json {
     () => {
         fn to_outcome(output: &Self::Output) -> folio_types::Result<serde_json::Value> {

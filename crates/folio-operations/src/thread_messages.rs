@@ -1,4 +1,4 @@
-//! The messages of a thread, read from its journal: only the entries that a page needs.
+//! Reads the messages of a thread from its journal. A page reads only the entries that it requires.
 
 use std::collections::HashMap;
 
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         Ok(position.checked_sub(first).and_then(|at| self.segment.1.get(at)).cloned())
     }
 
-    /// Returns the segment that holds a message: its start, its position, and the position after its last visible
+    /// Returns the segment that contains a message: its start, its position, and the position after its last visible
     /// message.
     async fn seek(&mut self, position: usize) -> Result<Option<(u64, SegmentPosition, usize)>> {
         let Some((mut at, mut segment)) = self.newest.clone() else { return Ok(None) };

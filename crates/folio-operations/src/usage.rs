@@ -136,14 +136,12 @@ pub struct GetUsage {
 pub struct UsageRow {
     /// The values of the fields that the calls are grouped by, in the order of the request.
     pub values: Vec<String>,
-    /// Number of model calls.
     pub calls: u64,
     /// Prompt tokens, including cached ones.
     pub input_tokens: u64,
     /// Those prompt tokens that the provider read from its cache.
     pub cached_input_tokens: u64,
     pub output_tokens: u64,
-    /// Charged credits.
     pub credits: u64,
     /// Sum of the providers' prices in micro-dollars, of calls with a known price.
     pub cost_microdollars: u64,
@@ -268,7 +266,7 @@ fn records(
     }
 }
 
-/// Rounds a time as the stores do. They order the records within a microsecond arbitrarily.
+/// Rounds a time like the stores, which order the records within a microsecond arbitrarily.
 fn to_microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

@@ -113,7 +113,6 @@ pub struct UpdateWebhookEndpoint {
     /// Empty: the secret is removed.
     #[serde(serialize_with = "as_digest")]
     pub secret: Option<Secret>,
-    /// True if events are to be sent to the endpoint.
     pub enabled: Option<bool>,
     /// The version that the change is based on. None: any version.
     pub etag: Option<Etag>,
