@@ -20,7 +20,7 @@ pub enum Code {
     NotFound,
     /// A resource with this name or id exists.
     AlreadyExists,
-    /// The state of the system does not permit the operation. Repeating it unchanged does not help.
+    /// The state of the system does not permit the operation. Repeating the operation unchanged does not help.
     FailedPrecondition,
     /// Another change was stored first. The caller reads again and retries.
     Aborted,
@@ -32,7 +32,6 @@ pub enum Code {
     DeadlineExceeded,
     /// The caller is authenticated but lacks the permission.
     PermissionDenied,
-    /// The caller is not authenticated.
     Unauthenticated,
     /// The caller cancelled the operation.
     Cancelled,
@@ -75,9 +74,7 @@ reasons! {
     InvalidSchema = "INVALID_SCHEMA",
     /// Data does not match its schema.
     SchemaMismatch = "SCHEMA_MISMATCH",
-    /// The input exceeds a size limit.
     TooLarge = "TOO_LARGE",
-    /// The type of the file is not supported.
     UnsupportedType = "UNSUPPORTED_TYPE",
     /// The organization has no resource with this id.
     NotFound = "NOT_FOUND",
@@ -128,9 +125,7 @@ reasons! {
     /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ, or
     /// the principal is forged.
     InvalidPrincipal = "INVALID_PRINCIPAL",
-    /// The model endpoint failed.
     ModelFailed = "MODEL_FAILED",
-    /// The model endpoint exceeded its deadline.
     ModelTimeout = "MODEL_TIMEOUT",
     /// The model endpoint refused the request.
     ModelRefused = "MODEL_REFUSED",
@@ -252,7 +247,6 @@ impl Error {
         Self::new(Code::FailedPrecondition, reason, message)
     }
 
-    /// Creates an `UNAVAILABLE` error.
     pub fn unavailable(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, reason, message)
     }

@@ -138,10 +138,7 @@ plain_id!(
     /// A user of an organization.
     UserId, "usr", "user"
 );
-plain_id!(
-    /// An access token of an organization.
-    TokenId, "tok", "token"
-);
+plain_id!(TokenId, "tok", "token");
 plain_id!(DocumentId, "doc", "document");
 plain_id!(ThreadId, "thr", "thread");
 plain_id!(
@@ -163,10 +160,7 @@ plain_id!(
     /// An incarnation: one run of a node process.
     Incarnation, "inc", "incarnation"
 );
-plain_id!(
-    /// A grant of credit.
-    GrantId, "grn", "grant"
-);
+plain_id!(GrantId, "grn", "grant");
 plain_id!(
     /// A block of credit that a process acquired.
     BlockId, "blk", "block"
@@ -335,8 +329,8 @@ impl Digest {
         Self(text.into())
     }
 
-    /// Returns the digest of a JSON value: of its compact text with the members of every object sorted by name. It does
-    /// not depend on the order of members.
+    /// Returns the digest of a JSON value: of its compact text with the members of every object sorted by name. The
+    /// digest does not depend on the order of members.
     pub fn of_json(value: &serde_json::Value) -> Self {
         let mut text = String::new();
         canonical(value, &mut text);

@@ -69,10 +69,10 @@ pub const HISTORY_MESSAGES: usize = 200;
 /// Maximum size in bytes of all messages that an ephemeral thread starts with.
 // proto: ChatRequest.history "{} MiB together"
 pub const HISTORY_BYTES: usize = 1024 * 1024;
-/// Maximum size in bytes of one of these messages: half of a journal entry.
+/// Maximum size in bytes of one message that an ephemeral thread starts with: half of a journal entry.
 // proto: ChatRequest.history "at most {} KiB"
 pub const HISTORY_MESSAGE_BYTES: usize = ENTRY_BYTES / 2;
-/// Maximum length in bytes of a tool call's id in such a message.
+/// Maximum length in bytes of a tool call's id in a message that an ephemeral thread starts with.
 // proto: ToolMessage.call_id "1 to {} characters"
 // proto: MessageCall.id "1 to {} characters"
 pub const CALL_ID_BYTES: usize = 128;
