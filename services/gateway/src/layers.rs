@@ -1,4 +1,4 @@
-//! The layers that every request passes before a service sees it, in this order:
+//! The layers that every request passes before a service receives it, in this order:
 //!
 //! 1. **Trace**: opens a span in the caller's trace for the logs of the call. The trace continues on the node. The span
 //!    ends with the last byte of the response (`traced`). Span and response contain the id of the call: the client's

@@ -69,7 +69,7 @@ impl UnreadWatch {
     }
 }
 
-/// The source of a response with the guards of its call. None after they were dropped.
+/// The source of a response with the guards of its call. `State::body` is None after both were dropped.
 struct Source(Mutex<State>);
 
 struct State {
