@@ -2,8 +2,8 @@
 //!
 //! | # | condition | decision |
 //! |---|---|---|
-//! | 1 | an op row with this key and another digest exists | `REQUEST_ID_CONFLICT` |
-//! | 2 | an op row with this key exists | [`WriteDecision::Recorded`] |
+//! | 1 | the op row of this key has the same digest or an unknown one (aborted) | [`WriteDecision::Recorded`] |
+//! | 2 | an op row of this key exists | `REQUEST_ID_CONFLICT` |
 //! | 3 | the request of this key changed another target or had other content | `REQUEST_ID_CONFLICT` |
 //! | 4 | a version is expected, and the resource never existed | `NOT_FOUND` |
 //! | 5 | the version is not the expected one | [`WriteDecision::VersionMismatch`] |
