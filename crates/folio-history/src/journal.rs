@@ -163,7 +163,6 @@ pub struct Call {
     /// Empty object if the model's arguments were not a JSON object.
     pub arguments: Value,
     pub access: Access,
-    /// True if the call waits for a decision.
     pub needs_approval: bool,
     /// None: no rule of the policy requires a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -265,14 +264,12 @@ pub struct Decisions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum Decision {
-    /// The call runs.
     Approve,
     /// The call runs with these arguments, which also replace the model's in the history.
     ApproveEdited {
         /// Complete arguments, validated against the tool's schema.
         arguments: Value,
     },
-    /// The call does not run.
     Reject {
         /// Reason that the model receives in addition to the rejection.
         reason: Option<String>,

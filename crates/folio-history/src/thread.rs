@@ -29,7 +29,6 @@ pub fn chat_thread_id(principal: &Principal, profile: &str, documents: &[Documen
 pub struct ThreadHeader {
     pub id: ThreadId,
     pub org: OrgId,
-    /// User that started the thread.
     pub user: UserId,
     pub profile: String,
     pub documents: Vec<DocumentId>,
@@ -232,7 +231,6 @@ impl ThreadFilter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadView {
     pub id: ThreadId,
-    /// User that started the thread.
     pub user: UserId,
     pub profile: String,
     pub documents: Vec<DocumentId>,
@@ -403,7 +401,6 @@ pub struct OpenTurnRow {
     /// A column because the index spans all organizations. No request reads the index.
     pub org: OrgId,
     pub turn: TurnId,
-    /// Epoch of the append.
     pub epoch: u64,
     /// Time at which the row expires. Later than the longest approval.
     pub until: Timestamp,
