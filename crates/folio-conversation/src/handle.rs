@@ -53,15 +53,11 @@ pub struct Dependencies {
     pub models: Arc<dyn Models>,
     /// Meters every model call.
     pub meter: SharedMeter,
-    /// Slots of concurrent turns.
     pub turn_slots: Slots,
-    /// Tools and profiles.
     pub tools: Arc<Registry>,
-    /// Source of time and randomness.
     pub environment: Arc<dyn Environment>,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
-    /// Liveness of the other incarnations.
     pub owners: Arc<dyn Owners>,
     /// Stores in which turns are published to other nodes. None: there are no other nodes.
     pub shared_turns: Option<SharedTurnStores>,
@@ -171,7 +167,6 @@ impl Conversations {
         Ok(self.stream(principal, key, turn.number, start))
     }
 
-    /// Returns the observable state of the conversations.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.node.shared;
         let (queued, in_flight, watchers) = shared.table.totals();

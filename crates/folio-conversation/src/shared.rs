@@ -159,7 +159,6 @@ impl Shared {
         }
     }
 
-    /// Returns the tokens of the tool definitions of a profile.
     pub(crate) fn tool_tokens(&self, profile: &ProfileTools) -> usize {
         let mut counted = self.tool_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         *counted.entry(profile.profile.name).or_insert_with(|| {

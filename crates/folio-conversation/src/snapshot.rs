@@ -54,7 +54,6 @@ pub struct ConversationView {
     pub watchers: usize,
 }
 
-/// Activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum ActorPhase {
@@ -64,6 +63,5 @@ pub enum ActorPhase {
     Storing,
     /// Waits for a model.
     Model,
-    /// Runs tools.
     Tools,
 }

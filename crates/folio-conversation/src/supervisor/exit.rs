@@ -4,7 +4,6 @@ use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The conversation was idle.
     Idle,
     ThreadDeleted,
     /// The node stopped the conversation.

@@ -83,7 +83,6 @@ impl ResidentConversation {
     }
 }
 
-/// The conversations in memory.
 #[derive(Default)]
 pub(crate) struct Table {
     conversations: Mutex<HashMap<Key, ResidentConversation>>,

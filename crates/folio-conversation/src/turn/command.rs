@@ -20,7 +20,6 @@ pub enum Command {
     Start(Box<Start>),
     /// Decisions on calls of the pending round.
     Decide(Box<Decide>),
-    /// Cancels the turn.
     Cancel {
         ticket: Ticket,
         turn: u32,
@@ -73,7 +72,6 @@ pub enum Command {
         retriable: bool,
         usage: Usage,
     },
-    /// A write call was planned.
     Planned {
         /// Counted from 1.
         round: u32,

@@ -152,7 +152,6 @@ impl Machine {
         self.answer(ticket, Answer::StillAwaiting { round, missing, expires_at });
     }
 
-    /// Answers a request with the recorded outcome of the round.
     pub(super) fn answer_decided(&mut self, ticket: Ticket, turn: u32, round: u32) {
         let answer = self.history.turn(turn).and_then(|record| {
             let closing = Box::new(record.answer_event(&self.header.id, round)?);

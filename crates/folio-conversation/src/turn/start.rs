@@ -100,7 +100,6 @@ impl Machine {
         self.append_as(now, vec![entry], change, Some(request), AfterAppend::Accepted(ticket));
     }
 
-    /// Returns the entry that accepts the chat.
     fn entry(&self, now: Timestamp, start: Start) -> Entry {
         let working = start.truncate_to.map_or_else(|| self.history.working(), |count| self.history.working_at(count));
         let position = Some(self.history.position(start.truncate_to));
