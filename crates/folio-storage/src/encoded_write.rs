@@ -12,7 +12,7 @@ use crate::value::encode;
 pub struct EncodedThreadWrite {
     pub write: ThreadWrite,
     pub imported: Vec<Vec<u8>>,
-    /// Empty for a write without an append.
+    /// The list is empty for a write without an append.
     pub appended: Vec<Vec<u8>>,
     sizes: Sizes,
 }

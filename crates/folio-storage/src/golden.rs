@@ -1,4 +1,4 @@
-//! Golden files: `golden/v<VERSION>/<KIND>.<CASE>.json` holds the payload of a stored value.
+//! Golden files: `golden/v<VERSION>/<KIND>.<CASE>.json` contains the payload of a stored value.
 //!
 //! A released file is never changed. A new version of a format adds a folder; files of older versions must stay
 //! readable. `FOLIO_WRITE_GOLDEN=1` writes missing files.

@@ -4,7 +4,8 @@
 //! organization first, and every key that a request can reach begins with it. An error of an adapter is a
 //! [`folio_types::Error`]; `STORE_UNAVAILABLE` from a write means that its outcome is unknown.
 //!
-//! [`Stores`] is the source of truth; [`SharedStores`] holds data that the nodes share for speed and that may be lost.
+//! [`Stores`] is the source of truth; [`SharedStores`] contains data that the nodes share for speed and that may be
+//! lost.
 //!
 //! The adapters are crates of their own (`folio-storage-embedded`, `folio-storage-cql`, `folio-storage-redis`,
 //! `folio-storage-memory`, `folio-blobs`). Each runs the conformance suites of `folio-storage-conformance`.

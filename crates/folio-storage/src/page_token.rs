@@ -1,6 +1,6 @@
 //! Page tokens: a position in a list, bound to the list, its filter and its order.
 //!
-//! A token is no secret: it only contains a position in the caller's own list. The digests detect accidents.
+//! A token is no secret, because it contains only a position in the caller's own list. The digests detect accidents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -18,7 +18,7 @@ pub struct StoredBlob {
 /// Blobs by organization and document. No operation is conditional.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
-    /// Starts a blob. It becomes visible when its writer finishes.
+    /// Starts a blob, which becomes visible when its writer finishes.
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>>;
 
     /// Returns None if no finished blob exists.

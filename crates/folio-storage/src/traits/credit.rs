@@ -1,7 +1,7 @@
 //! Credit accounts, and blocks with their ledgers.
 //!
 //! The account of an organization is changed by compare-and-set on its version, and every change inserts an entry under
-//! a unique key. A block is independent of the account: it accepts reservations until it is sealed. The first end of a
+//! a unique key. A block is independent of the account and accepts reservations until it is sealed. The first end of a
 //! row is final. `folio_credit` and the meter define the changes.
 
 use async_trait::async_trait;
@@ -33,8 +33,7 @@ pub trait CreditStore: Send + Sync {
     async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved>;
 
     /// Stores the end of a row, also in a sealed block. The first end is final and is returned. A row that another
-    /// permit reserved is returned unchanged. A missing row is inserted as abandoned, so that a late reservation finds
-    /// it.
+    /// permit reserved is returned unchanged. A missing row is inserted as abandoned, so that a late reservation fails.
     ///
     /// Errors: `INTERNAL` if the row has no end.
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow>;

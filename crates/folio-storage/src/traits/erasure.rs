@@ -20,7 +20,7 @@ pub trait ErasureStore: Send + Sync {
 /// Returns whether a row belongs to one of these organizations. The owner of a row is the first part of its key that is
 /// the id of an organization; parts are joined by `/`.
 ///
-/// The row of a deleted organization in the index of deletions belongs to the platform, so that the deletion stays
+/// The row of a deleted organization in the index of deletions belongs to the platform, so that the deletion remains
 /// listed.
 pub fn is_owned_by(orgs: &BTreeSet<OrgId>, key: &str) -> bool {
     let owner = key.split('/').find_map(|part| part.parse::<OrgId>().ok());

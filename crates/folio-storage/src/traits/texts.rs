@@ -18,7 +18,7 @@ pub struct IngestUpdate {
     pub state: TextState,
     /// All pages. Empty if the step did not read the text.
     pub pages: Vec<NewPage>,
-    /// True: a program that is not installed could read more text. The resource stays in the index of
+    /// True: a program that is not installed could read more text. The resource remains in the index of
     /// [`TextWait::Program`], although its state is settled.
     pub lacks_program: bool,
     pub at: Timestamp,
@@ -48,8 +48,8 @@ impl TextWait {
 pub struct PendingText {
     pub org: OrgId,
     pub id: String,
-    /// Number of times that [`TextState::Processing`] was stored without a settled state after it. It limits the
-    /// attempts on a file that crashes the process.
+    /// Number of times that [`TextState::Processing`] was stored without a settled state after it. The number limits
+    /// the attempts on a file that crashes the process.
     pub attempts: u32,
 }
 

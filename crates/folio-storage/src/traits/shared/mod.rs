@@ -27,7 +27,7 @@ use super::StoreHealth;
 pub struct SharedOptions {
     /// Time without a heartbeat after which a node is dead (5 s). A node sends more than three heartbeats within it.
     pub dead_after: Duration,
-    /// Time for which a dead node stays listed (10 min).
+    /// Time for which a dead node remains listed (10 min).
     pub dead_listed_for: Duration,
     /// Time to live of a turn's events after the last one (10 min).
     pub events_ttl: Duration,

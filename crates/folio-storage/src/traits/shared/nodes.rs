@@ -61,7 +61,7 @@ impl Nodes {
         }
     }
 
-    /// Includes draining nodes.
+    /// Returns the live nodes, including draining ones.
     pub fn live(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| !member.is_dead)
     }

@@ -1,4 +1,4 @@
-//! Slots: counting semaphores with leases. They bound an organization's concurrent work in all processes together.
+//! Slots: counting semaphores with leases, which limit an organization's concurrent work in all processes together.
 
 use std::time::Duration;
 
