@@ -13,7 +13,7 @@ use folio_storage::{Rate, RateDecision, RateStore};
 /// The longest retry delay, also for requests that can never be allowed.
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// From this number of buckets on, full buckets are removed.
+/// Number of buckets from which on full buckets are removed.
 const BUCKETS_KEPT: usize = 10_000;
 
 pub(super) struct MemoryRates {
