@@ -47,8 +47,8 @@
 //! # Erasure
 //!
 //! A table whose partition key has the column `org` belongs to organizations. `erasure.rs` finds these tables in the
-//! schema, so later tables are erased without a change there. It lists the system tables that contain organizations in
-//! another form.
+//! schema, so later tables are erased without a change there. `erasure.rs` lists the system tables that contain
+//! organizations in another form.
 //!
 //! # Lists
 //!

@@ -29,8 +29,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Time limit of a read, repetitions included (5 s).
     pub read_timeout: Duration,
-    /// Time limit of a write (5 s). The driver repeats an unconditional write within it; it never repeats a conditional
-    /// write, whose outcome is unknown after the limit.
+    /// Time limit of a write (5 s). Within the limit the driver repeats an unconditional write. The driver never
+    /// repeats a conditional write, whose outcome is unknown after the limit.
     pub write_timeout: Duration,
     /// Default: open for 1 s after 8 consecutive failures.
     pub breaker: BreakerOptions,

@@ -25,7 +25,7 @@ const NAMED_USERS: usize = 5;
 const ENTRIES: usize = 100;
 
 enum RowStatus {
-    /// Contains a description of the user.
+    /// The entry is live; the text describes the user.
     Live(String),
     Open,
     Dead,

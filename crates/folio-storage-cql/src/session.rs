@@ -254,13 +254,14 @@ impl Cql {
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
-    /// Never repeated: see [`ConditionalResult::Unknown`].
+    /// The driver never repeats the write: see [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<ConditionalResult> {
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }
 
-    /// Executes one atomic conditional batch in one partition. Never repeated: see [`ConditionalResult::Unknown`].
+    /// Executes one atomic conditional batch in one partition. The driver never repeats the write: see
+    /// [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);

@@ -9,8 +9,8 @@
 //! | expiry | `live`, the expiry that was read | appends do not write the expiry |
 //! | expiry of an unused thread | the same, `epoch`, `version` | a concurrent use keeps the thread |
 //!
-//! The imported history of a fork may be large. It is written first, unconditionally, in a part with a random name for
-//! each creation; it becomes valid when the header refers to that name.
+//! The imported history of a fork may be large. The history is written first, unconditionally, in a part with a random
+//! name for each creation, and becomes valid when the header refers to that name.
 
 use std::sync::Arc;
 

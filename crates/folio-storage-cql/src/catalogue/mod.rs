@@ -21,8 +21,8 @@
 //!
 //! Rows are written unconditionally with the item's version as their timestamp. The result therefore does not depend on
 //! repeated writes, on the order of writes, or on clocks. New rows are written before the deciding write and old rows
-//! are removed after it, so that lists never miss a live item. A reader also reads the item; it skips a dangling row
-//! and removes it with [`repair_row`]. [`rebuild`] rewrites all rows of a kind.
+//! are removed after it, so that lists never miss a live item. A reader also reads the item, skips a dangling row and
+//! removes the row with [`repair_row`]. [`rebuild`] rewrites all rows of a kind.
 
 mod query;
 mod rows;

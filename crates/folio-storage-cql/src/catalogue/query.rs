@@ -85,7 +85,7 @@ pub(crate) struct Found {
 /// The rows of a page, before their items are read.
 struct Selected {
     found: Vec<Found>,
-    /// For a page that ended early: the last position that was read, and the number of items still to be skipped.
+    /// The last position that was read, and the number of items still to be skipped. None: the page did not end early.
     rest: Option<(Position, u32)>,
     total: u64,
 }

@@ -223,7 +223,7 @@ impl Aggregates {
         (&self.text, values![from + 1, state, org.as_str(), id, from])
     }
 
-    /// Applied only if the row does not exist.
+    /// Inserts the row only if the row does not exist.
     pub(crate) fn insert_once(
         &self,
         org: &OrgId,
@@ -245,7 +245,7 @@ impl Aggregates {
         (&self.insert, values![org.as_str(), id, part.word(), key, value])
     }
 
-    /// Applied only if the row exists.
+    /// Changes the row only if the row exists.
     pub(crate) fn replace(
         &self,
         org: &OrgId,
@@ -261,7 +261,7 @@ impl Aggregates {
         (&self.remove, values![org.as_str(), id, part.word(), key])
     }
 
-    /// Applied only if the row exists.
+    /// Changes the row only if the row exists.
     pub(crate) fn remove_there(
         &self,
         org: &OrgId,

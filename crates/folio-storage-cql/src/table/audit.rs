@@ -10,7 +10,7 @@ use crate::values::{limit, values};
 pub(crate) struct Audit {
     put_hour: PreparedStatement,
     put: PreparedStatement,
-    /// Contains the query for the oldest first, then the query for the newest first.
+    /// The first query returns the oldest hour first, the second one the newest.
     hours: [Select; 2],
     list: [Select; 2],
 }

@@ -139,7 +139,7 @@ impl Credit {
         (&self.unsealed, values![org.as_str(), block.as_str()])
     }
 
-    /// Applied only if no row with this key exists.
+    /// Inserts the row only if no row with this key exists.
     pub(crate) fn reserve(
         &self,
         org: &OrgId,

@@ -47,18 +47,18 @@ impl Rows {
         Ok(row.map(|(value,)| value))
     }
 
-    /// Ordered by key.
+    /// Returns the values ordered by key.
     pub(crate) async fn list(&self, cql: &Cql, (org, group): Group<'_>) -> Result<Vec<Vec<u8>>> {
         let rows: Vec<(Vec<u8>,)> = cql.rows(&self.list, ReadConsistency::Quorum, values![org.as_str(), group]).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
-    /// Applied only if no row with this key exists.
+    /// Inserts the row only if no row with this key exists.
     pub(crate) fn insert(&self, (org, group): Group<'_>, key: &str, value: Vec<u8>) -> (&PreparedStatement, Values) {
         (&self.insert, values![org.as_str(), group, key, value])
     }
 
-    /// Applied only if the stored value is `old`.
+    /// Replaces the value only if the stored value is `old`.
     pub(crate) fn replace(
         &self,
         (org, group): Group<'_>,

@@ -16,7 +16,7 @@ use crate::values::{Values, limit, micros, values};
 pub(crate) enum ThreadPart {
     /// Key: the sequence number, twenty digits. Value: the entry.
     Entry,
-    /// As [`Self::Entry`], for an imported entry. Contains the name of the thread's creation.
+    /// An imported entry, with key and value of [`Self::Entry`]. The text is the name of the thread's creation.
     Imported(String),
     /// Key: the batch. Value: a mark.
     Batch,
@@ -167,7 +167,7 @@ impl Threads {
         Ok(live.filter_map(|(_, _, value)| value).collect())
     }
 
-    /// Refused if a thread with this id ever existed.
+    /// Creates the thread only if no thread with this id ever existed.
     pub(crate) fn create(
         &self,
         (org, id): (&OrgId, &ThreadId),
@@ -225,7 +225,7 @@ impl Threads {
         cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
     }
 
-    /// Applied only if the row does not exist.
+    /// Inserts the row only if the row does not exist.
     pub(crate) fn insert_once(
         &self,
         (org, id): (&OrgId, &ThreadId),
