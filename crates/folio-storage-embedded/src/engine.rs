@@ -100,7 +100,7 @@ impl Drop for Weight {
 pub(super) type Current = Arc<RwLock<Option<Arc<Opened>>>>;
 
 /// Closes the database after all reads in progress end. Returns false if a read exceeds the time limit; the database
-/// then stays open.
+/// then remains open.
 pub(super) fn close_when_idle(current: &Current) -> bool {
     let taken = current.write().unwrap_or_else(PoisonError::into_inner).take();
     let end = Instant::now() + CLOSE_WAIT;
@@ -127,7 +127,7 @@ impl Engine {
         Self::open_with(path, options, WriteBatch::commit)
     }
 
-    /// As [`Self::open`], with a function that commits batches.
+    /// Opens the folder and starts a writer that commits batches with `commit`.
     fn open_with(path: &Path, options: &Options, commit: Commit) -> Result<(Arc<Self>, JoinHandle<()>)> {
         let opened: Current = Arc::new(RwLock::new(Some(Arc::new(Opened::open(path, options)?))));
         let (queue, jobs) = sync_channel(options.queue.max(1));
@@ -173,7 +173,7 @@ impl Engine {
         spans::within(SYSTEM, "write", self.send(0, true, run)).await
     }
 
-    /// As [`Self::write`], with `bytes` of payload, which count against [`QUEUED_BYTES`].
+    /// Runs a write as [`Self::write`] does. The `bytes` of its payload count against [`QUEUED_BYTES`].
     pub(crate) async fn write_large<T, F>(&self, bytes: usize, run: F) -> Result<T>
     where
         T: Send + 'static,
@@ -182,8 +182,8 @@ impl Engine {
         spans::within(SYSTEM, "write", self.send(bytes, true, run)).await
     }
 
-    /// As [`Self::write`], without an fsync of its own: the write survives the end of the process, but not a loss of
-    /// power.
+    /// Runs a write as [`Self::write`] does, but without an fsync of its own: the write survives the end of the
+    /// process, but not a loss of power.
     pub(crate) async fn write_lazily<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,

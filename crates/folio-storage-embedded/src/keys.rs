@@ -50,7 +50,7 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Not valid for [`Space::System`], whose keys do not begin with the organization.
+/// The prefix is not valid for [`Space::System`], whose keys do not begin with the organization.
 pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str()])
 }

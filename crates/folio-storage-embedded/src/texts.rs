@@ -15,8 +15,8 @@ use super::transaction::Transaction;
 use super::value::{PageText, PendingMark, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
-/// Maximum size of stored text that is decoded on the calling thread, in bytes. It covers the first pages of most
-/// files, which every turn reads, and takes tens of microseconds. Longer text is read on a blocking thread.
+/// Maximum size of stored text that is decoded on the calling thread, in bytes. The limit covers the first pages of
+/// most files, which every turn reads; decoding takes tens of microseconds. Longer text is read on a blocking thread.
 const SHORT_TEXT_BYTES: usize = 64 * 1024;
 /// Maximum number of pages that are read on the calling thread.
 const FEW_PAGES: u32 = 4;

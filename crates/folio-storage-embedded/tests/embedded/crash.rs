@@ -52,7 +52,8 @@ async fn expected() -> Vec<String> {
     seen
 }
 
-/// The process that the tests kill. Without their variables it passes. It executes the steps and reports each one.
+/// The process that the tests kill executes the steps and reports each step. Without the variables of the tests it
+/// passes.
 #[tokio::test]
 async fn crashing_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
