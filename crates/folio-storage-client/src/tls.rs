@@ -8,7 +8,7 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
-/// PEM files with the trusted authorities and the client certificate. They are read when the first connection is made.
+/// PEM files with the trusted authorities and the client certificate. The first connection reads the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     /// The authorities that the server's certificate must chain to. None: the public authorities.
