@@ -255,7 +255,7 @@ impl BlobWriter for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // One blocking system call, because there is no asynchronous drop.
+            // Makes one blocking system call, because Rust has no asynchronous drop.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
