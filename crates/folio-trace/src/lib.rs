@@ -26,7 +26,7 @@ pub const TRACESTATE: &str = "tracestate";
 /// Maximum length of a propagated `tracestate`. A longer value is dropped, which W3C Trace Context permits.
 const TRACESTATE_MAX_BYTES: usize = 512;
 
-/// Identity of a span in a distributed trace. It does not keep the span open.
+/// Identity of a span in a distributed trace. A context does not keep the span open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext(SpanContext);
 
