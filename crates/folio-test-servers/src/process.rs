@@ -55,7 +55,7 @@ impl Process {
         Self::start_and_clean(name, command, folder, "")
     }
 
-    /// As [`Process::start`], with a shell script that runs if this process dies first.
+    /// Starts a process as [`Process::start`] does. If this process dies first, the shell script `cleaning` runs.
     pub fn start_and_clean(name: &str, command: Command, folder: &Path, cleaning: &str) -> Result<Self> {
         let output = OpenOptions::new()
             .create(true)
@@ -120,7 +120,7 @@ impl Process {
         self.end();
     }
 
-    /// Suspends the process (SIGSTOP): its connections stay open and it does not respond.
+    /// Suspends the process (SIGSTOP): the connections remain open and the process does not respond.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }

@@ -147,7 +147,7 @@ impl Redis {
         self.run()
     }
 
-    /// Suspends the server (SIGSTOP): its connections stay open and it does not respond.
+    /// Suspends the server (SIGSTOP): the connections remain open and the server does not respond.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the server is stopped")?.pause()
     }

@@ -64,7 +64,7 @@ impl Servers {
         })
     }
 
-    /// Contains only the servers that were started.
+    /// Returns the variables of the servers that were started.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let redis = self.redis.as_ref().map(|redis| (REDIS, redis.url()));
         let cql = self.cql.as_ref().map(|cql| (CQL, cql.address()));

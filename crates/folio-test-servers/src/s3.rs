@@ -75,7 +75,7 @@ impl S3 {
         Ok(())
     }
 
-    /// Suspends the server (SIGSTOP): its connections stay open and it does not respond.
+    /// Suspends the server (SIGSTOP): the connections remain open and the server does not respond.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the server is stopped")?.pause()
     }

@@ -1,5 +1,5 @@
-//! Data folders of the servers. They are in memory if the machine has enough free memory, so that the speed of a disk
-//! does not affect tests. Data survives a kill of a server, because the folder outlives the server process.
+//! Data folders of the servers. The folders are in memory if the machine has enough free memory, so that the speed of a
+//! disk does not affect tests. Data survives a kill of a server, because the folder outlives the server process.
 
 use std::path::{Path, PathBuf};
 

@@ -60,7 +60,8 @@ fn cassandra_restarts_after_a_kill() {
     assert!(!accepts(port));
 }
 
-/// The test below runs this test in another process: it starts a server, prints its port, and waits to be killed.
+/// The test below runs this test in another process: this test starts a server, prints its port, and waits to be
+/// killed.
 #[test]
 fn starts_a_server_and_waits() {
     if std::env::var_os("FOLIO_TEST_WAITS").is_some() {

@@ -110,7 +110,7 @@ impl Node {
         Ok(())
     }
 
-    /// Suspends the node (SIGSTOP): its connections stay open and it does not respond.
+    /// Suspends the node (SIGSTOP): the connections remain open and the node does not respond.
     pub fn pause(&self) -> Result<()> {
         self.process.as_ref().context("the node is stopped")?.pause()
     }
