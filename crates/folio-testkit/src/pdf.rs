@@ -1,5 +1,5 @@
-//! A PDF writer for files with known content. It produces PDF 1.4 with uncompressed streams and the standard Helvetica
-//! fonts. The output is deterministic.
+//! A PDF writer for files with known content. The writer produces PDF 1.4 with uncompressed streams and the standard
+//! Helvetica fonts. The output is deterministic.
 
 use std::fmt::Write as _;
 
