@@ -33,7 +33,8 @@ pub trait CreditStore: Send + Sync {
     async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved>;
 
     /// Stores the end of a row, also in a sealed block. The first end is final and is returned. A row that another
-    /// permit reserved is returned unchanged. A missing row is inserted as abandoned, so that a late reservation fails.
+    /// permit reserved is returned unchanged. A missing row is inserted as abandoned, so that a late reservation
+    /// returns [`Reserved::Exists`].
     ///
     /// Errors: `INTERNAL` if the row has no end.
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow>;
