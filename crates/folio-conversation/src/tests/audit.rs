@@ -1,18 +1,11 @@
 //! The audit log is complete after crashes.
 
-use folio_history::event::EventKind;
-use folio_history::journal::Decision;
 use folio_resources::{Organization, OrganizationChange};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
-use folio_types::op::{Expected, Write};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
-use folio_types::{Digest, Environment as _, OrgId, Timestamp, TurnId};
-use serde_json::json;
 
 use super::crash::settled;
-use super::sandbox::{SOON, Sandbox, approve_all, decide, reached};
-use super::script::{call, calls, say};
-use folio_history::command::ChatCommand;
+use super::*;
 
 impl Sandbox {
     /// The audit log, oldest first.
@@ -114,7 +107,7 @@ async fn writes_without_a_decision_are_audited_with_their_ground() {
     ];
     for (chat, names, ground) in chats {
         // The log is ordered by time, and entries with equal times by thread id.
-        sandbox.environment.advance(std::time::Duration::from_secs(1));
+        sandbox.environment.advance(Duration::from_secs(1));
         let before = sandbox.log().await.len();
         sandbox.models.then([tags(names), say("Done.")]);
         sandbox.run(chat).await;
@@ -164,9 +157,7 @@ async fn invariant_2_the_audit_log_is_complete_for_an_approved_write_after_a_cra
         sandbox.models.then([say("Made."), say("Made.")]);
         sandbox.forget_reached();
         sandbox.hang_at(Some(point));
-        let command = approve_all(&turn, &waiting);
-        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-        let first = tokio::spawn(async move { conversations.approve(&principal, command).await });
+        let first = sandbox.spawn_approve(approve_all(&turn, &waiting));
         sandbox.reaches(point).await;
         sandbox.restart().await;
         let _ = first.await;
@@ -192,7 +183,7 @@ async fn invariant_2_the_audit_log_is_complete_for_an_approved_write_after_a_cra
 
 /// Returns the log after the open-turn row of the turn was removed: it is final then.
 async fn complete(sandbox: &Sandbox, turn: &TurnId) -> Vec<AuditEntry> {
-    folio_testkit::wait_for("the rows of the turn to go", SOON, || async {
+    wait_for("the rows of the turn to go", SOON, || async {
         sandbox.open_rows().await.iter().all(|row| row.turn != *turn).then_some(())
     })
     .await;
@@ -206,8 +197,7 @@ async fn the_audit_log_is_complete_for_auto_approved_writes_after_a_crash_at_any
         sandbox.models.then([call("create_tag", json!({"name": "once"})), say("Made.")]);
         sandbox.hang_at(Some(point));
         let chat = ChatCommand { auto_approve: true, ..sandbox.chat("make") };
-        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-        let first = tokio::spawn(async move { conversations.chat(&principal, chat).await.map(drop) });
+        let first = sandbox.spawn_chat(chat);
         sandbox.reaches(point).await;
         sandbox.restart().await;
         let _ = first.await;
@@ -222,19 +212,17 @@ async fn the_audit_log_is_complete_for_auto_approved_writes_after_a_crash_at_any
 
 #[tokio::test]
 async fn a_thread_is_not_removed_before_its_audit_entries_are_durable() {
-    let mut sandbox = Sandbox::start_with(crate::Options {
+    let mut sandbox = Sandbox::start_with(Options {
         // No sweep comes between.
-        sweep_interval: std::time::Duration::from_secs(3_600),
-        ..crate::Options::default()
+        sweep_interval: Duration::from_secs(3_600),
+        ..Options::default()
     })
     .await;
     let (turn, waiting) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
     sandbox.models.then([say("Made.")]);
     sandbox.forget_reached();
     sandbox.hang_at(Some("end:after"));
-    let command = approve_all(&turn, &waiting);
-    let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-    let first = tokio::spawn(async move { conversations.approve(&principal, command).await });
+    let first = sandbox.spawn_approve(approve_all(&turn, &waiting));
     sandbox.reaches("end:after").await;
     sandbox.restart().await;
     let _ = first.await;
@@ -253,10 +241,7 @@ async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
     assert_eq!(summary(&sandbox.log().await), [(1, AuditKind::CallApproved, Some(Ground::WritesWait))]);
     // Superseded by another message: it was let run and did not, and the other was never decided.
     sandbox.models.then([say("Well.")]);
-    let chat = ChatCommand {
-        if_pending: folio_history::command::IfPending::Supersede,
-        ..sandbox.chat_in(&turn.thread, "stop")
-    };
+    let chat = ChatCommand { if_pending: IfPending::Supersede, ..sandbox.chat_in(&turn.thread, "stop") };
     let events = sandbox.run(chat).await;
     assert!(matches!(events.last().unwrap().kind, EventKind::Completed { .. }));
     let log = sandbox.log().await;

@@ -1,14 +1,8 @@
 //! Cancelling in every state.
 
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{CallStatus, Entry};
 use folio_metering::AbandonedCalls;
-use folio_types::{Code, TurnId};
-use futures::StreamExt as _;
-use serde_json::json;
 
-use super::sandbox::{SOON, Sandbox, all, approve_all, closing};
-use super::script::{Step, call, held, say};
+use super::*;
 use crate::window::{prompt_tokens, tokens};
 
 async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
@@ -28,9 +22,9 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     };
     assert_eq!(sandbox.models.open(), 1);
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled);
-    folio_testkit::wait_for("the request to stop", SOON, || async { (sandbox.models.open() == 0).then_some(()) }).await;
+    sandbox.model_is_idle().await;
     assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
-    let usage = folio_testkit::wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
+    let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     let request = sandbox.models.requests().remove(0);
     let tools = request.tools.iter();
     let tools: usize = tools.map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum();
@@ -44,15 +38,14 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
 #[tokio::test]
 async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled() {
     for abandoned in [AbandonedCalls::Cut, AbandonedCalls::Drain] {
-        let sandbox = Sandbox::start_abandoning(abandoned).await;
+        let sandbox = Sandbox::start_as(Options::default(), None, None, abandoned).await;
         sandbox.models.then([Step::Queued(Box::new(say("Too late.")))]);
         let stream = sandbox.begin(sandbox.chat("talk")).await;
         sandbox.wait_for_model_calls(1).await;
         let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
         assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
         assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
-        let is_closed = || async { (sandbox.models.open() == 0).then_some(()) };
-        folio_testkit::wait_for("the request to end", SOON, is_closed).await;
+        sandbox.model_is_idle().await;
         sandbox.models.release();
         sandbox.conversations.drain(SOON).await;
         assert!(!sandbox.models.requests()[0].progress.is_sent(), "{abandoned:?}");
@@ -63,7 +56,7 @@ async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled()
 
 #[tokio::test]
 async fn a_sent_call_is_read_to_its_end_if_configured() {
-    let sandbox = Sandbox::start_abandoning(AbandonedCalls::Drain).await;
+    let sandbox = Sandbox::start_as(Options::default(), None, None, AbandonedCalls::Drain).await;
     sandbox.models.then([held(say("Discarded."))]);
     let stream = sandbox.begin(sandbox.chat("talk")).await;
     sandbox.wait_for_model_calls(1).await;
@@ -71,7 +64,7 @@ async fn a_sent_call_is_read_to_its_end_if_configured() {
     assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
     assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
     sandbox.models.release();
-    let usage = folio_testkit::wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
+    let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     assert!(usage.completed && usage.usage.reported, "{usage:?}");
     sandbox.finish().await;
 }
@@ -82,9 +75,7 @@ async fn cancelling_with_an_open_intent_closes_it_first() {
         let sandbox = Sandbox::start().await;
         let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
         sandbox.hang_at(Some(point));
-        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-        let command = approve_all(&turn, &pending);
-        let approve = tokio::spawn(async move { conversations.approve(&principal, command).await });
+        let approve = sandbox.spawn_approve(approve_all(&turn, &pending));
         sandbox.reaches(point).await;
         assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "{point}");
         approve.await.unwrap().unwrap();
@@ -100,29 +91,4 @@ async fn cancelling_with_an_open_intent_closes_it_first() {
         sandbox.assert_sendable(&turn.thread).await;
         sandbox.finish().await;
     }
-}
-
-#[tokio::test]
-async fn cancelling_while_a_tool_reads_ends_at_once() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([call("list_tags", json!({}))]);
-    sandbox.hang_at(Some("read:before"));
-    let stream = sandbox.begin(sandbox.chat("look")).await;
-    sandbox.reaches("read:before").await;
-    let turn = sandbox.conversations.snapshot().busy[0].thread.clone();
-    assert_eq!(cancel(&sandbox, &TurnId::new(turn, 1)).await, TurnStatus::Cancelled);
-    assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn ended_and_unknown_turns_are_not_cancelled() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([say("Done.")]);
-    let events = sandbox.run(sandbox.chat("x")).await;
-    assert_eq!(cancel(&sandbox, &events[0].turn).await, TurnStatus::Completed);
-    let unknown = TurnId::new(events[0].turn.thread.clone(), 7);
-    let error = sandbox.conversations.cancel(&sandbox.principal, &unknown).await.unwrap_err();
-    assert_eq!(error.code, Code::NotFound);
-    sandbox.finish().await;
 }

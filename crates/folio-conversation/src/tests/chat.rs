@@ -1,16 +1,8 @@
 //! Turns without approvals.
 
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{CallStatus, Entry};
-use folio_llm::ModelError;
-use folio_resources::Tag;
-use folio_types::message::{FinishReason, Message};
-use folio_types::{Code, Reason, Role};
-use serde_json::json;
+use folio_types::message::FinishReason;
 
-use super::sandbox::{Sandbox, all, closing, names, request};
-use super::script::{Step, call, calls, held, say};
-use folio_history::command::{ChatCommand, IfBusy, IfPending};
+use super::*;
 
 #[tokio::test]
 async fn a_plain_chat_streams_and_commits_with_two_appends() {
@@ -36,7 +28,7 @@ async fn a_plain_chat_streams_and_commits_with_two_appends() {
 
 #[tokio::test]
 async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_name_it() {
-    let unavailable = || ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
+    let unavailable = || ModelError::Unavailable { retry_after: Duration::from_secs(9) };
     let sandbox = Sandbox::start().await;
     for error in [unavailable(), ModelError::RateLimited { retry_after: None }] {
         sandbox.models.then([Step::Fail(error), say("From the other.")]);
@@ -55,7 +47,7 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
     }
     // The breaker opened during the retries of this call: the sent attempts are settled, and no token arrived.
     let failed = Box::new(ModelError::Failed("502".to_owned()));
-    let stop_error = ModelError::GivenUp { error: failed, retry_after: std::time::Duration::from_secs(9) };
+    let stop_error = ModelError::GivenUp { error: failed, retry_after: Duration::from_secs(9) };
     sandbox.models.then([Step::Fail(stop_error), say("From the other.")]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
@@ -72,26 +64,13 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
 }
 
 #[tokio::test]
-async fn a_model_with_a_too_small_context_is_no_fallback_and_the_turn_can_be_resumed() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.set_other_context(500);
-    let unavailable = ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
-    sandbox.models.then([Step::Fail(unavailable)]);
-    let events = sandbox.run(sandbox.chat("hello")).await;
-    let EventKind::Failed { error, retriable, .. } = closing(&events) else { panic!("{events:?}") };
-    assert_eq!((error.reason, *retriable), (Reason::ModelUnavailable, true), "the first model's: {error}");
-    assert_eq!(sandbox.models.requests().len(), 1);
-    assert!(sandbox.usage().await.is_empty(), "nothing was sent");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("One."), say("Two.")]);
-    let events = sandbox.run(sandbox.chat("first")).await;
+    let events = sandbox.run(ChatCommand { model: Some("other".to_owned()), ..sandbox.chat("first") }).await;
     sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
     let sent = sandbox.models.requests();
+    assert!(sent.iter().all(|request| request.model == "other"), "the thread keeps its model");
     assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
     let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
     assert_eq!(sent[0].tools.len(), profile.specs().count());
@@ -136,126 +115,25 @@ async fn invalid_calls_are_reported_to_the_model() {
 }
 
 #[tokio::test]
-async fn auto_approved_writes_run_and_change_the_working_state_seen_next() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([call("create_tag", json!({"name": "invoices"})), say("Made.")]);
-    let mut chat = sandbox.chat("tag it");
-    chat.auto_approved_tools = vec!["create_tag".to_owned()];
-    let events = sandbox.run(chat).await;
-    assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
-    assert_eq!(sandbox.tag_names().await, ["invoices"]);
-    sandbox.assert_sendable(&events[0].turn.thread).await;
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_refusal_of_the_model_is_not_retriable() {
-    let sandbox = Sandbox::start().await;
-    let refused = ModelError::Refused { status: 400, message: "no".to_owned() };
-    sandbox.models.then([Step::Fail(refused)]);
-    let events = sandbox.run(sandbox.chat("look")).await;
-    assert!(matches!(closing(&events), EventKind::Failed { retriable: false, .. }), "{events:?}");
-    let error = sandbox.conversations.resume(&sandbox.principal, &events[0].turn).await.unwrap_err();
-    assert_eq!(error.reason, Reason::TurnNotResumable);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_repeated_request_joins_repeats_or_resumes_its_turn() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(Step::Fail(ModelError::Failed("cut".to_owned()))), say("Again.")]);
-    let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat("once") };
-    let first = sandbox.begin(chat.clone()).await;
-    let joined = sandbox.begin(chat.clone()).await;
-    sandbox.models.release();
-    let (first, joined) = (all(first).await, all(joined).await);
-    assert_eq!(first.last(), joined.last());
-    assert!(matches!(closing(&first), EventKind::Failed { retriable: true, .. }));
-    let resumed = sandbox.run(chat.clone()).await;
-    assert!(matches!(closing(&resumed), EventKind::Completed { .. }), "{resumed:?}");
-    let repeated = sandbox.run(chat.clone()).await;
-    assert_eq!(repeated.last(), resumed.last(), "the recorded answer");
-    let other = ChatCommand { text: "something else".to_owned(), ..chat };
-    let error = sandbox.conversations.chat(&sandbox.principal, other).await.unwrap_err();
-    assert_eq!(error.reason, Reason::RequestIdConflict);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_busy_thread_rejects_queues_or_interrupts() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(say("One.")), say("Two."), Step::Hang, say("Four.")]);
-    let first = sandbox.begin(sandbox.chat("one")).await;
-    let thread = sandbox.listed().await;
-    let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat_in(&thread, "no")).await.unwrap_err();
-    assert_eq!(error.reason, Reason::TurnBusy);
-
-    let queued = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "two") };
-    let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-    let second = tokio::spawn(async move { conversations.chat(&principal, queued).await });
-    folio_testkit::wait_for("a queued message", super::sandbox::SOON, || async {
-        sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == 1).then_some(())
-    })
-    .await;
-    sandbox.models.release();
-    assert!(matches!(closing(&all(first).await), EventKind::Completed { text, .. } if text == "One."));
-    let second = all(second.await.unwrap().unwrap()).await;
-    assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Two."), "{second:?}");
-
-    let third = sandbox.begin(sandbox.chat_in(&thread, "three")).await;
-    sandbox.wait_for_model_calls(3).await;
-    let fourth = ChatCommand { if_busy: IfBusy::Interrupt, ..sandbox.chat_in(&thread, "four") };
-    let fourth = sandbox.run(fourth).await;
-    assert_eq!(closing(&all(third).await), &EventKind::Cancelled);
-    assert!(matches!(closing(&fourth), EventKind::Completed { text, .. } if text == "Four."));
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn the_queue_is_bounded_and_drops_disconnected_clients() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("One."))]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.listed().await;
-    let waiting: Vec<_> = (0..8)
-        .map(|n| {
-            let chat = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, &format!("q{n}")) };
-            let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-            tokio::spawn(async move { conversations.chat(&principal, chat).await.map(drop) })
-        })
-        .collect();
-    folio_testkit::wait_for("eight queued messages", super::sandbox::SOON, || async {
-        sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == 8).then_some(())
-    })
-    .await;
+    let mut waiting = Vec::new();
+    for count in 1..=8 {
+        waiting.push(sandbox.enqueue(sandbox.chat_in(&thread, "more"), count).await);
+    }
     let ninth = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "q9") };
-    let error = sandbox.conversations.chat(&sandbox.principal, ninth).await.unwrap_err();
+    let error = sandbox.refuse(ninth).await;
     assert_eq!(error.reason, Reason::QueueFull, "invariant 10");
-    waiting.iter().for_each(tokio::task::JoinHandle::abort);
     for left in waiting {
+        left.abort();
         let _ = left.await;
     }
     sandbox.models.release();
     all(first).await;
     assert_eq!(sandbox.models.requests().len(), 1, "a caller that disconnected while queued gets no turn");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_chat_from_an_earlier_message_drops_the_later_messages() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([say("One."), say("Two."), say("Other.")]);
-    let first = sandbox.run(sandbox.chat("first")).await;
-    let thread = &first[0].turn.thread;
-    sandbox.run(sandbox.chat_in(thread, "second")).await;
-    let again = ChatCommand { truncate_to_message_count: Some(2), ..sandbox.chat_in(thread, "second, better") };
-    sandbox.run(again).await;
-    let sent = sandbox.models.requests().pop().unwrap().messages;
-    assert_eq!(sent.len(), 3);
-    assert!(matches!(&sent[2], Message::User { text } if text == "second, better"));
-    let over = ChatCommand { truncate_to_message_count: Some(9), ..sandbox.chat_in(thread, "no") };
-    let error = sandbox.conversations.chat(&sandbox.principal, over).await.unwrap_err();
-    assert_eq!(error.code, Code::InvalidArgument);
     sandbox.finish().await;
 }
 
@@ -270,49 +148,45 @@ async fn an_ephemeral_thread_imports_its_sanitized_history_and_expires_after_a_d
     let sent = sandbox.models.requests().pop().unwrap().messages;
     assert_eq!(sent.len(), 2, "{sent:?}");
     let thread = events[0].turn.thread.clone();
-    let listed = sandbox.stores.threads.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
-    assert!(listed.unwrap().items.is_empty());
-    let fork = folio_history::command::ForkThreadCommand {
-        thread: thread.clone(),
-        message_count: None,
-        title: None,
-        request_id: None,
-    };
+    assert!(sandbox.threads().await.is_empty());
+    let fork = ForkThreadCommand { thread: thread.clone(), message_count: None, title: None, request_id: None };
     let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork).await.unwrap();
     let made = sandbox.header(&thread).await;
     assert_eq!((forked.ephemeral, forked.expires_at), (true, made.expires_at), "a copy is forgotten too");
-    sandbox.environment.advance(std::time::Duration::from_secs(25 * 60 * 60));
+    sandbox.environment.advance(Duration::from_secs(25 * 60 * 60));
     for thread in [thread, forked.id] {
-        folio_testkit::wait_for("the thread to go", super::sandbox::SOON, || async {
-            sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none().then_some(())
-        })
-        .await;
+        sandbox.is_removed(&thread).await;
     }
     sandbox.finish().await;
 }
 
 #[tokio::test]
-async fn wrong_requests_are_refused_before_anything_begins() {
+async fn wrong_requests_are_refused_before_anything_begins_and_may_be_repeated() {
     let sandbox = Sandbox::start().await;
-    let good = sandbox.chat("x");
-    let unknown: folio_types::ThreadId = folio_types::ThreadId::derive(&["nowhere"]);
+    let good = ChatCommand { request_id: request("c-1"), ..sandbox.chat("x") };
+    let large = "\\\u{1}".repeat(50 * 1024);
     let table = [
-        (ChatCommand { profile: Some("pirate".to_owned()), ..good.clone() }, Reason::UnknownProfile),
-        (ChatCommand { documents: vec![], ..good.clone() }, Reason::InvalidField),
-        (ChatCommand { model: Some("gpt-0".to_owned()), ..good.clone() }, Reason::ModelNotAvailable),
-        (ChatCommand { auto_approved_tools: vec!["rm".to_owned()], ..good.clone() }, Reason::UnknownTool),
-        (ChatCommand { thread: Some(unknown), documents: vec![], ..good.clone() }, Reason::NotFound),
-        (ChatCommand { documents: vec![folio_types::DocumentId::derive(&["gone"])], ..good }, Reason::NotFound),
+        (ChatCommand { profile: Some("pirate".into()), ..good.clone() }, Reason::UnknownProfile, "pirate"),
+        (ChatCommand { documents: vec![], ..good.clone() }, Reason::InvalidField, ""),
+        (ChatCommand { model: Some("gpt-0".into()), ..good.clone() }, Reason::ModelNotAvailable, "gpt-0"),
+        (ChatCommand { auto_approved_tools: vec!["rm".into()], ..good.clone() }, Reason::UnknownTool, "rm"),
+        (sandbox.chat_in(&ThreadId::derive(&["nowhere"]), "x"), Reason::NotFound, "thread"),
+        (ChatCommand { documents: vec![DocumentId::derive(&["gone"])], ..good.clone() }, Reason::NotFound, "document"),
+        (ChatCommand { text: large, ..good.clone() }, Reason::TooLarge, ""),
     ];
-    for (command, reason) in table {
-        let shown = format!("{command:?}");
-        let error = sandbox.conversations.chat(&sandbox.principal, command).await.unwrap_err();
-        assert_eq!(error.reason, reason, "{shown:.200}");
+    for (command, reason, names) in table {
+        let error = sandbox.refuse(command).await;
+        assert_eq!(error.reason, reason, "{error}");
+        assert!(error.message.contains(names), "{error}");
     }
-    let viewer = folio_types::Principal { role: Role::Viewer, ..sandbox.principal.clone() };
-    let error = sandbox.conversations.chat(&viewer, sandbox.chat("x")).await.unwrap_err();
+    let viewer = Principal { role: Role::Viewer, ..sandbox.principal.clone() };
+    let error = sandbox.conversations.chat(&viewer, good.clone()).await.unwrap_err();
     assert_eq!(error.reason, Reason::RoleNotAllowed);
-    assert_eq!(sandbox.models.requests().len(), 0);
+    assert_eq!((sandbox.models.requests().len(), sandbox.threads().await.len()), (0, 0));
+    sandbox.until("an empty table", |now| now.live == 0).await;
+    sandbox.models.then([say("Hello.")]);
+    sandbox.run(good).await;
+    assert_eq!(sandbox.threads().await.len(), 1);
     sandbox.finish().await;
 }
 
@@ -322,14 +196,10 @@ async fn another_organization_and_another_user_see_nothing() {
     sandbox.models.then([say("Mine.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
     let turn = &events[0].turn;
-    let other_user = folio_types::UserId::derive(&["other"]);
+    let other_user = UserId::derive(&["other"]);
     let strangers = [
-        folio_types::Principal {
-            org: folio_types::OrgId::derive(&["b"]),
-            role: Role::Admin,
-            ..sandbox.principal.clone()
-        },
-        folio_types::Principal { user: other_user.clone(), ..sandbox.principal.clone() },
+        Principal { org: OrgId::derive(&["b"]), role: Role::Admin, ..sandbox.principal.clone() },
+        Principal { user: other_user.clone(), ..sandbox.principal.clone() },
     ];
     for stranger in &strangers {
         let error = sandbox.conversations.get_turn(stranger, turn).await.unwrap_err();
@@ -338,7 +208,7 @@ async fn another_organization_and_another_user_see_nothing() {
         assert_eq!(error.code, Code::NotFound, "invariant 6");
         assert!(sandbox.conversations.delete_thread(stranger, &turn.thread, None).await.is_err());
     }
-    let admin = folio_types::Principal { user: other_user, role: Role::Admin, ..sandbox.principal.clone() };
+    let admin = Principal { user: other_user, role: Role::Admin, ..sandbox.principal.clone() };
     assert!(sandbox.conversations.get_turn(&admin, turn).await.is_ok());
     sandbox.finish().await;
 }
@@ -349,21 +219,9 @@ async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
     sandbox.models.then([held(call("create_tag", json!({"name": "a"}))), say("Instead.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.listed().await;
-    let queue = |text: &str, if_pending| {
-        let chat = ChatCommand { if_busy: IfBusy::Enqueue, if_pending, ..sandbox.chat_in(&thread, text) };
-        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-        tokio::spawn(async move { conversations.chat(&principal, chat).await })
-    };
-    let queued = async |count| {
-        folio_testkit::wait_for("queued messages", super::sandbox::SOON, || async {
-            sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == count).then_some(())
-        })
-        .await;
-    };
-    let polite = queue("polite", IfPending::Reject);
-    queued(1).await;
-    let rude = queue("rude", IfPending::Supersede);
-    queued(2).await;
+    let chat = |text: &str, if_pending| ChatCommand { if_pending, ..sandbox.chat_in(&thread, text) };
+    let polite = sandbox.enqueue(chat("polite", IfPending::Reject), 1).await;
+    let rude = sandbox.enqueue(chat("rude", IfPending::Supersede), 2).await;
     sandbox.models.release();
     // A slow reader may find the turn superseded already; it receives one end.
     let turn = all(first).await[0].turn.clone();
@@ -371,18 +229,6 @@ async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
     let second = all(rude.await.unwrap().unwrap()).await;
     assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Instead."), "{second:?}");
     assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Superseded);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn the_thread_keeps_its_model() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([say("One."), say("Two.")]);
-    let other = ChatCommand { model: Some("other".to_owned()), ..sandbox.chat("first") };
-    let events = sandbox.run(other).await;
-    sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
-    let sent: Vec<String> = sandbox.models.requests().into_iter().map(|request| request.model).collect();
-    assert_eq!(sent, ["other", "other"]);
     sandbox.finish().await;
 }
 

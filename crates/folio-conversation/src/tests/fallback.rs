@@ -1,12 +1,8 @@
 //! Fallback models: their cost, the credit check, and their requests.
 
-use folio_history::event::{Event, EventKind};
-use folio_llm::{ModelError, ModelRequest};
-use folio_types::Reason;
-use folio_types::message::Message;
+use folio_llm::ModelRequest;
 
-use super::sandbox::{Sandbox, closing};
-use super::script::{Step, say};
+use super::*;
 
 fn limited() -> ModelError {
     ModelError::RateLimited { retry_after: None }
@@ -46,6 +42,8 @@ async fn usage_of_a_model_that_a_fallback_replaced_counts_in_the_turn() {
     sandbox.models.set_other_context(500);
     sandbox.models.then([sent_in_vain()]);
     let events = sandbox.run(sandbox.chat("hello")).await;
+    let EventKind::Failed { error, retriable, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!((error.reason, *retriable), (Reason::ModelRateLimited, true), "the first model's: {error}");
     let [turn, recorded] = spent(&sandbox, &events).await;
     assert_eq!((turn.0, turn), (1, recorded));
     sandbox.finish().await;

@@ -1,30 +1,24 @@
 //! Tools that panic or hang, actors that fail, and a store whose answers are lost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{Access, CallStatus, Entry};
-use folio_llm::ModelError;
-use folio_metering::{MeteredCall, Settlement};
-use folio_resources::{Resource as _, Tag};
-use folio_storage_conformance::layer::Layered;
+use folio_history::journal::Access;
+use folio_metering::{AbandonedCalls, MeteredCall, Settlement};
+use folio_resources::Resource as _;
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
     WriteTool,
 };
+use folio_types::TagId;
 use folio_types::message::Usage;
-use folio_types::op::{Expected, OpResult, Target};
+use folio_types::op::{OpResult, Target};
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
-use folio_types::{Reason, TagId};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::flaky::{Flaky, Lose};
-use super::sandbox::{SOON, Sandbox, all, approve_all, closing, reached};
-use super::script::{Step, call, calls, say};
-use crate::Options;
+use super::crash::settled;
+use super::flaky::Lose;
+use super::*;
 
 /// Panics, hangs, or counts how many run at once.
 struct Odd(Arc<AtomicUsize>, Arc<AtomicUsize>);
@@ -120,8 +114,9 @@ async fn output_before_a_models_refusal_is_charged() {
         let sandbox = Sandbox::start().await;
         sandbox.models.then([Step::Break("one two three four".to_owned(), error.clone())]);
         let events = sandbox.run(sandbox.chat("x")).await;
-        assert!(matches!(closing(&events), EventKind::Failed { .. }), "{events:?}");
-        let usage = folio_testkit::wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
+        let EventKind::Failed { retriable, .. } = closing(&events) else { panic!("{events:?}") };
+        assert_eq!(*retriable, matches!(error, ModelError::RateLimited { .. }));
+        let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
         let used = usage.usage;
         assert!(!usage.completed && used.output_tokens > 0 && used.input_tokens > 0, "{error}: {usage:?}");
         sandbox.finish().await;
@@ -135,7 +130,7 @@ fn impatient() -> Options {
 #[tokio::test]
 async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut() {
     let (tools, most) = odd_tools();
-    let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
+    let sandbox = Sandbox::start_as(impatient(), Some(tools), None, AbandonedCalls::Cut).await;
     let odd = |what: &str| ("odd_read", json!({ "do": what }));
     sandbox.models.then([calls(&[odd("panic"), odd("hang"), odd("a"), odd("b"), odd("c"), odd("d")]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -151,7 +146,7 @@ async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut
 #[tokio::test]
 async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     let (tools, _) = odd_tools();
-    let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
+    let sandbox = Sandbox::start_as(impatient(), Some(tools), None, AbandonedCalls::Cut).await;
     let ask = || ("odd_read", json!({ "do": "ask a model" }));
     sandbox.models.then([calls(&[ask(), ask()]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -169,7 +164,7 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
 async fn a_write_that_panics_or_hangs_is_closed_and_reported() {
     for how in ["panic", "panic early", "hang"] {
         let (tools, _) = odd_tools();
-        let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
+        let sandbox = Sandbox::start_as(impatient(), Some(tools), None, AbandonedCalls::Cut).await;
         let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": how }))).await;
         sandbox.models.then([say("It failed.")]);
         let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
@@ -187,10 +182,10 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
     sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.listed().await;
     sandbox.conversations.break_conversation(&(sandbox.principal.org.clone(), thread.clone()));
-    let rest: Vec<_> = futures::StreamExt::collect(stream).await;
+    let rest: Vec<_> = stream.collect().await;
     assert!(rest.last().unwrap().is_err(), "the stream is cut: {rest:?}");
-    let turn = folio_types::TurnId::new(thread, 1);
-    super::crash::settled(&sandbox, &turn).await;
+    let turn = TurnId::new(thread, 1);
+    settled(&sandbox, &turn).await;
     assert_eq!(sandbox.conversations.snapshot().failed, 1);
     let view = sandbox.turn(&turn).await;
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
@@ -204,7 +199,7 @@ async fn an_append_with_an_unknown_outcome_is_committed_once() {
     for lose in [Lose::Answer, Lose::Request, Lose::Late] {
         // Accepted, paused, decided with the intent, ended with the outcome.
         for at in 1..=4 {
-            let (sandbox, flaky) = start_flaky(lose, at).await;
+            let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), lose, at).await;
             let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
             sandbox.models.then([say("Made.")]);
             let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
@@ -224,16 +219,16 @@ async fn an_append_with_an_unknown_outcome_is_committed_once() {
 #[tokio::test]
 async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
     // The append that ends the turn, and every one after it: sent again with pauses.
-    let (sandbox, flaky) = start_flaky(Lose::Writes, 2).await;
+    let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), Lose::Writes, 2).await;
     sandbox.models.then([say("Answered."), say("Answered again.")]);
-    let events: Vec<_> = futures::StreamExt::collect(sandbox.begin(sandbox.chat("x")).await).await;
+    let events: Vec<_> = sandbox.begin(sandbox.chat("x")).await.collect().await;
     let error = events.last().unwrap().as_ref().unwrap_err();
     assert_eq!((error.reason, error.is_retriable()), (Reason::StoreUnavailable, true));
     // The next owner may have begun to end the turn.
     assert!((9..=10).contains(&flaky.appends()), "{}", flaky.appends());
     flaky.repair();
-    let turn = folio_types::TurnId::new(sandbox.listed().await, 1);
-    super::crash::settled(&sandbox, &turn).await;
+    let turn = TurnId::new(sandbox.listed().await, 1);
+    settled(&sandbox, &turn).await;
     let view = sandbox.turn(&turn).await;
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
     let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
@@ -244,7 +239,7 @@ async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
 #[tokio::test]
 async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_usable() {
     // The append that ends a turn without tools; the one with the outcome and the end of a turn with an approved write.
-    let (sandbox, _) = start_flaky(Lose::Large, 2).await;
+    let (sandbox, _) = Sandbox::start_flaky(Options::default(), Lose::Large, 2).await;
     sandbox.models.then([say("Too much."), say("Less.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
     let EventKind::Failed { error, retriable: false } = closing(&events) else { panic!("{events:?}") };
@@ -258,7 +253,7 @@ async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_us
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     sandbox.finish().await;
 
-    let (sandbox, _) = start_flaky(Lose::Large, 4).await;
+    let (sandbox, _) = Sandbox::start_flaky(Options::default(), Lose::Large, 4).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
     sandbox.models.then([say("Made.")]);
     let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
@@ -268,16 +263,4 @@ async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_us
     let again = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
     assert_eq!(again, ended, "invariant 7");
     sandbox.finish().await;
-}
-
-/// Starts a sandbox whose store of threads loses the answer of the `at`-th append.
-async fn start_flaky(lose: Lose, at: usize) -> (Sandbox, Arc<Flaky>) {
-    let mut flaky = None;
-    let wrap = |inner| {
-        let made = Flaky::new(lose, at);
-        flaky = Some(made.clone());
-        Layered::over(made, &inner) as Arc<dyn folio_storage::ThreadStore>
-    };
-    let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
-    (sandbox, flaky.unwrap())
 }

@@ -1,47 +1,8 @@
 //! A thread starts with its first message or not at all; ownership and repeated requests.
 
-use folio_history::event::EventKind;
-use folio_types::{DocumentId, Principal, Reason, Role, UserId};
-use serde_json::json;
+use folio_history::thread::NewThread;
 
-use super::sandbox::{SOON, Sandbox, all, closing, request, upload};
-use super::script::{Step, call, say};
-use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
-
-async fn listed(sandbox: &Sandbox) -> usize {
-    let page = sandbox.stores.threads.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
-    page.unwrap().items.len()
-}
-
-#[tokio::test]
-async fn a_refused_chat_creates_no_thread_and_may_be_repeated() {
-    let sandbox = Sandbox::start().await;
-    let missing = DocumentId::derive(&["missing"]);
-    let large = "x".repeat(120 * 1024).replace('x', "\\\u{1}");
-    let refused = [
-        (ChatCommand { documents: vec![missing.clone()], ..sandbox.chat("no document") }, Reason::NotFound),
-        (ChatCommand { model: Some("missing".into()), ..sandbox.chat("no model") }, Reason::ModelNotAvailable),
-        (ChatCommand { text: large[..100 * 1024].to_owned(), ..sandbox.chat("") }, Reason::TooLarge),
-    ];
-    for (chat, reason) in refused {
-        let chat = ChatCommand { request_id: request("c-1"), ..chat };
-        let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
-        assert_eq!(error.reason, reason, "{error}");
-        if reason == Reason::NotFound {
-            assert!(error.message.contains("document"), "the error names the missing resource: {error}");
-        }
-        assert_eq!(listed(&sandbox).await, 0, "a thread without a message");
-    }
-    folio_testkit::wait_for("an empty table", SOON, || async {
-        (sandbox.conversations.snapshot().live == 0).then_some(())
-    })
-    .await;
-    sandbox.models.then([say("Hello.")]);
-    let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
-    sandbox.run(chat).await;
-    assert_eq!(listed(&sandbox).await, 1);
-    sandbox.finish().await;
-}
+use super::*;
 
 #[tokio::test]
 async fn a_process_that_dies_before_the_first_append_leaves_no_thread_and_after_it_a_turn() {
@@ -49,17 +10,17 @@ async fn a_process_that_dies_before_the_first_append_leaves_no_thread_and_after_
         let mut sandbox = Sandbox::start().await;
         sandbox.hang_at(Some(point));
         let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
-        let (conversations, principal, ask) = (sandbox.conversations.clone(), sandbox.principal.clone(), chat.clone());
-        let asked = tokio::spawn(async move { conversations.chat(&principal, ask).await.map(drop) });
+        let asked = sandbox.spawn_chat(chat.clone());
         sandbox.reaches(point).await;
-        assert_eq!(listed(&sandbox).await, threads, "{point}");
+        assert_eq!(sandbox.threads().await.len(), threads, "{point}");
         sandbox.restart().await;
         let _ = asked.await;
-        assert_eq!(listed(&sandbox).await, threads, "{point}");
+        assert_eq!(sandbox.threads().await.len(), threads, "{point}");
         sandbox.models.then([say("Hello.")]);
-        let events = all(sandbox.begin(chat).await).await;
+        let events = sandbox.run(chat).await;
         assert!(matches!(closing(&events), EventKind::Completed { .. }), "{point}: {events:?}");
-        assert_eq!(listed(&sandbox).await, 1, "{point}");
+        let threads = sandbox.threads().await;
+        assert_eq!((threads.len(), threads[0].turns, events[0].turn.number), (1, 1, 1), "{point}");
         sandbox.finish().await;
     }
 }
@@ -72,7 +33,7 @@ async fn concurrent_chats_with_one_request_id_create_one_thread() {
     let (one, two, three) = tokio::join!(sandbox.run(chat()), sandbox.run(chat()), sandbox.run(chat()));
     assert_eq!(one.last(), two.last());
     assert_eq!(one.last(), three.last());
-    assert_eq!(listed(&sandbox).await, 1);
+    assert_eq!(sandbox.threads().await.len(), 1);
     sandbox.finish().await;
 }
 
@@ -81,11 +42,10 @@ async fn a_thread_that_does_not_exist_is_visible_to_no_user() {
     let mut sandbox = Sandbox::start().await;
     sandbox.hang_at(Some("accept:before"));
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
-    let (conversations, principal, ask) = (sandbox.conversations.clone(), sandbox.principal.clone(), chat.clone());
-    let asked = tokio::spawn(async move { conversations.chat(&principal, ask).await.map(drop) });
+    let asked = sandbox.spawn_chat(chat.clone());
     sandbox.reaches("accept:before").await;
     let rows = sandbox.open_rows().await;
-    let thread = folio_types::ThreadId::derive(&[
+    let thread = ThreadId::derive(&[
         sandbox.principal.org.as_str(),
         sandbox.principal.user.as_str(),
         "document",
@@ -124,8 +84,8 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
     let sandbox = Sandbox::start().await;
     let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
     let documents = vec![sandbox.document.clone(), other];
-    let new = folio_history::thread::NewThread {
-        id: folio_types::ThreadId::derive(&["both"]),
+    let new = NewThread {
+        id: ThreadId::derive(&["both"]),
         org: sandbox.principal.org.clone(),
         user: sandbox.principal.user.clone(),
         profile: "document".into(),
@@ -136,7 +96,7 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
         expires_at: None,
         imported: vec![],
         request: None,
-        at: folio_types::Timestamp::UNIX_EPOCH,
+        at: Timestamp::UNIX_EPOCH,
     };
     let thread = sandbox.stores.threads.create(new).await.unwrap().id;
     sandbox.models.then([say("One.")]);
@@ -145,8 +105,8 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
         ..sandbox.chat_in(&thread, "both")
     };
     sandbox.run(turned(&documents)).await;
-    let error = sandbox.conversations.chat(&sandbox.principal, turned(&documents[..1])).await.err().unwrap();
-    assert_eq!(error.code, folio_types::Code::InvalidArgument);
+    let error = sandbox.refuse(turned(&documents[..1])).await;
+    assert_eq!(error.code, Code::InvalidArgument);
     sandbox.finish().await;
 }
 
@@ -162,7 +122,7 @@ async fn a_request_id_of_a_thread_change_identifies_one_request_across_threads()
         request_id: request(id),
         ..CreateThreadCommand::default()
     };
-    let fork = |thread: &folio_types::ThreadId, id: &str| ForkThreadCommand {
+    let fork = |thread: &ThreadId, id: &str| ForkThreadCommand {
         thread: thread.clone(),
         message_count: None,
         title: None,
@@ -207,7 +167,7 @@ async fn a_thread_request_and_another_aggregates_share_their_ids() {
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     let (principal, thread) = (&sandbox.principal, &turn.thread);
     sandbox.conversations.rename_thread(principal, thread, "Better".into(), request("r-1")).await.unwrap();
-    let op = folio_types::op::OpKey::Request { user: principal.user.clone(), request: request("r-1").unwrap() };
+    let op = OpKey::Request { user: principal.user.clone(), request: request("r-1").unwrap() };
     let asked = sandbox.stores.ops.request(&principal.org, &op).await.unwrap().unwrap();
     assert_eq!(asked.target, folio_types::op::Target::thread(thread));
     sandbox.conversations.cancel(principal, &turn).await.unwrap();

@@ -1,13 +1,14 @@
 //! A layer over a store of threads that loses answers.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use folio_history::thread::{Append, Appended, NewThread};
-use folio_storage::ThreadStore;
+use folio_metering::AbandonedCalls;
 use folio_storage_conformance::layer::ThreadLayer;
-use folio_types::{Error, OrgId, Reason, Result, ThreadId};
+
+use super::*;
 
 /// Fate of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +34,18 @@ pub(super) struct Flaky {
     mended: AtomicBool,
 }
 
-impl Flaky {
-    pub(super) fn new(lose: Lose, at: usize) -> Arc<Self> {
+impl Sandbox {
+    /// Starts with a store of threads that loses the `at`-th append.
+    pub(super) async fn start_flaky(options: Options, lose: Lose, at: usize) -> (Self, Arc<Flaky>) {
         let (appends, late, mended) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { lose, at, appends, late, mended })
+        let flaky = Arc::new(Flaky { lose, at, appends, late, mended });
+        let wrap = |inner| Layered::over(flaky.clone(), &inner) as Arc<dyn ThreadStore>;
+        let sandbox = Self::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Cut).await;
+        (sandbox, flaky)
     }
+}
 
+impl Flaky {
     /// Writes from now on.
     pub(super) fn repair(&self) {
         self.mended.store(true, Ordering::SeqCst);

@@ -1,18 +1,8 @@
 //! Conversations come into memory and leave it.
 
-use std::time::Duration;
-
-use folio_history::event::EventKind;
-use folio_storage::ThreadStore;
-use folio_storage_conformance::layer::Layered;
-use folio_types::{Environment as _, Reason, ThreadId, TurnId, limits};
-use serde_json::json;
-
-use super::flaky::{Flaky, Lose};
-use super::sandbox::{SOON, Sandbox, approve_all, closing, reached};
-use super::script::{Step, call, held, say};
-use crate::{ActorPhase, EventStream, Options};
-use folio_history::command::{ChatCommand, IfBusy};
+use super::flaky::Lose;
+use super::*;
+use crate::{ActorPhase, EventStream};
 
 fn quick(idle: u64) -> Options {
     Options {
@@ -22,47 +12,34 @@ fn quick(idle: u64) -> Options {
     }
 }
 
-async fn wait_until_deleted(sandbox: &Sandbox) {
-    folio_testkit::wait_for("passivation", SOON, || async {
-        (sandbox.conversations.snapshot().live == 0).then_some(())
-    })
-    .await;
+impl Sandbox {
+    /// Waits until so many conversations are in memory.
+    async fn has_live(&self, count: usize) {
+        self.until("passivation", |now| now.live == count).await;
+    }
 }
 
 #[tokio::test]
-async fn an_idle_conversation_leaves_memory_and_is_reloaded_completely() {
-    let sandbox = Sandbox::start_with(quick(30)).await;
-    sandbox.models.then([say("One."), say("Two.")]);
-    let first = sandbox.run(sandbox.chat("first")).await;
-    wait_until_deleted(&sandbox).await;
-    assert_eq!(sandbox.conversations.snapshot().passivated, 1);
-    sandbox.run(sandbox.chat_in(&first[0].turn.thread, "second")).await;
-    assert_eq!(sandbox.models.requests()[1].messages.len(), 3);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn an_idle_conversation_evicts_its_history_and_reloads_it() {
-    let options = Options { history_timeout: Duration::from_millis(30), ..quick(600_000) };
-    let sandbox = Sandbox::start_with(options).await;
-    sandbox.models.then([say("One."), say("Two.")]);
-    let first = sandbox.run(sandbox.chat("first")).await;
-    folio_testkit::wait_for("the history to go", SOON, || async {
-        let snapshot = sandbox.conversations.snapshot();
-        (snapshot.live == 1 && snapshot.history_bytes == 0).then_some(())
-    })
-    .await;
-    assert_eq!(sandbox.turn(&first[0].turn).await.text, "One.");
-    sandbox.run(sandbox.chat_in(&first[0].turn.thread, "second")).await;
-    assert_eq!(sandbox.models.requests()[1].messages.len(), 3);
-    sandbox.finish().await;
+async fn an_idle_conversation_or_its_history_leaves_memory_and_is_reloaded_completely() {
+    let history_only = Options { history_timeout: Duration::from_millis(30), ..quick(600_000) };
+    for (options, live) in [(quick(30), 0), (history_only, 1)] {
+        let sandbox = Sandbox::start_with(options).await;
+        sandbox.models.then([say("One."), say("Two.")]);
+        let first = sandbox.run(sandbox.chat("first")).await;
+        sandbox.until("memory", |now| now.live == live && now.history_bytes == 0).await;
+        assert_eq!(sandbox.conversations.snapshot().passivated, 1 - live as u64);
+        assert_eq!(sandbox.turn(&first[0].turn).await.text, "One.");
+        sandbox.run(sandbox.chat_in(&first[0].turn.thread, "second")).await;
+        assert_eq!(sandbox.models.requests()[1].messages.len(), 3);
+        sandbox.finish().await;
+    }
 }
 
 #[tokio::test]
 async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
     let sandbox = Sandbox::start_with(quick(30)).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    wait_until_deleted(&sandbox).await;
+    sandbox.has_live(0).await;
     sandbox.models.then([held(say("Made."))]);
     let command = approve_all(&turn, &pending);
     let mut approve = Box::pin(sandbox.approve_with(command));
@@ -97,21 +74,21 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_are_evicted() {
     sandbox.models.then([Step::Hang, Step::Hang]);
     let one = sandbox.begin(sandbox.chat("1")).await;
     let two = sandbox.begin(sandbox.chat("2")).await;
-    let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat("3")).await.unwrap_err();
+    let error = sandbox.refuse(sandbox.chat("3")).await;
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
     assert!(error.retry_after.is_some());
     sandbox.wait_for_model_calls(2).await;
     for view in sandbox.conversations.snapshot().busy {
-        let turn = folio_types::TurnId::new(view.thread, 1);
+        let turn = TurnId::new(view.thread, 1);
         sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
     }
     drop((one, two));
     sandbox.models.then([say("There is memory.")]);
-    let events = folio_testkit::wait_for("memory", SOON, || async {
+    let events = wait_for("memory", SOON, || async {
         sandbox.conversations.chat(&sandbox.principal, sandbox.chat("4")).await.ok()
     })
     .await;
-    assert!(matches!(closing(&super::sandbox::all(events).await), EventKind::Completed { .. }));
+    assert!(matches!(closing(&all(events).await), EventKind::Completed { .. }));
     sandbox.finish().await;
 }
 
@@ -125,10 +102,7 @@ async fn invariant_10_histories_in_memory_are_bounded_and_the_least_recently_use
     for _ in 0..20 {
         let events = sandbox.run(sandbox.chat(&text)).await;
         keys.push((sandbox.principal.org.clone(), events[0].turn.thread.clone()));
-        folio_testkit::wait_for("memory", SOON, || async {
-            (sandbox.conversations.snapshot().history_bytes <= most).then_some(())
-        })
-        .await;
+        sandbox.until("memory", |now| now.history_bytes <= most).await;
     }
     let live: Vec<bool> = keys.iter().map(|key| sandbox.conversations.is_live(key)).collect();
     assert!(live.is_sorted() && !live[0] && live[19], "the oldest left: {live:?}");
@@ -146,29 +120,19 @@ async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
     let first = sandbox.run(sandbox.chat(&"x".repeat(6_000))).await;
     let running = sandbox.begin(sandbox.chat(&"y".repeat(9_000))).await;
     sandbox.wait_for_model_calls(2).await;
-    folio_testkit::wait_for("the idle one leaves", SOON, || async {
-        (sandbox.conversations.snapshot().live == 1).then_some(())
-    })
-    .await;
+    sandbox.has_live(1).await;
     let again = sandbox.chat_in(&first[0].turn.thread, "again");
-    let error = sandbox.conversations.chat(&sandbox.principal, again.clone()).await.unwrap_err();
+    let error = sandbox.refuse(again.clone()).await;
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
     assert!(error.retry_after.is_some());
     let busy = sandbox.conversations.snapshot().busy;
-    let turn = folio_types::TurnId::new(busy[0].thread.clone(), 1);
+    let turn = TurnId::new(busy[0].thread.clone(), 1);
     sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
     drop(running);
     sandbox.models.then([say("There is memory.")]);
     let events = sandbox.run(again).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }));
     sandbox.finish().await;
-}
-
-async fn two_in_flight(sandbox: &Sandbox) {
-    folio_testkit::wait_for("two requests in flight", SOON, || async {
-        sandbox.conversations.snapshot().busy.iter().any(|view| view.in_flight == 2).then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -182,7 +146,7 @@ async fn requests_in_flight_to_one_conversation_are_bounded() {
     let mut both = Box::pin(async { tokio::join!(one, two) });
     tokio::select! {
         answers = both.as_mut() => panic!("{answers:?}"),
-        () = two_in_flight(&sandbox) => {}
+        () = sandbox.until("requests in flight", |now| now.busy.iter().any(|view| view.in_flight == 2)) => {}
     }
     let error = sandbox.approve_with(command).await.unwrap_err();
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
@@ -193,49 +157,19 @@ async fn requests_in_flight_to_one_conversation_are_bounded() {
 }
 
 #[tokio::test]
-async fn draining_lets_running_turns_end_and_refuses_new_ones() {
+async fn draining_lets_running_turns_end_and_refuses_queued_and_new_chats() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("To the end."))]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
+    let queued = sandbox.enqueue(sandbox.chat_in(&sandbox.listed().await, "later"), 1).await;
     let conversations = sandbox.conversations.clone();
     let drained = tokio::spawn(async move { conversations.drain(SOON).await });
-    folio_testkit::wait_for("draining", SOON, || async { sandbox.conversations.snapshot().draining.then_some(()) })
-        .await;
-    let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat("y")).await.unwrap_err();
-    assert_eq!(error.reason, Reason::Draining);
+    assert_eq!(queued.await.unwrap().err().unwrap().reason, Reason::Draining);
+    assert_eq!(sandbox.refuse(sandbox.chat("y")).await.reason, Reason::Draining);
     sandbox.models.release();
-    assert!(matches!(closing(&super::sandbox::all(stream).await), EventKind::Completed { .. }));
+    assert!(matches!(closing(&all(stream).await), EventKind::Completed { .. }));
     drained.await.unwrap();
     sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn draining_refuses_queued_chats() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([held(say("To the end."))]);
-    let stream = sandbox.begin(sandbox.chat("x")).await;
-    let thread = sandbox.listed().await;
-    let queued = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "later") };
-    let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
-    let queued = tokio::spawn(async move { conversations.chat(&principal, queued).await.map(drop) });
-    folio_testkit::wait_for("a queued message", SOON, || async {
-        sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == 1).then_some(())
-    })
-    .await;
-    let conversations = sandbox.conversations.clone();
-    let drained = tokio::spawn(async move { conversations.drain(SOON).await });
-    assert_eq!(queued.await.unwrap().unwrap_err().reason, Reason::Draining);
-    sandbox.models.release();
-    assert!(matches!(closing(&super::sandbox::all(stream).await), EventKind::Completed { .. }));
-    drained.await.unwrap();
-    sandbox.finish().await;
-}
-
-async fn wait_until_removed(sandbox: &Sandbox, thread: &ThreadId) {
-    folio_testkit::wait_for("the removal", SOON, || async {
-        sandbox.stores.threads.header(&sandbox.principal.org, thread).await.unwrap().is_none().then_some(())
-    })
-    .await;
 }
 
 async fn expire(sandbox: &Sandbox) {
@@ -245,24 +179,16 @@ async fn expire(sandbox: &Sandbox) {
 
 #[tokio::test]
 async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cancelled() {
-    let mut flaky = None;
-    let wrap = |inner| {
-        let made = Flaky::new(Lose::Request, usize::MAX);
-        flaky = Some(made.clone());
-        Layered::over(made, &inner) as std::sync::Arc<dyn ThreadStore>
-    };
-    let sandbox = Sandbox::start_as(quick(30), None, Some(Box::new(wrap))).await;
+    let (sandbox, flaky) = Sandbox::start_flaky(quick(30), Lose::Request, usize::MAX).await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    wait_until_deleted(&sandbox).await;
-    let appends = flaky.unwrap();
-    let before = appends.appends();
+    sandbox.has_live(0).await;
+    let before = flaky.appends();
     expire(&sandbox).await;
-    wait_until_removed(&sandbox, &turn.thread).await;
-    assert!(appends.appends() > before, "its end was written first");
+    sandbox.is_removed(&turn.thread).await;
+    assert!(flaky.appends() > before, "its end was written first");
     // The row of a first turn may be left to the sweep, which waits for the append that makes a thread.
     sandbox.environment.advance(Duration::from_secs(3_600));
-    folio_testkit::wait_for("an empty index", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) })
-        .await;
+    sandbox.index_is_empty().await;
     sandbox.finish().await;
 }
 
@@ -271,14 +197,13 @@ async fn expires_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<E
     sandbox.environment.advance(limits::DAY - Duration::from_secs(60));
     sandbox.conversations.get_turn(&sandbox.principal, turn).await.expect("not yet");
     sandbox.environment.advance(Duration::from_secs(120));
-    wait_until_removed(sandbox, &turn.thread).await;
+    sandbox.is_removed(&turn.thread).await;
     let error = sandbox.conversations.get_turn(&sandbox.principal, turn).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
     if let Some(stream) = follows {
-        assert_eq!(closing(&super::sandbox::all(stream).await), &EventKind::Cancelled, "the watcher receives the end");
+        assert_eq!(closing(&all(stream).await), &EventKind::Cancelled, "the watcher receives the end");
     }
-    folio_testkit::wait_for("an empty index", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) })
-        .await;
+    sandbox.index_is_empty().await;
     assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
 }
 
@@ -290,7 +215,7 @@ async fn an_ephemeral_thread_with_a_running_turn_expires_after_a_day() {
     sandbox.wait_for_model_calls(1).await;
     let row = sandbox.open_rows().await.remove(0);
     expires_after_a_day(&sandbox, &row.turn, Some(stream)).await;
-    folio_testkit::wait_for("the request to stop", SOON, || async { (sandbox.models.open() == 0).then_some(()) }).await;
+    sandbox.model_is_idle().await;
     sandbox.finish().await;
 }
 
@@ -302,7 +227,7 @@ async fn an_ephemeral_thread_with_a_waiting_turn_expires_after_a_day_loaded_or_n
         sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
         let events = sandbox.run(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
         if idle == 30 {
-            wait_until_deleted(&sandbox).await;
+            sandbox.has_live(0).await;
         }
         expires_after_a_day(&sandbox, &events[0].turn, None).await;
         sandbox.finish().await;
@@ -316,10 +241,10 @@ async fn expired_threads_without_an_open_turn_are_removed_loaded_or_not() {
         sandbox.models.then([say("One.")]);
         let events = sandbox.run(sandbox.chat("first")).await;
         if idle == 30 {
-            wait_until_deleted(&sandbox).await;
+            sandbox.has_live(0).await;
         }
         expire(&sandbox).await;
-        wait_until_removed(&sandbox, &events[0].turn.thread).await;
+        sandbox.is_removed(&events[0].turn.thread).await;
         sandbox.finish().await;
     }
 }

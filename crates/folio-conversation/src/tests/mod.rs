@@ -16,6 +16,31 @@ mod queued;
 mod sandbox;
 mod script;
 mod several;
-mod storm;
 mod threads;
 mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_history::command::{
+    ApproveAnswer, ApproveCommand, ChatCommand, CreateThreadCommand, ForkThreadCommand, IfBusy, IfPending,
+};
+use folio_history::event::{Event, EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Decision, Entry};
+use folio_llm::ModelError;
+use folio_resources::Tag;
+use folio_storage::ThreadStore;
+use folio_storage_conformance::layer::Layered;
+use folio_testkit::wait_for;
+use folio_types::message::Message;
+use folio_types::op::{Expected, OpKey, Write};
+use folio_types::{
+    Code, Digest, DocumentId, Environment as _, Error, OrgId, Principal, Reason, Result, Role, ThreadId, Timestamp,
+    TurnId, UserId, limits,
+};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use self::sandbox::{SOON, Sandbox, all, approve_all, closing, decide, names, reached, request, upload};
+use self::script::{Step, call, calls, held, say};
+use crate::Options;

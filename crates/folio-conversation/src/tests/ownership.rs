@@ -1,61 +1,18 @@
 //! Several nodes: a live owner keeps its threads, a dead owner's threads are taken over, and a replaced owner changes
 //! nothing.
 
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{CallStatus, Entry};
-use folio_testkit::wait_for;
-use folio_types::{Code, Liveness, Reason};
-use futures::StreamExt as _;
-use serde_json::json;
+use folio_types::Liveness;
 
-use super::sandbox::{SOON, all, approve_all, closing, reached};
-use super::script::{call, held, say};
-use super::several::{Ground, Several};
-use folio_history::command::ChatCommand;
+use super::several::Several;
+use super::*;
 
-fn in_thread(thread: &folio_types::ThreadId, text: &str) -> ChatCommand {
+fn in_thread(thread: &ThreadId, text: &str) -> ChatCommand {
     ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
 }
 
-/// Runs each test on the embedded store with shared stores in memory, and on a CQL server with Redis.
-macro_rules! suite {
-    ($(#[$attribute:meta] $test:ident,)+) => {
-        mod embedded {
-            $(
-                #[$attribute]
-                async fn $test() {
-                    super::$test(super::Ground::Embedded).await;
-                }
-            )+
-        }
-
-        mod servers {
-            $(
-                #[$attribute]
-                async fn $test() {
-                    super::$test(super::Ground::Servers).await;
-                }
-            )+
-        }
-    };
-}
-
-suite! {
-    #[tokio::test] a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner,
-    #[tokio::test] a_running_turn_is_watched_at_its_owner,
-    #[tokio::test] a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead,
-    #[tokio::test] a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept,
-    #[tokio::test] a_stream_continues_at_the_new_owner_with_a_snapshot,
-    #[tokio::test] an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread,
-    #[tokio::test] two_approvals_on_two_nodes_at_once_have_one_effect,
-    #[tokio::test] a_draining_node_releases_idle_threads_and_keeps_running_turns,
-    #[tokio::test] while_liveness_is_unknown_own_threads_continue_and_takeovers_wait,
-    #[tokio::test] a_conversation_that_was_taken_over_leaves_memory_and_names_its_owner,
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)] an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect,
-}
-
-async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner() {
+    let several = Several::start(2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
     let (thread, before) = (turn.thread.clone(), several.header(&turn.thread).await);
     let (other, principal) = (several.node(1), &several.principal);
@@ -84,8 +41,9 @@ async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner(ground: Gr
     several.finish().await;
 }
 
-async fn a_running_turn_is_watched_at_its_owner(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn a_running_turn_is_watched_at_its_owner() {
+    let several = Several::start(2).await;
     several.models.then([held(say("Slowly."))]);
     let stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let mut stream = Box::pin(stream);
@@ -100,12 +58,13 @@ async fn a_running_turn_is_watched_at_its_owner(ground: Ground) {
     several.finish().await;
 }
 
-async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead() {
+    let several = Several::start(2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
     several.kill(0).await;
     several.models.then([say("Made.")]);
-    let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
+    let answer = several.approve(1, approve_all(&turn, &pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }));
     assert_eq!(several.tag_names().await, ["once"], "invariant 3");
     let header = several.header(&turn.thread).await;
@@ -115,13 +74,13 @@ async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead(ground: Grou
     several.finish().await;
 }
 
-async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept(ground: Ground) {
-    let several = Several::start_on(ground, 3).await;
+#[tokio::test]
+async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept() {
+    let several = Several::start(3).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
     several.models.then([held(say("Never."))]);
-    let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
-    let asked = tokio::spawn(async move { node.approve(&principal, command).await });
-    wait_for("the model call", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    let asked = several.spawn_approve(0, approve_all(&turn, &pending));
+    several.wait_for_model_calls(2).await;
     assert!(several.header(&turn.thread).await.open_turn.is_some());
     several.kill(0).await;
     assert!(asked.await.unwrap().is_err());
@@ -134,7 +93,7 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
     assert_eq!(several.tag_names().await, ["kept"]);
     // Repeated decisions at the new owner continue the turn.
     several.models.then([say("Made.")]);
-    let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
+    let answer = several.approve(1, approve_all(&turn, &pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }));
     assert_eq!(several.tag_names().await, ["kept"], "invariant 3");
     several.finish().await;
@@ -148,39 +107,21 @@ async fn invariant_8_a_published_waiting_turn_is_found_if_its_owner_dies_after_t
     let swept = several.node(1).snapshot().sweeps + 2;
     wait_for("two sweeps", SOON, || async { (several.node(1).snapshot().sweeps >= swept).then_some(()) }).await;
     several.models.then([held(say("Never."))]);
-    let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
-    let asked = tokio::spawn(async move { node.approve(&principal, command).await });
-    wait_for("the model call", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    let asked = several.spawn_approve(0, approve_all(&turn, &pending));
+    several.wait_for_model_calls(2).await;
     several.kill(0).await;
     assert!(asked.await.unwrap().is_err());
     several.ended(&turn.thread).await;
     several.finish().await;
 }
 
-async fn a_stream_continues_at_the_new_owner_with_a_snapshot(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
-    several.models.then([held(say("Never."))]);
-    let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
-    let first = stream.next().await.unwrap().unwrap();
-    several.kill(0).await;
-    while let Some(item) = stream.next().await {
-        if let Err(error) = item {
-            assert_eq!((error.code, error.is_retriable()), (Code::Unavailable, true), "{error:?}");
-        }
-    }
-    let events = all(several.node(1).watch(&several.principal, &first.turn, first.number + 1).await.unwrap()).await;
-    assert!(matches!(&events[0].kind, EventKind::Snapshot(_)), "invariant 9: {events:?}");
-    assert!(events[0].number > 1 << 32, "{events:?}");
-    assert!(matches!(closing(&events), EventKind::Failed { retriable: true, .. }), "{events:?}");
-    several.finish().await;
-}
-
-async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
+    let several = Several::start(2).await;
     several.models.then([held(say("From a former incarnation."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let turn = stream.next().await.unwrap().unwrap().turn;
-    wait_for("the model call", SOON, || async { (several.models.requests().len() == 1).then_some(()) }).await;
+    several.wait_for_model_calls(1).await;
     several.say(0, Liveness::Dead);
     several.ended(&turn.thread).await;
     let before = several.header(&turn.thread).await;
@@ -198,78 +139,21 @@ async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread(gro
     several.finish().await;
 }
 
-async fn an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect(ground: Ground) {
-    for point in ["intent:before", "intent:after", "write:before", "write:after", "model:before"] {
-        let several = Several::start_on(ground, 2).await;
-        let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
-        several.nodes[0].stopper.stop_at(point);
-        let (node, principal, command) =
-            (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
-        let first = tokio::spawn(async move { node.approve(&principal, command).await });
-        several.nodes[0].stopper.reached().await;
-        several.say(0, Liveness::Dead);
-        several.models.then([say("Made."), say("Made.")]);
-        let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
-        let mut end = reached(answer);
-        if matches!(end, EventKind::Failed { retriable: true, .. }) {
-            let resumed = all(several.node(1).resume(&several.principal, &turn).await.unwrap()).await;
-            end = closing(&resumed).clone();
-        }
-        assert!(matches!(end, EventKind::Completed { .. }), "{point}: {end:?}");
-        let before = several.header(&turn.thread).await;
-        several.nodes[0].stopper.go_on();
-        let late = first.await.unwrap();
-        assert!(late.is_err_and(|error| several.moved_to(&error) == Some(1)), "{point}");
-        assert_eq!(several.header(&turn.thread).await, before, "invariant 1 at {point}");
-        assert_eq!(several.tag_names().await, ["once"], "invariant 3 at {point}");
-        let outcomes = several.journal(&turn.thread).await.into_iter().filter(|e| matches!(e, Entry::Outcome(_)));
-        assert_eq!(outcomes.count(), 1, "{point}");
-        several.models.drain();
-        several.finish().await;
-    }
-}
-
-async fn two_approvals_on_two_nodes_at_once_have_one_effect(ground: Ground) {
-    let several = Several::start_on(ground, 3).await;
-    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
-    several.kill(0).await;
-    several.models.otherwise(|_| say("Made."));
-    let command = approve_all(&turn, &pending);
-    let (one, two) = tokio::join!(
-        several.node(1).approve(&several.principal, command.clone()),
-        several.node(2).approve(&several.principal, command.clone())
-    );
-    let mut answers = 0;
-    for answer in [one, two] {
-        match answer {
-            Ok(answer) => {
-                answers += 1;
-                assert!(matches!(reached(answer), EventKind::Completed { .. }));
-            }
-            Err(error) => assert!(several.moved_to(&error).is_some(), "{error:?}"),
-        }
-    }
-    assert!(answers >= 1);
-    assert_eq!(several.tag_names().await, ["once"], "invariant 3");
-    let intents = several.journal(&turn.thread).await.into_iter().filter(|e| matches!(e, Entry::Intent(_))).count();
-    assert_eq!(intents, 1);
-    several.finish().await;
-}
-
-async fn a_draining_node_releases_idle_threads_and_keeps_running_turns(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn a_draining_node_releases_idle_threads_and_keeps_running_turns() {
+    let several = Several::start(2).await;
     let (waiting, pending) = several.pause_at(0, call("create_tag", json!({"name": "moved"}))).await;
     several.models.then([held(say("Ended in order.")), say("Made."), say("Next.")]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let running = stream.next().await.unwrap().unwrap().turn;
-    wait_for("the model call", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    several.wait_for_model_calls(2).await;
     several.say(0, Liveness::Draining);
     let drains = several.node(0).clone();
     let drain = tokio::spawn(async move { drains.drain(SOON).await });
     wait_for("the drain", SOON, || async { several.node(0).snapshot().draining.then_some(()) }).await;
-    let refused = several.node(0).approve(&several.principal, approve_all(&waiting, &pending)).await.unwrap_err();
+    let refused = several.approve(0, approve_all(&waiting, &pending)).await.unwrap_err();
     assert_eq!((refused.reason, refused.is_retriable()), (Reason::Draining, true));
-    let answer = several.node(1).approve(&several.principal, approve_all(&waiting, &pending)).await.unwrap();
+    let answer = several.approve(1, approve_all(&waiting, &pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }), "taken over without a wait");
     let kept = several.node(1).chat(&several.principal, in_thread(&running.thread, "more")).await.unwrap_err();
     assert_eq!(several.moved_to(&kept), Some(0), "what runs stays until it ends");
@@ -285,28 +169,30 @@ async fn a_draining_node_releases_idle_threads_and_keeps_running_turns(ground: G
     several.finish().await;
 }
 
-async fn while_liveness_is_unknown_own_threads_continue_and_takeovers_wait(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn while_liveness_is_unknown_own_threads_continue_and_takeovers_wait() {
+    let several = Several::start(2).await;
     let (own, own_pending) = several.pause_at(0, call("create_tag", json!({"name": "own"}))).await;
     let (other, pending) = several.pause_at(1, call("create_tag", json!({"name": "other"}))).await;
     for node in [0, 1] {
         several.say(node, Liveness::Unknown);
     }
-    let error = several.node(0).approve(&several.principal, approve_all(&other, &pending)).await.unwrap_err();
+    let error = several.approve(0, approve_all(&other, &pending)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::StoreUnavailable));
     assert!(error.retry_after.is_some());
     assert_eq!(several.node(0).get_turn(&several.principal, &other).await.unwrap().pending, pending, "reads work");
     several.models.then([say("Made."), say("Fresh."), say("Made.")]);
-    reached(several.node(0).approve(&several.principal, approve_all(&own, &own_pending)).await.unwrap());
+    reached(several.approve(0, approve_all(&own, &own_pending)).await.unwrap());
     several.run(0, several.chat("a new thread")).await;
     several.say(1, Liveness::Dead);
-    reached(several.node(0).approve(&several.principal, approve_all(&other, &pending)).await.unwrap());
+    reached(several.approve(0, approve_all(&other, &pending)).await.unwrap());
     assert_eq!(several.tag_names().await, ["other", "own"]);
     several.finish().await;
 }
 
-async fn a_conversation_that_was_taken_over_leaves_memory_and_names_its_owner(ground: Ground) {
-    let several = Several::start_on(ground, 2).await;
+#[tokio::test]
+async fn a_conversation_that_was_taken_over_leaves_memory_and_names_its_owner() {
+    let several = Several::start(2).await;
     several.models.then([say("One."), say("Two.")]);
     let thread = several.run(0, several.chat("first")).await[0].turn.thread.clone();
     let key = (several.principal.org.clone(), thread.clone());

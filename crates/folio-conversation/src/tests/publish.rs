@@ -1,20 +1,14 @@
 //! Turns are published to the other nodes, and never waited for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use folio_history::event::{Event, EventKind};
 use folio_storage::{EventsAppended, EventsRead, SharedTurn, TurnEventStore};
-use folio_storage_conformance::layer::{EventLayer, Layered};
-use folio_testkit::wait_for;
-use folio_types::{Error, Incarnation, OrgId, Reason, Result, TurnId};
-use futures::StreamExt as _;
-use serde_json::json;
+use folio_storage_conformance::layer::EventLayer;
+use folio_types::Incarnation;
 
-use super::sandbox::{SOON, approve_all, reached};
-use super::script::{call, held, say};
 use super::several::Several;
+use super::*;
 use crate::SharedTurnStores;
 
 /// Events in a store that is away for a while.
@@ -85,7 +79,7 @@ async fn other_nodes_receive_a_pause_and_all_later_states() {
         received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::AwaitingApproval { .. })).await;
     assert_eq!(first[0].number, 1);
     several.models.then([say("Made.")]);
-    reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
+    reached(several.approve(0, approve_all(&turn, &pending)).await.unwrap());
     published(&shared_turns, &several, &turn, |state| !state.is_waiting()).await;
     assert!(shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap().is_empty());
     let all = received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
@@ -125,7 +119,7 @@ async fn an_unavailable_event_store_blocks_nothing_and_gets_a_snapshot_later() {
     wait_for("it to be left out", SOON, || async { (several.node(0).snapshot().tasks <= tasks).then_some(()) }).await;
     away.store(false, Ordering::SeqCst);
     several.models.then([say("Made.")]);
-    reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
+    reached(several.approve(0, approve_all(&turn, &pending)).await.unwrap());
     let events = received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
     assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "what was not told is stood for: {events:?}");
     several.finish().await;

@@ -1,30 +1,9 @@
 //! The start of a queued chat.
 
-use folio_history::event::EventKind;
 use folio_types::policy::Ruling;
-use folio_types::{Reason, Result, ThreadId};
-use serde_json::json;
-use tokio::task::JoinHandle;
 
 use super::audit::rule;
-use super::sandbox::{SOON, Sandbox, all, closing};
-use super::script::{Step, call, held, say};
-use crate::EventStream;
-use folio_history::command::{ChatCommand, IfBusy};
-
-impl Sandbox {
-    /// A chat that waits as the last of so many.
-    async fn wait_behind(&self, thread: &ThreadId, text: &str, count: usize) -> JoinHandle<Result<EventStream>> {
-        let chat = ChatCommand { if_busy: IfBusy::Enqueue, auto_approve: true, ..self.chat_in(thread, text) };
-        let (conversations, principal) = (self.conversations.clone(), self.principal.clone());
-        let waits = tokio::spawn(async move { conversations.chat(&principal, chat).await });
-        folio_testkit::wait_for("queued messages", SOON, || async {
-            self.conversations.snapshot().busy.iter().any(|view| view.queued == count).then_some(())
-        })
-        .await;
-        waits
-    }
-}
+use super::*;
 
 #[tokio::test]
 async fn a_queued_chat_starts_under_the_policy_of_its_start() {
@@ -33,7 +12,8 @@ async fn a_queued_chat_starts_under_the_policy_of_its_start() {
     sandbox.models.then([held(say("One.")), tag(), say("Two.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.listed().await;
-    let second = sandbox.wait_behind(&thread, "two", 1).await;
+    let second = ChatCommand { auto_approve: true, ..sandbox.chat_in(&thread, "two") };
+    let second = sandbox.enqueue(second, 1).await;
     sandbox.with_policy(vec![rule("never", "create_tag", "never", Ruling::Deny)]).await;
     sandbox.models.release();
     assert!(matches!(closing(&all(first).await), EventKind::Completed { .. }));
@@ -51,13 +31,13 @@ async fn a_queued_chat_that_cannot_be_prepared_is_refused_and_the_next_one_start
     sandbox.models.then([held(say("One.")), say("Three.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
     let thread = sandbox.listed().await;
-    let second = sandbox.wait_behind(&thread, "two", 1).await;
-    let third = sandbox.wait_behind(&thread, "three", 2).await;
+    let second = sandbox.enqueue(sandbox.chat_in(&thread, "two"), 1).await;
+    let third = sandbox.enqueue(sandbox.chat_in(&thread, "three"), 2).await;
     sandbox.wait_for_model_calls(1).await;
     sandbox.models.fail_catalogue_once();
     sandbox.models.release();
     assert!(matches!(closing(&all(first).await), EventKind::Completed { .. }));
-    assert_eq!(second.await.unwrap().unwrap_err().reason, Reason::StoreUnavailable);
+    assert_eq!(second.await.unwrap().err().unwrap().reason, Reason::StoreUnavailable);
     let third = all(third.await.unwrap().unwrap()).await;
     assert!(matches!(closing(&third), EventKind::Completed { text, .. } if text == "Three."), "{third:?}");
     sandbox.finish().await;
@@ -70,7 +50,7 @@ async fn a_chat_that_interrupts_begins_before_those_that_wait() {
     let first = sandbox.begin(sandbox.chat("one")).await;
     sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.listed().await;
-    let waits = sandbox.wait_behind(&thread, "later", 1).await;
+    let waits = sandbox.enqueue(sandbox.chat_in(&thread, "later"), 1).await;
     let now = ChatCommand { if_busy: IfBusy::Interrupt, ..sandbox.chat_in(&thread, "now") };
     let now = sandbox.run(now).await;
     assert!(matches!(closing(&now), EventKind::Completed { text, .. } if text == "Now."), "{now:?}");

@@ -1,34 +1,27 @@
 //! The conversations of a node on a separate store.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use async_trait::async_trait;
-use folio_history::event::{CallView, Event, EventKind, TurnView};
-use folio_history::journal::{Decision, Entry};
+use folio_history::event::{CallView, TurnView};
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_quotas::{QuotaCache, Slots};
-use folio_resources::{Document, DocumentChange, NewDocument, Tag, TextState};
-use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, ThreadStore, UsageRecord};
+use folio_resources::{Document, DocumentChange, NewDocument, TextState};
+use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, UsageRecord};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_testkit::{Simulated, wait_for};
+use folio_testkit::Simulated;
 use folio_tools::Registry;
-use folio_types::op::{Expected, OpKey, Write};
 use folio_types::quota::Quotas;
-use folio_types::{
-    Digest, DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId,
-    Timestamp, TurnId, UserId,
-};
-use futures::StreamExt as _;
+use folio_types::{Environment, Incarnation, RequestId};
+use tokio::task::JoinHandle;
 
-use super::script::{Script, Step};
+use super::script::Script;
+use super::*;
 use crate::failpoint::Action;
-use crate::{Conversations, Dependencies, EventStream};
-use crate::{Failpoints, Options};
-use folio_history::command::ApproveAnswer;
-use folio_history::command::{ApproveCommand, CallDecision, ChatCommand};
+use crate::{Conversations, Dependencies, EventStream, Failpoints, Snapshot};
+use folio_history::command::CallDecision;
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
@@ -77,6 +70,36 @@ impl Base {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
+    /// Returns what a node needs that runs alone. Its calls are metered, and recorded as usage.
+    pub(super) fn dependencies(&self, incarnation: Incarnation, slots: Arc<dyn SlotStore>) -> Dependencies {
+        let usage = UsageRecorder::new(self.stores.usage.clone(), self.environment.clone());
+        Dependencies {
+            turn_slots: Slots::of_turns(QuotaCache::new(self.stores.of(), Quotas::default()), slots),
+            stores: self.stores.clone(),
+            models: self.models.clone(),
+            meter: Arc::new(Priced { models: self.models.clone(), meter: usage }),
+            tools: Registry::standard().unwrap(),
+            environment: self.environment.clone(),
+            incarnation,
+            owners: Arc::new(crate::SingleProcessOwners),
+            shared_turns: None,
+            failpoints: Failpoints::default(),
+        }
+    }
+
+    /// Waits until the model was called this many times.
+    pub(super) async fn wait_for_model_calls(&self, times: usize) {
+        wait_for("a model call", SOON, || async { (self.models.requests().len() >= times).then_some(()) }).await;
+    }
+
+    /// Waits until the thread has no open turn.
+    pub(super) async fn ended(&self, thread: &ThreadId) {
+        wait_for("the open turn to end", SOON, || async {
+            self.header(thread).await.open_turn.is_none().then_some(())
+        })
+        .await;
+    }
+
     pub(super) async fn tag_names(&self) -> Vec<String> {
         let page =
             self.stores.of::<Tag>().list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
@@ -111,20 +134,11 @@ impl Sandbox {
     }
 
     pub(super) async fn start_with(options: Options) -> Self {
-        Self::start_as(options, None, None).await
+        Self::start_as(options, None, None, AbandonedCalls::Cut).await
     }
 
-    /// Starts with a policy for abandoned model calls.
-    pub(super) async fn start_abandoning(abandoned: AbandonedCalls) -> Self {
-        Self::start_configured(Options::default(), None, None, abandoned).await
-    }
-
-    /// Starts with other tools, and with a wrapped store of threads.
-    pub(super) async fn start_as(options: Options, tools: Option<Arc<Registry>>, wrap: Option<Wrap<'_>>) -> Self {
-        Self::start_configured(options, tools, wrap, AbandonedCalls::Cut).await
-    }
-
-    async fn start_configured(
+    /// Starts with other tools, a wrapped store of threads, and a policy for abandoned model calls.
+    pub(super) async fn start_as(
         options: Options,
         tools: Option<Arc<Registry>>,
         wrap: Option<Wrap<'_>>,
@@ -189,9 +203,47 @@ impl Sandbox {
         self.conversations.chat(&self.principal, command).await.unwrap()
     }
 
-    /// Waits until the model was called this many times.
-    pub(super) async fn wait_for_model_calls(&self, times: usize) {
-        wait_for("a model call", SOON, || async { (self.models.requests().len() >= times).then_some(()) }).await;
+    /// Returns the refusal of a chat.
+    pub(super) async fn refuse(&self, command: ChatCommand) -> Error {
+        self.conversations.chat(&self.principal, command).await.err().expect("the chat is refused")
+    }
+
+    pub(super) fn spawn_chat(&self, command: ChatCommand) -> JoinHandle<Result<EventStream>> {
+        let (conversations, principal) = (self.conversations.clone(), self.principal.clone());
+        tokio::spawn(async move { conversations.chat(&principal, command).await })
+    }
+
+    pub(super) fn spawn_approve(&self, command: ApproveCommand) -> JoinHandle<Result<ApproveAnswer>> {
+        let (conversations, principal) = (self.conversations.clone(), self.principal.clone());
+        tokio::spawn(async move { conversations.approve(&principal, command).await })
+    }
+
+    /// Spawns a chat that waits as the last of `count` in its thread.
+    pub(super) async fn enqueue(&self, chat: ChatCommand, count: usize) -> JoinHandle<Result<EventStream>> {
+        let waits = self.spawn_chat(ChatCommand { if_busy: IfBusy::Enqueue, ..chat });
+        self.until("queued chats", |now| now.busy.iter().any(|view| view.queued == count)).await;
+        waits
+    }
+
+    /// Waits until the conversations are in a state.
+    pub(super) async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
+        wait_for(what, SOON, || async { is_so(&self.conversations.snapshot()).then_some(()) }).await;
+    }
+
+    /// Waits until the index of open turns is empty.
+    pub(super) async fn index_is_empty(&self) {
+        wait_for("an empty index", SOON, || async { self.open_rows().await.is_empty().then_some(()) }).await;
+    }
+
+    /// Waits until no model request is in flight.
+    pub(super) async fn model_is_idle(&self) {
+        wait_for("the request to end", SOON, || async { (self.models.open() == 0).then_some(()) }).await;
+    }
+
+    /// Waits until a thread is deleted.
+    pub(super) async fn is_removed(&self, thread: &ThreadId) {
+        let header = || self.stores.threads.header(&self.principal.org, thread);
+        wait_for("the removal", SOON, || async { header().await.unwrap().is_none().then_some(()) }).await;
     }
 
     /// Chats and reads up to the closing event.
@@ -214,10 +266,15 @@ impl Sandbox {
         self.conversations.get_turn(&self.principal, turn).await.unwrap()
     }
 
+    /// Returns the threads of the organization, newest first.
+    pub(super) async fn threads(&self) -> Vec<ThreadHeader> {
+        let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
+        page.unwrap().items
+    }
+
     /// The newest thread that is listed.
     pub(super) async fn listed(&self) -> ThreadId {
-        let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
-        page.unwrap().items[0].id.clone()
+        self.threads().await[0].id.clone()
     }
 
     pub(super) async fn usage(&self) -> Vec<UsageRecord> {
@@ -241,7 +298,7 @@ impl Sandbox {
 }
 
 async fn node(
-    Base { models, stores, environment, .. }: &Base,
+    base: &Base,
     tools: &Arc<Registry>,
     points: &Points,
     (options, abandoned): (&Options, AbandonedCalls),
@@ -254,30 +311,14 @@ async fn node(
             false => Action::Pass,
         }
     });
-    let dependencies = Dependencies {
-        turn_slots: slots(
-            stores,
-            folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).slots,
-        ),
-        stores: stores.clone(),
-        models: models.clone(),
-        meter: Arc::new(Priced {
-            models: models.clone(),
-            meter: UsageRecorder::new(stores.usage.clone(), environment.clone()).with_abandoned_calls(abandoned),
-        }),
-        tools: tools.clone(),
-        environment: environment.clone(),
-        incarnation: Incarnation::generate(&**environment),
-        owners: Arc::new(crate::SingleProcessOwners),
-        shared_turns: None,
-        failpoints,
-    };
+    let shared = folio_storage_memory::shared_stores(base.environment.clone(), SharedOptions::default());
+    let mut dependencies = base.dependencies(Incarnation::generate(&*base.environment), shared.slots);
+    dependencies.meter = Arc::new(Priced {
+        models: base.models.clone(),
+        meter: UsageRecorder::new(base.stores.usage.clone(), base.environment.clone()).with_abandoned_calls(abandoned),
+    });
+    let dependencies = Dependencies { tools: tools.clone(), failpoints, ..dependencies };
     Conversations::start(dependencies, options.clone()).await.unwrap()
-}
-
-/// Slots without a quota.
-pub(super) fn slots(stores: &Stores, store: Arc<dyn SlotStore>) -> Slots {
-    Slots::of_turns(QuotaCache::new(stores.of(), Quotas::default()), store)
 }
 
 /// A meter without credit for some models.

@@ -14,13 +14,11 @@ use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-/// A scripted answer.
 pub(super) enum Step {
     /// Text, one delta per word.
     Say(String),
     /// Text, one delta per word, with a yield before each delta, as from a connection.
     SayWithYields(String),
-    /// Tool calls.
     Call(Vec<(String, Value)>),
     /// Tool calls with these exact arguments.
     Raw(Vec<(String, String)>),
@@ -57,15 +55,9 @@ pub(super) fn held(step: Step) -> Step {
 /// Context size of a model, in tokens.
 const CONTEXT: u32 = 100_000;
 
-/// Computes an answer from a request.
-type Improvise = fn(&ModelRequest) -> Step;
-
-/// The model.
 pub(super) struct Script {
     steps: Mutex<VecDeque<Step>>,
     requests: Mutex<Vec<ModelRequest>>,
-    /// Answer of an empty script.
-    otherwise: Mutex<Option<Improvise>>,
     gate: Arc<Semaphore>,
     open: Arc<AtomicUsize>,
     /// Context size of the model `other`, in tokens.
@@ -78,7 +70,6 @@ pub(super) struct Script {
     catalogue_failures: AtomicUsize,
 }
 
-/// Counts the requests in flight.
 struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
@@ -92,7 +83,6 @@ impl Script {
         Arc::new(Self {
             steps: Mutex::default(),
             requests: Mutex::default(),
-            otherwise: Mutex::default(),
             gate: Arc::new(Semaphore::new(0)),
             open: Arc::default(),
             other_context: AtomicU32::new(CONTEXT),
@@ -102,22 +92,14 @@ impl Script {
         })
     }
 
-    /// Adds answers.
     pub(super) fn then(&self, steps: impl IntoIterator<Item = Step>) {
         self.steps.lock().unwrap().extend(steps);
     }
 
-    /// Sets the answer of an empty script.
-    pub(super) fn otherwise(&self, otherwise: Improvise) {
-        *self.otherwise.lock().unwrap() = Some(otherwise);
-    }
-
-    /// Releases one held step.
     pub(super) fn release(&self) {
         self.gate.add_permits(1);
     }
 
-    /// Sets the context size of the model `other`.
     pub(super) fn set_other_context(&self, tokens: u32) {
         self.other_context.store(tokens, Ordering::SeqCst);
     }
@@ -127,12 +109,10 @@ impl Script {
         *self.fallbacks.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// Makes credit insufficient for these models.
     pub(super) fn make_unaffordable(&self, names: &[&str]) {
         *self.unaffordable.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// Returns whether credit is insufficient for a model.
     pub(super) fn is_unaffordable(&self, name: &str) -> bool {
         self.unaffordable.lock().unwrap().iter().any(|unaffordable| unaffordable == name)
     }
@@ -142,22 +122,18 @@ impl Script {
         self.catalogue_failures.store(1, Ordering::SeqCst);
     }
 
-    /// Returns all requests so far.
     pub(super) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Returns the number of requests in flight.
     pub(super) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// Removes the unused steps.
     pub(super) fn drain(&self) {
         self.steps.lock().unwrap().clear();
     }
 
-    /// Returns the number of unused steps.
     pub(super) fn left(&self) -> usize {
         self.steps.lock().unwrap().len()
     }
@@ -256,7 +232,6 @@ impl Models for Script {
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let step = self.steps.lock().unwrap().pop_front();
-        let step = step.or_else(|| self.otherwise.lock().unwrap().map(|otherwise| otherwise(&request)));
         let step = step.unwrap_or_else(|| panic!("the script has no answer to {:?}", request.messages.last()));
         let progress = request.progress.clone();
         self.requests.lock().unwrap().push(request);

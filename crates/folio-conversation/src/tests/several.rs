@@ -2,27 +2,19 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use async_trait::async_trait;
-use folio_history::event::{CallView, Event};
-use folio_history::thread::OpenTurnRow;
-use folio_metering::UsageRecorder;
-use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores};
-use folio_storage_cql::CqlStore;
+use folio_history::event::CallView;
+use folio_storage::{SharedOptions, SharedStores};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage_redis::RedisOptions;
-use folio_testkit::{Simulated, wait_for};
-use folio_tools::Registry;
-use folio_types::{Incarnation, Liveness, OrgId, Result, ThreadId, TurnId};
+use folio_types::{Incarnation, Liveness};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-use super::sandbox::{Base, SOON, all, caller, pending, slots};
-use super::script::Step;
-use crate::failpoint::Action;
-use crate::{Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores};
-use folio_history::command::ChatCommand;
+use super::sandbox::{Base, caller, pending};
+use super::*;
+use crate::{Conversations, Dependencies, Owners, SharedTurnStores};
 
 /// Liveness of every node, by its number.
 #[derive(Default)]
@@ -63,104 +55,9 @@ impl Owners for Seen {
     }
 }
 
-/// A process that is stopped at a point, as by SIGSTOP, until it is continued.
-#[derive(Default)]
-pub(super) struct Stopper {
-    point: Mutex<Option<String>>,
-    stopped: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stopper {
-    fn hit(&self, point: &str) -> Action {
-        if self.point.lock().unwrap().as_deref() == Some(point) {
-            // Other tasks of this runtime thread continue elsewhere: only the node stops.
-            tokio::task::block_in_place(|| self.block_at(point));
-        }
-        Action::Pass
-    }
-
-    fn block_at(&self, point: &str) {
-        let mut stopped = self.stopped.lock().unwrap();
-        *stopped = true;
-        while self.point.lock().unwrap().as_deref() == Some(point) {
-            stopped = self.changed.wait_timeout(stopped, Duration::from_millis(20)).unwrap().0;
-        }
-        *stopped = false;
-    }
-
-    pub(super) fn stop_at(&self, point: &str) {
-        *self.point.lock().unwrap() = Some(point.to_owned());
-    }
-
-    pub(super) fn go_on(&self) {
-        *self.point.lock().unwrap() = None;
-        self.changed.notify_all();
-    }
-
-    pub(super) async fn reached(&self) {
-        wait_for("the node to stop", SOON, || async { self.stopped.lock().unwrap().then_some(()) }).await;
-    }
-}
-
-/// The stores of the nodes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Ground {
-    /// The embedded store, with the shared stores in memory.
-    Embedded,
-    /// A CQL server and a Redis.
-    Servers,
-}
-
-/// The servers of the test run. The keyspace is shared by all tests, so that a sweep sees its own organization only.
-async fn servers(blobs: &EmbeddedStore, environment: &Arc<Simulated>, org: &OrgId) -> (Stores, SharedStores) {
-    let (cql, redis) =
-        tokio::task::spawn_blocking(|| (folio_test_servers::cql().unwrap(), folio_test_servers::redis_url().unwrap()))
-            .await
-            .unwrap();
-    let options = folio_storage_cql::Options {
-        keyspace: "folio_ownership".to_owned(),
-        replication_factor: 1,
-        environment: environment.clone(),
-        ..folio_storage_cql::Options::at(cql.split(',').map(str::to_owned).collect())
-    };
-    let mut stores = CqlStore::open(options).await.unwrap().stores(blobs.stores().blobs);
-    stores.open_turns = Arc::new(OfOrganization { inner: stores.open_turns, org: org.clone() });
-    let prefix = format!("ownership:{org}");
-    (stores, folio_storage_redis::shared_stores(RedisOptions { prefix, ..RedisOptions::at(redis) }).unwrap())
-}
-
-/// The open turns of one organization.
-struct OfOrganization {
-    inner: Arc<dyn OpenTurnStore>,
-    org: OrgId,
-}
-
-#[async_trait]
-impl OpenTurnStore for OfOrganization {
-    async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
-        self.inner.remove(rows).await
-    }
-
-    async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
-        let (mut found, mut last) = (Vec::new(), after.cloned());
-        loop {
-            let rows = self.inner.scan(last.as_ref(), limit).await?;
-            let whole = rows.len() < limit;
-            last = rows.last().cloned();
-            found.extend(rows.into_iter().filter(|row| row.org == self.org));
-            if whole || found.len() >= limit {
-                found.truncate(limit);
-                return Ok(found);
-            }
-        }
-    }
-}
-
 pub(super) struct Node {
     pub(super) incarnation: Incarnation,
     pub(super) conversations: Conversations,
-    pub(super) stopper: Arc<Stopper>,
 }
 
 pub(super) struct Several {
@@ -168,7 +65,6 @@ pub(super) struct Several {
     pub(super) known: Arc<NodeDirectory>,
     pub(super) shared: SharedStores,
     base: Base,
-    /// Holds the bytes of documents on either ground.
     store: EmbeddedStore,
     _folder: tempfile::TempDir,
 }
@@ -183,20 +79,11 @@ impl Deref for Several {
 
 impl Several {
     pub(super) async fn start(count: usize) -> Self {
-        Self::start_on(Ground::Embedded, count).await
-    }
-
-    pub(super) async fn start_on(ground: Ground, count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
         let (environment, principal) = caller();
-        let (stores, shared) = match ground {
-            Ground::Embedded => {
-                (store.stores(), folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()))
-            }
-            Ground::Servers => servers(&store, &environment, &principal.org).await,
-        };
-        let base = Base::new(stores, environment, principal).await;
+        let shared = folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default());
+        let base = Base::new(store.stores(), environment, principal).await;
         let mut several = Self { nodes: Vec::new(), known: Arc::default(), shared, base, store, _folder: folder };
         for _ in 0..count {
             several.join().await;
@@ -204,38 +91,25 @@ impl Several {
         several
     }
 
-    /// One more node joins; gives its number.
-    pub(super) async fn join(&mut self) -> usize {
-        self.join_with(None).await
+    pub(super) async fn join(&mut self) {
+        self.join_with(None).await;
     }
 
-    /// The same with stores in which the node publishes its turns.
-    pub(super) async fn join_with(&mut self, shared_turns: Option<SharedTurnStores>) -> usize {
+    /// Joins a node that publishes its turns in these stores.
+    pub(super) async fn join_with(&mut self, shared_turns: Option<SharedTurnStores>) {
         let incarnation = Incarnation::generate(&*self.environment);
-        let stopper = Arc::new(Stopper::default());
-        let points = stopper.clone();
-        let dependencies = Dependencies {
-            turn_slots: slots(&self.stores, self.shared.slots.clone()),
-            stores: self.stores.clone(),
-            models: self.models.clone(),
-            meter: Arc::new(UsageRecorder::new(self.stores.usage.clone(), self.environment.clone())),
-            tools: Registry::standard().unwrap(),
-            environment: self.environment.clone(),
-            incarnation: incarnation.clone(),
-            owners: Arc::new(Seen {
-                me: incarnation.clone(),
-                known: self.known.clone(),
-                losses: tokio::sync::Mutex::new(self.known.losses.subscribe()),
-            }),
-            shared_turns,
-            failpoints: Failpoints::new(move |point| points.hit(point)),
-        };
+        let owners = Arc::new(Seen {
+            me: incarnation.clone(),
+            known: self.known.clone(),
+            losses: tokio::sync::Mutex::new(self.known.losses.subscribe()),
+        });
+        let dependencies = self.dependencies(incarnation.clone(), self.shared.slots.clone());
+        let dependencies = Dependencies { owners, shared_turns, ..dependencies };
         self.known.nodes.lock().unwrap().push((incarnation.clone(), Liveness::Live));
         let options = Options { sweep_interval: Duration::from_millis(50), ..Options::default() };
         let conversations = Conversations::start(dependencies, options).await.unwrap();
         self.known.running.lock().unwrap().insert(incarnation.clone(), conversations.clone());
-        self.nodes.push(Node { incarnation, conversations, stopper });
-        self.nodes.len() - 1
+        self.nodes.push(Node { incarnation, conversations });
     }
 
     /// Sets the liveness of a node as the other nodes see it.
@@ -267,12 +141,13 @@ impl Several {
         pending(&self.run(node, self.chat("please")).await)
     }
 
-    /// Waits until no node runs the open turn of a thread.
-    pub(super) async fn ended(&self, thread: &ThreadId) {
-        wait_for("the open turn to end", SOON, || async {
-            self.header(thread).await.open_turn.is_none().then_some(())
-        })
-        .await;
+    pub(super) async fn approve(&self, node: usize, command: ApproveCommand) -> Result<ApproveAnswer> {
+        self.node(node).approve(&self.principal, command).await
+    }
+
+    pub(super) fn spawn_approve(&self, node: usize, command: ApproveCommand) -> JoinHandle<Result<ApproveAnswer>> {
+        let (node, principal) = (self.node(node).clone(), self.principal.clone());
+        tokio::spawn(async move { node.approve(&principal, command).await })
     }
 
     /// Returns the node that an error names as owner.
@@ -291,7 +166,6 @@ impl Several {
             }
         }
         for node in &self.nodes {
-            node.stopper.go_on();
             node.conversations.drain(SOON).await;
             assert_eq!(node.conversations.snapshot().tasks, 0, "leaked tasks");
         }

@@ -1,30 +1,6 @@
 //! Threads as a whole.
 
-use folio_history::event::EventKind;
-use folio_types::{Code, Principal, Reason, Result, ThreadId, TurnId, UserId};
-use serde_json::json;
-
-use super::sandbox::{Sandbox, all, closing, request, upload};
-use super::script::{Step, call, held, say};
-use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
-
-#[tokio::test]
-async fn a_thread_is_created_once_per_request_id() {
-    let sandbox = Sandbox::start().await;
-    let command = CreateThreadCommand {
-        documents: vec![sandbox.document.clone()],
-        title: "Mine".to_owned(),
-        request_id: request("t-1"),
-        ..CreateThreadCommand::default()
-    };
-    let one = sandbox.conversations.create_thread(&sandbox.principal, command.clone()).await.unwrap();
-    let two = sandbox.conversations.create_thread(&sandbox.principal, command).await.unwrap();
-    assert_eq!(one, two);
-    sandbox.models.then([say("Hello.")]);
-    sandbox.run(sandbox.chat_in(&one.id, "hello")).await;
-    assert_eq!(sandbox.header(&one.id).await.title, "Mine", "a title of the request is kept");
-    sandbox.finish().await;
-}
+use super::*;
 
 #[tokio::test]
 async fn renaming_never_races_with_a_turn() {
@@ -37,7 +13,7 @@ async fn renaming_never_races_with_a_turn() {
     let running = sandbox.begin(sandbox.chat_in(thread, "second")).await;
     sandbox.wait_for_model_calls(2).await;
     assert_eq!(rename("While it runs").await.unwrap().title, "While it runs");
-    let turn = folio_types::TurnId::new(thread.clone(), 2);
+    let turn = TurnId::new(thread.clone(), 2);
     sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
     drop(running);
     assert_eq!(sandbox.header(thread).await.title, "While it runs");
@@ -53,10 +29,7 @@ async fn a_thread_with_an_open_turn_is_removed_completely() {
     assert_eq!(error.reason, Reason::NotFound);
     let again = sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, None).await.unwrap_err();
     assert_eq!(again.reason, Reason::NotFound);
-    folio_testkit::wait_for("an empty index", super::sandbox::SOON, || async {
-        sandbox.open_rows().await.is_empty().then_some(())
-    })
-    .await;
+    sandbox.index_is_empty().await;
     sandbox.finish().await;
 }
 
@@ -104,6 +77,7 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
     };
     let conversations = &sandbox.conversations;
     let made = conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap();
+    assert_eq!(conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap(), made);
     for changed in [
         CreateThreadCommand { title: "Other".to_owned(), ..create.clone() },
         CreateThreadCommand { model: Some("scripted".to_owned()), ..create.clone() },
@@ -129,9 +103,10 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
     }
     // The id that made the thread is no chat's in it.
     let chat = ChatCommand { request_id: request("t-1"), ..sandbox.chat_in(&made.id, "again") };
-    let error = conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+    let error = sandbox.refuse(chat).await;
     assert_eq!(error.reason, Reason::RequestIdConflict);
-    assert_eq!(sandbox.header(&made.id).await.turns, 1);
+    let header = sandbox.header(&made.id).await;
+    assert_eq!((header.title.as_str(), header.turns), ("Mine", 1), "a title of the request is kept");
     sandbox.finish().await;
 }
 
@@ -160,7 +135,7 @@ async fn a_rename_that_is_repeated_changes_nothing() {
         assert_eq!(error.reason, Reason::RequestIdConflict, "{id}");
     }
     let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat_in(&thread, "again") };
-    let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+    let error = sandbox.refuse(chat).await;
     assert_eq!(error.reason, Reason::RequestIdConflict, "a chat with the id of a rename");
     let header = sandbox.header(&thread).await;
     assert_eq!((header.title.as_str(), header.turns), ("Best", 1));
@@ -201,7 +176,7 @@ async fn invariant_3_a_chat_that_is_repeated_after_its_thread_was_removed_begins
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("first") };
     let thread = sandbox.run(chat.clone()).await[0].turn.thread.clone();
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
-    let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+    let error = sandbox.refuse(chat).await;
     assert_eq!(error.reason, Reason::NotFound);
     sandbox.finish().await;
 }
@@ -214,8 +189,8 @@ async fn removing_a_thread_stops_its_running_turn() {
     sandbox.wait_for_model_calls(1).await;
     let thread = sandbox.listed().await;
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
-    let events = super::sandbox::all(stream).await;
-    assert_eq!(super::sandbox::closing(&events), &folio_history::event::EventKind::Cancelled);
+    let events = all(stream).await;
+    assert_eq!(closing(&events), &folio_history::event::EventKind::Cancelled);
     assert!(sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none());
     sandbox.finish().await;
 }

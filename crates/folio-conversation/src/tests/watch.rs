@@ -1,16 +1,8 @@
 //! Rejoining a stream.
 
-use folio_history::event::{Event, EventKind, TurnStatus};
-use folio_types::Reason;
-use futures::StreamExt as _;
-use serde_json::json;
+use super::*;
 
-use super::sandbox::{Sandbox, all, approve_all, closing};
-use super::script::{Step, call, held, say};
-use crate::Options;
-use folio_history::command::ApproveCommand;
-
-async fn watch(sandbox: &Sandbox, turn: &folio_types::TurnId, from: u64) -> Vec<Event> {
+async fn watch(sandbox: &Sandbox, turn: &TurnId, from: u64) -> Vec<Event> {
     all(sandbox.conversations.watch(&sandbox.principal, turn, from).await.unwrap()).await
 }
 
@@ -53,10 +45,7 @@ async fn a_watcher_that_joins_in_the_middle_and_one_below_the_buffer_see_one_end
     let mut slow = Vec::new();
     slow.push(stream.next().await.unwrap().unwrap());
     let turn = slow[0].turn.clone();
-    folio_testkit::wait_for("the third model call", super::sandbox::SOON, || async {
-        (sandbox.models.requests().len() == 3).then_some(())
-    })
-    .await;
+    sandbox.wait_for_model_calls(3).await;
     let late = sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap();
     sandbox.models.release();
     let late = all(late).await;
@@ -69,41 +58,6 @@ async fn a_watcher_that_joins_in_the_middle_and_one_below_the_buffer_see_one_end
     }
     assert!(slow.iter().any(|event| matches!(event.kind, EventKind::Snapshot(_))), "{slow:?}");
     assert_eq!(slow.last(), late.last());
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn the_round_numbers_continue_after_an_approval() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
-    let before = sandbox.run(sandbox.chat("x")).await;
-    let (turn, pending) = super::sandbox::pending(&before);
-    sandbox.models.then([say("Made.")]);
-    let command = ApproveCommand { continue_auto_approved: true, ..approve_all(&turn, &pending) };
-    sandbox.approve_with(command).await.unwrap();
-    let after = watch(&sandbox, &turn, before.last().unwrap().number + 1).await;
-    assert!(matches!(closing(&after), EventKind::Completed { .. }));
-    assert_eq!(after[0].number, before.last().unwrap().number + 1, "by one under one owner");
-    assert!(after.iter().any(|event| matches!(event.kind, EventKind::ToolResult { .. })), "{after:?}");
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn a_stream_is_cut_when_the_conversation_stops_and_can_be_rejoined() {
-    let mut sandbox = Sandbox::start().await;
-    sandbox.models.then([Step::Hang]);
-    let mut stream = sandbox.begin(sandbox.chat("x")).await;
-    let turn = loop {
-        let event = stream.next().await.unwrap().unwrap();
-        if matches!(event.kind, EventKind::TextDelta { .. }) {
-            break event.turn;
-        }
-    };
-    sandbox.restart().await;
-    let rest: Vec<_> = stream.collect().await;
-    assert!(rest.last().unwrap().is_err(), "{rest:?}");
-    let seen = watch(&sandbox, &turn, 2).await;
-    assert!(matches!(closing(&seen), EventKind::Failed { retriable: true, .. }), "{seen:?}");
     sandbox.finish().await;
 }
 

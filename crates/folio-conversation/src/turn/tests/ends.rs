@@ -1,16 +1,10 @@
 //! Cancelling, failing, resuming.
 
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{CallStatus, End};
-use folio_types::Reason;
-
-use super::rig::{Mishap, Rig, approve, asks, text_reply};
-use crate::turn::{Answer, Effect};
+use super::*;
 
 #[test]
 fn cancelling_a_model_call_stops_it_and_ends_the_turn() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     let ticket = rig.cancel();
     assert!(rig.work.is_empty());
     let Some(Ok(Answer::Ended(view))) = rig.answer(ticket) else { panic!() };
@@ -18,13 +12,14 @@ fn cancelling_a_model_call_stops_it_and_ends_the_turn() {
     assert!(matches!(rig.last_event(), EventKind::Cancelled));
     let again = rig.cancel();
     assert!(matches!(rig.answer(again), Some(Ok(Answer::Ended(_)))), "cancelling twice is no error");
+    let unknown = rig.ticket();
+    rig.send(Command::Cancel { ticket: unknown, turn: 7 });
+    assert_eq!(rig.refusal(unknown), Some(Reason::NotFound));
 }
 
 #[test]
 fn cancelling_a_pause_gives_its_calls_synthetic_results() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1", "r1"]));
+    let mut rig = Rig::asked(&["w1", "r1"]);
     rig.cancel();
     assert_eq!(rig.journal()[3..], ["ended"]);
     assert!(rig.record().rounds[0].calls.iter().all(|call| call.status() == Some(CallStatus::Cancelled)));
@@ -33,9 +28,7 @@ fn cancelling_a_pause_gives_its_calls_synthetic_results() {
 #[test]
 fn cancelling_a_running_write_closes_its_op_first() {
     for happened in [false, true] {
-        let mut rig = Rig::new();
-        rig.start("hello");
-        rig.reply(asks(&["w1", "w2"]));
+        let mut rig = Rig::asked(&["w1", "w2"]);
         rig.decide(1, &[approve(1), approve(2)]);
         rig.step();
         let Some(Effect::RunTool(run, intent)) = rig.work.front().cloned() else { panic!() };
@@ -43,13 +36,13 @@ fn cancelling_a_running_write_closes_its_op_first() {
             rig.aggregates.write(&run.call, &run.name, &intent);
         }
         let ticket = rig.cancel();
-        assert_eq!(rig.journal().last(), Some(&"closing"));
+        assert_eq!(rig.journal().last().unwrap(), "closing");
         assert!(rig.answer(ticket).is_none() && matches!(rig.work.front(), Some(Effect::Close(..))));
         rig.run();
-        assert_eq!(rig.record().ended.as_ref().unwrap().how, End::Cancelled);
-        let status = rig.record().call(1, 1).unwrap().status();
+        assert_eq!(rig.end(), Some(&End::Cancelled));
+        let status = rig.status(1);
         assert_eq!(status, Some(if happened { CallStatus::Ok } else { CallStatus::Cancelled }));
-        assert_eq!(rig.record().call(1, 2).unwrap().status(), Some(CallStatus::Cancelled));
+        assert_eq!(rig.status(2), Some(CallStatus::Cancelled));
         assert!(rig.aggregates.write(&run.call, &run.name, &intent).is_some());
         assert_eq!(rig.aggregates.effects.len(), usize::from(happened), "a late write is refused");
     }
@@ -57,25 +50,21 @@ fn cancelling_a_running_write_closes_its_op_first() {
 
 #[test]
 fn an_interrupted_cancellation_is_completed_by_the_next_owner() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::asked(&["w1"]);
     rig.decide(1, &[approve(1)]);
     rig.step();
     rig.cancel();
     rig.crash();
     assert!(rig.machine.is_orphaned());
-    rig.send(crate::turn::Command::TakeOver);
+    rig.send(Command::TakeOver);
     rig.run();
-    assert_eq!(rig.record().ended.as_ref().unwrap().how, End::Cancelled);
+    assert_eq!(rig.end(), Some(&End::Cancelled));
     assert!(rig.aggregates.effects.is_empty());
 }
 
 #[test]
 fn a_failed_turn_is_resumed_at_its_next_model_call() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["r1"]));
+    let mut rig = Rig::asked(&["r1"]);
     rig.run();
     rig.model_fails(true);
     assert!(matches!(rig.last_event(), EventKind::Failed { retriable: true, .. }));
@@ -95,22 +84,19 @@ fn a_failed_turn_is_resumed_at_its_next_model_call() {
 
 #[test]
 fn a_failed_turn_is_not_resumed_after_a_day_after_the_next_chat_or_if_it_is_final() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     rig.model_fails(true);
     rig.wait(24 * 60 * 60 + 1);
     let late = rig.resume();
     assert_eq!(rig.refusal(late), Some(Reason::TurnNotResumable));
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     rig.model_fails(true);
     rig.start("next");
     rig.reply(text_reply("hi"));
     let ticket = rig.ticket();
-    rig.send(crate::turn::Command::Resume { ticket, turn: 1 });
+    rig.send(Command::Resume { ticket, turn: 1 });
     assert_eq!(rig.refusal(ticket), Some(Reason::TurnNotResumable));
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     rig.model_fails(false);
     let ticket = rig.resume();
     assert_eq!(rig.refusal(ticket), Some(Reason::TurnNotResumable));
@@ -131,8 +117,7 @@ fn an_append_whose_answer_is_lost_is_looked_up_and_never_doubled() {
 
 #[test]
 fn a_refused_owner_stops_and_asks_to_be_reloaded() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     rig.mishaps.push_back(Mishap::Overtaken);
     rig.reply(text_reply("hi"));
     assert!(rig.lost && rig.machine.is_lost());

@@ -1,7 +1,7 @@
 //! The machine against a store in memory: by behaviour, over random commands, and exhaustively.
 
 mod ends;
-mod limits;
+
 mod model_check;
 mod pauses;
 mod policies;
@@ -9,5 +9,16 @@ mod properties;
 mod refused;
 mod rig;
 mod rounds;
+mod sizes;
 mod store;
 mod takeovers;
+
+use folio_history::command::{IfBusy, IfPending};
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Decision, End};
+use folio_types::message::{FinishReason, Message};
+use folio_types::{Digest, Error, Reason, Role, UserId, limits};
+use serde_json::json;
+
+use self::rig::{Mishap, Rig, approve, asks, call_position, reject, result, text_reply};
+use super::{Answer, Command, DEFERRED_MAX, Effect, Reply, Start, ToolOutcome, bounds};

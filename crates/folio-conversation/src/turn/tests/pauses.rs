@@ -1,24 +1,10 @@
 //! Approvals.
 
-use folio_history::event::EventKind;
-use folio_history::journal::{CallStatus, Decision, End};
-use folio_types::Reason;
-use serde_json::json;
-
-use super::rig::{Rig, approve, asks, reject, text_reply};
-use crate::turn::{Answer, Command, Effect};
-use folio_history::command::{IfBusy, IfPending};
-
-fn paused(calls: &[&str]) -> Rig {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(calls));
-    rig
-}
+use super::*;
 
 #[test]
 fn a_round_with_a_call_that_waits_runs_none_of_its_calls() {
-    let rig = paused(&["r1", "w1"]);
+    let rig = Rig::asked(&["r1", "w1"]);
     assert!(rig.work.is_empty());
     assert_eq!(rig.journal(), ["accepted", "round", "paused"]);
     let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!() };
@@ -28,10 +14,9 @@ fn a_round_with_a_call_that_waits_runs_none_of_its_calls() {
 
 #[test]
 fn one_approved_write_costs_four_appends_and_its_own_write() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let ticket = rig.decide(1, &[approve(1)]);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert_eq!(rig.journal(), ["accepted", "round", "paused", "decisions", "intent", "outcome", "ended"]);
     assert_eq!((rig.appends, rig.aggregates.effects.len()), (4, 1));
     assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
@@ -45,9 +30,9 @@ fn one_approved_write_costs_four_appends_and_its_own_write() {
 
 #[test]
 fn decisions_are_durable_before_a_read_runs() {
-    let mut rig = paused(&["r1", "w1"]);
+    let mut rig = Rig::asked(&["r1", "w1"]);
     rig.decide(1, &[approve(2)]);
-    assert_eq!(rig.journal().last(), Some(&"decisions"));
+    assert_eq!(rig.journal().last().unwrap(), "decisions");
     assert!(matches!(rig.work.front(), Some(Effect::RunRead(_))));
     rig.run();
     assert_eq!(rig.journal()[3..], ["decisions", "outcome", "intent"]);
@@ -55,7 +40,7 @@ fn decisions_are_durable_before_a_read_runs() {
 
 #[test]
 fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invariant_7() {
-    let mut rig = paused(&["w1", "w2"]);
+    let mut rig = Rig::asked(&["w1", "w2"]);
     let first = rig.decide(1, &[approve(1), reject(2)]);
     let joined = rig.decide(1, &[approve(1), reject(2)]);
     rig.run();
@@ -79,7 +64,7 @@ fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invaria
 
 #[test]
 fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let first = rig.decide(1, &[approve(1)]);
     rig.run();
     rig.reply(asks(&["r1"]));
@@ -88,8 +73,7 @@ fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
     let unnamed = rig.decide_as(2, &[], |decide| decide.round = None);
     assert_eq!(rig.refusal(unnamed), Some(Reason::InvalidField));
     let second = rig.decide(2, &[]);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert!(matches!(rig.decided(second).kind, EventKind::Completed { .. }));
     let repeated = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.decided(first), rig.decided(repeated), "the answer stays the pause that followed");
@@ -99,7 +83,7 @@ fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
 
 #[test]
 fn the_turn_continues_through_rounds_without_approval_if_requested() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let ticket = rig.decide_as(1, &[approve(1)], |decide| decide.continue_auto_approved = true);
     rig.run();
     rig.reply(asks(&["r1"]));
@@ -110,7 +94,7 @@ fn the_turn_continues_through_rounds_without_approval_if_requested() {
 
 #[test]
 fn decisions_in_parts_wait_for_the_last_one() {
-    let mut rig = paused(&["w1", "w2"]);
+    let mut rig = Rig::asked(&["w1", "w2"]);
     let first = rig.decide(1, &[approve(1)]);
     let Some(Ok(Answer::StillAwaiting { missing, .. })) = rig.answer(first) else { panic!() };
     assert_eq!(missing.len(), 1);
@@ -122,21 +106,20 @@ fn decisions_in_parts_wait_for_the_last_one() {
     assert!(rig.work.is_empty(), "a conflict refuses the whole request");
     rig.crash();
     let last = rig.decide_as(1, &[], |decide| decide.reject_undecided = true);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert!(matches!(rig.decided(last).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
-    assert_eq!(rig.record().call(1, 2).unwrap().status(), Some(CallStatus::Rejected));
+    assert_eq!(rig.status(2), Some(CallStatus::Rejected));
 }
 
 #[test]
 fn an_incomplete_set_expires_unrun() {
-    let mut rig = paused(&["w1", "w2"]);
+    let mut rig = Rig::asked(&["w1", "w2"]);
     rig.decide(1, &[approve(1)]);
     rig.wait(300);
     let late = rig.decide(1, &[approve(2)]);
     assert_eq!(rig.refusal(late), Some(Reason::TurnExpired));
-    assert_eq!(rig.record().ended.as_ref().unwrap().how, End::Expired);
+    assert_eq!(rig.end(), Some(&End::Expired));
     assert!(rig.aggregates.effects.is_empty());
     let recorded = rig.decide(1, &[approve(1)]);
     assert!(matches!(rig.decided(recorded).kind, EventKind::Expired), "recorded decisions get what came of them");
@@ -144,7 +127,7 @@ fn an_incomplete_set_expires_unrun() {
 
 #[test]
 fn edited_arguments_run_and_are_shown() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let edited = json!({"on": "other"});
     let decision = (1, Decision::ApproveEdited { arguments: edited.clone() });
     let bad = rig.decide_as(1, std::slice::from_ref(&decision), |decide| {
@@ -154,18 +137,17 @@ fn edited_arguments_run_and_are_shown() {
     rig.decide(1, &[decision]);
     let Some(Effect::PlanTool(run)) = rig.work.front() else { panic!() };
     assert_eq!(run.arguments, edited);
-    rig.run();
-    rig.reply(text_reply("done"));
-    let messages: Vec<_> = rig.machine.history().messages().map(|shown| shown.message).collect();
-    let folio_types::message::Message::Assistant { calls, .. } = &messages[1] else { panic!() };
+    rig.finish();
+    let messages = rig.messages();
+    let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
     assert_eq!(calls[0].arguments, edited);
 }
 
 #[test]
 fn a_digest_must_match_the_arguments_of_the_call() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let wrong = rig.decide_as(1, &[approve(1)], |decide| {
-        decide.decisions[0].digest = Some(folio_types::Digest::of(b"something else"));
+        decide.decisions[0].digest = Some(Digest::of(b"something else"));
     });
     assert_eq!(rig.refusal(wrong), Some(Reason::DigestMismatch));
     let digest = rig.record().call(1, 1).unwrap().digest();
@@ -178,33 +160,33 @@ fn a_digest_must_match_the_arguments_of_the_call() {
 
 #[test]
 fn an_expired_turn_runs_nothing_and_answers_after_its_end_is_committed() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     rig.wait(300);
     assert_eq!(
         rig.machine.view(rig.now, 1).unwrap().status,
-        folio_history::event::TurnStatus::Expired,
+        TurnStatus::Expired,
         "the pause is reported as expired before the expiry is written"
     );
     let ticket = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.refusal(ticket), Some(Reason::TurnExpired));
-    assert_eq!(rig.journal().last(), Some(&"ended"));
+    assert_eq!(rig.journal().last().unwrap(), "ended");
     let answer = rig.log.iter().rposition(|name| *name == "answer").unwrap();
     let append = rig.log.iter().rposition(|name| *name == "append").unwrap();
     assert!(append < answer);
-    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Expired));
+    assert_eq!(rig.status(1), Some(CallStatus::Expired));
     let next = rig.start("next");
     assert!(matches!(rig.answer(next), Some(Ok(Answer::Streaming { turn: 2, .. }))));
 }
 
 #[test]
 fn the_sweep_and_a_chat_expire_a_pause_in_the_same_way() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     rig.send(Command::Expire { turn: 1 });
     assert!(rig.record().ended.is_none(), "not yet");
     rig.wait(300);
     rig.send(Command::Expire { turn: 1 });
-    assert_eq!(rig.record().ended.as_ref().unwrap().how, End::Expired);
-    let mut rig = paused(&["w1"]);
+    assert_eq!(rig.end(), Some(&End::Expired));
+    let mut rig = Rig::asked(&["w1"]);
     rig.wait(300);
     rig.start("next");
     assert_eq!(rig.machine.history().turn(1).unwrap().ended.as_ref().unwrap().how, End::Expired);
@@ -213,7 +195,7 @@ fn the_sweep_and_a_chat_expire_a_pause_in_the_same_way() {
 
 #[test]
 fn a_chat_is_refused_while_a_turn_waits_or_supersedes_it() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let refused = rig.start("next");
     assert_eq!(rig.refusal(refused), Some(Reason::TurnPending));
     rig.start_as("next", |start| start.if_pending = IfPending::Supersede);
@@ -225,7 +207,7 @@ fn a_chat_is_refused_while_a_turn_waits_or_supersedes_it() {
 
 #[test]
 fn a_refused_chat_does_not_affect_the_open_turn() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let refused = rig.start_as("next", |start| {
         start.if_pending = IfPending::Supersede;
         start.truncate_to = Some(999);
@@ -245,7 +227,7 @@ fn a_refused_chat_does_not_affect_the_open_turn() {
 
 #[test]
 fn a_failure_after_decisions_is_their_answer_and_a_repeated_approve_resumes_the_turn() {
-    let mut rig = paused(&["w1"]);
+    let mut rig = Rig::asked(&["w1"]);
     let first = rig.decide(1, &[approve(1)]);
     rig.run();
     rig.model_fails(true);

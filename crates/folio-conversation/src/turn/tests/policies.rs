@@ -1,13 +1,8 @@
 //! The organization's policy, which overrides the approvals of a request.
 
-use folio_history::event::EventKind;
-use folio_history::journal::{CallStatus, Decision};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
-use folio_types::{Reason, Role, UserId, limits};
-use serde_json::json;
 
-use super::rig::{Rig, approve, asks, reject, text_reply};
-use crate::turn::Effect;
+use super::*;
 
 fn rule(tools: &[&str], ruling: Ruling) -> Rule {
     Rule {
@@ -49,8 +44,7 @@ fn under(rules: Vec<Rule>, approved: Approved, calls: &[&str]) -> Rig {
 fn a_denied_call_never_runs_and_its_result_states_the_reason() {
     for approved in [Approved::Everything, Approved::ByName] {
         let mut rig = under(vec![rule(&["w1", "r1"], Ruling::Deny)], approved, &["w1", "r1", "w2"]);
-        rig.run();
-        rig.reply(text_reply("done"));
+        rig.finish();
         assert_eq!(rig.aggregates.calls(), ["1.1.3"], "invariant 2: {approved:?}");
         assert!(!rig.log.contains(&"read"), "{approved:?}");
         for index in [1, 2] {
@@ -88,10 +82,9 @@ fn invariant_2_a_call_that_a_rule_asks_for_waits_even_with_auto_approve() {
 
         let mut rig = under(rules(), approved, &[name]);
         let ticket = rig.decide(1, &[approve(1)]);
-        rig.run();
-        rig.reply(text_reply("done"));
+        rig.finish();
         assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }), "{name}");
-        assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Ok), "{name}");
+        assert_eq!(rig.status(1), Some(CallStatus::Ok), "{name}");
     }
 }
 
@@ -99,8 +92,7 @@ fn invariant_2_a_call_that_a_rule_asks_for_waits_even_with_auto_approve() {
 fn a_call_that_a_rule_allows_runs_without_approval() {
     let mut rig = under(vec![rule(&[], Ruling::Allow)], Approved::Nothing, &["w1"]);
     assert!(matches!(rig.work.front(), Some(Effect::PlanTool(_))));
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
 }
 
@@ -113,10 +105,9 @@ fn an_approval_without_permission_is_refused_and_not_recorded_also_after_a_crash
     let own = rig.decide_as(1, &[approve(1)], |decide| decide.role = Role::Admin);
     let member = rig.decide_as(1, &[approve(2), approve(1)], |decide| decide.by = other.clone());
     assert_eq!([own, member].map(|ticket| rig.refusal(ticket)), [Some(Reason::PolicyDenied); 2]);
-    assert_eq!(rig.journal().last(), Some(&"paused"), "a request is refused as a whole");
+    assert_eq!(rig.journal().last().unwrap(), "paused", "a request is refused as a whole");
     let ticket = rig.decide_as(1, &[approve(1), approve(2)], |decide| (decide.by, decide.role) = (other, Role::Admin));
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2"]);
 }
@@ -135,7 +126,6 @@ fn the_policy_is_evaluated_with_the_normalized_arguments() {
     let worse = rig.decide_as(1, &[edited("never")], |decide| decide.role = Role::Admin);
     assert_eq!(rig.refusal(worse), Some(Reason::PolicyDenied), "an admin cannot approve a denied call");
     rig.decide(1, &[edited("harmless")]);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
 }

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use folio_history::TurnRecord;
-use folio_history::journal::End;
-use folio_types::{Reason, limits};
 use proptest::prelude::*;
 
 use super::model_check::{Action, Ask, Scope, World};
-use super::rig::{Rig, approve, asks, reject, text_reply};
-use crate::turn::{Command, DEFERRED_MAX, Reply, ToolOutcome};
-use folio_history::command::{IfBusy, IfPending};
+use super::*;
 
 /// A model whose repeated requests get different answers, with writes in several rounds.
 fn restless(turn: u32, round: u32, attempt: u32) -> Reply {
@@ -128,13 +124,10 @@ proptest! {
     /// (invariant 7).
     #[test]
     fn invariant_7_holds_for_any_decisions(approved in proptest::collection::vec(any::<bool>(), 1..6), crash in any::<bool>()) {
-        let mut rig = Rig::new();
-        rig.start("hello");
-        rig.reply(asks(&vec!["w1"; approved.len()]));
+        let mut rig = Rig::asked(&vec!["w1"; approved.len()]);
         let decisions: Vec<_> = approved.iter().zip(1..).map(|(yes, at)| if *yes { approve(at) } else { reject(at) }).collect();
         let first = rig.decide(1, &decisions);
-        rig.run();
-        rig.reply(text_reply("done"));
+        rig.finish();
         if crash {
             rig.crash();
         }
@@ -204,15 +197,13 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
 #[test]
 fn a_turn_that_is_cancelled_at_each_step_ends_cancelled() {
     for steps in 0..8 {
-        let mut rig = Rig::new();
-        rig.start("hello");
-        rig.reply(asks(&["r1", "w1", "w2"]));
+        let mut rig = Rig::asked(&["r1", "w1", "w2"]);
         rig.decide(1, &[approve(2), approve(3)]);
         for _ in 0..steps {
             rig.step();
         }
         rig.cancel();
         rig.run();
-        assert_eq!(rig.record().ended.as_ref().map(|ended| &ended.how), Some(&End::Cancelled), "{steps} steps");
+        assert_eq!(rig.end(), Some(&End::Cancelled), "{steps} steps");
     }
 }

@@ -1,11 +1,6 @@
 //! A write whose first model call is refused: the turn fails, and resuming it runs the call.
 
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{CallStatus, End};
-use folio_types::{Error, Reason};
-
-use super::rig::{Rig, approve, asks, call_position, reject, text_reply};
-use crate::turn::{Command, Effect, ToolOutcome};
+use super::*;
 
 /// Steps to the next write that runs, and has it refused.
 fn refuse(rig: &mut Rig, index: u32) {
@@ -31,9 +26,7 @@ fn statuses(rig: &Rig) -> Vec<Option<CallStatus>> {
 #[test]
 fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
     for crash in [false, true] {
-        let mut rig = Rig::new();
-        rig.start_as("hello", |start| start.options.auto_approve = true);
-        rig.reply(asks(&["w1", "w2", "w3"]));
+        let mut rig = Rig::auto_approved(&["w1", "w2", "w3"]);
         refuse(&mut rig, 2);
         assert!(is_refused(&rig));
         assert_eq!(statuses(&rig), [Some(CallStatus::Ok), Some(CallStatus::NotRun), Some(CallStatus::NotRun)]);
@@ -51,8 +44,7 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
             rig.crash();
         }
         rig.resume();
-        rig.run();
-        rig.reply(text_reply("done"));
+        rig.finish();
         assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
         assert_eq!(statuses(&rig), [Some(CallStatus::Ok); 3]);
         assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2", "1.1.3"], "invariant 3");
@@ -62,17 +54,14 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
 
 #[test]
 fn invariant_7_repeated_decisions_resume_a_round_whose_call_was_refused() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1", "w2", "r1", "w3"]));
+    let mut rig = Rig::asked(&["w1", "w2", "r1", "w3"]);
     let decisions = [approve(1), reject(2), approve(4)];
     let ticket = rig.decide(1, &decisions);
     refuse(&mut rig, 1);
     assert!(matches!(rig.decided(ticket).kind, EventKind::Failed { retriable: true, .. }));
     assert!(rig.aggregates.effects.is_empty());
     let again = rig.decide(1, &decisions);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert!(matches!(rig.decided(again).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.4"], "invariants 2 and 3");
 }
@@ -80,9 +69,7 @@ fn invariant_7_repeated_decisions_resume_a_round_whose_call_was_refused() {
 #[test]
 fn a_crash_after_resuming_leaves_no_call_unfinished() {
     for steps in 0..8 {
-        let mut rig = Rig::new();
-        rig.start("hello");
-        rig.reply(asks(&["w1", "w2"]));
+        let mut rig = Rig::asked(&["w1", "w2"]);
         let decisions = [approve(1), approve(2)];
         rig.decide(1, &decisions);
         refuse(&mut rig, 1);
@@ -100,9 +87,7 @@ fn a_crash_after_resuming_leaves_no_call_unfinished() {
 
 #[test]
 fn a_later_chat_leaves_a_refused_call_unexecuted() {
-    let mut rig = Rig::new();
-    rig.start_as("hello", |start| start.options.auto_approve = true);
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::auto_approved(&["w1"]);
     refuse(&mut rig, 1);
     rig.start("something else");
     rig.reply(text_reply("well"));
@@ -113,9 +98,7 @@ fn a_later_chat_leaves_a_refused_call_unexecuted() {
 
 #[test]
 fn a_stale_refusal_changes_nothing() {
-    let mut rig = Rig::new();
-    rig.start_as("hello", |start| start.options.auto_approve = true);
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::auto_approved(&["w1"]);
     while !matches!(rig.work.front(), Some(Effect::RunTool(..))) {
         rig.step();
     }
@@ -123,7 +106,7 @@ fn a_stale_refusal_changes_nothing() {
     let refused = || ToolOutcome::Refused(Error::exhausted(Reason::SpuExhausted, "no credit"));
     rig.send(Command::ToolFinished { round: 1, index: 1, outcome: refused() });
     rig.run();
-    assert_eq!(rig.record().ended.as_ref().map(|ended| &ended.how), Some(&End::Cancelled));
+    assert_eq!(rig.end(), Some(&End::Cancelled));
     rig.send(Command::ToolFinished { round: 1, index: 1, outcome: refused() });
-    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Cancelled));
+    assert_eq!(rig.status(1), Some(CallStatus::Cancelled));
 }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use folio_history::event::{Event, EventKind};
-use folio_history::journal::{Access, Decision, Entry, TurnOptions};
+use folio_history::journal::{Access, CallStatus, Decision, End, TurnOptions};
 use folio_history::thread::Appended;
 use folio_history::{History, TurnRecord};
 use folio_resources::{Resource as _, Schema};
-use folio_types::message::{FinishReason, Usage};
+use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::op::Expected;
 use folio_types::policy::Policy;
 use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp, UserId};
@@ -41,7 +41,7 @@ pub(super) struct Rig {
     pub(super) answers: Vec<(Ticket, Result<Answer, Box<Error>>)>,
     /// Work that waits for its answer.
     pub(super) work: VecDeque<Effect>,
-    /// Every effect, in order, by its name.
+    /// Every effect, in order, by its kind.
     pub(super) log: Vec<&'static str>,
     pub(super) mishaps: VecDeque<Mishap>,
     pub(super) lost: bool,
@@ -71,10 +71,38 @@ impl Rig {
         }
     }
 
+    /// A turn that called the model.
+    pub(super) fn started() -> Self {
+        let mut rig = Self::new();
+        rig.start("hello");
+        rig
+    }
+
+    /// A turn whose first answer asks for these calls.
+    pub(super) fn asked(calls: &[&str]) -> Self {
+        let mut rig = Self::started();
+        rig.reply(asks(calls));
+        rig
+    }
+
+    /// The same, with writes that need no approval.
+    pub(super) fn auto_approved(calls: &[&str]) -> Self {
+        let mut rig = Self::new();
+        rig.start_as("hello", |start| start.options.auto_approve = true);
+        rig.reply(asks(calls));
+        rig
+    }
+
+    /// Answers all work; the model answers without calls.
+    pub(super) fn finish(&mut self) {
+        self.run();
+        self.reply(text_reply("done"));
+    }
+
     /// The actor dies; another one is made from the store.
     pub(super) fn crash(&mut self) {
         self.machines += 1;
-        let history = History::fold(self.store.entries.iter().cloned());
+        let history = self.stored();
         let incarnation = node(self.machines as u32);
         self.machine = Machine::load(incarnation, self.store.header.clone(), history, self.machines << 64);
         self.work.clear();
@@ -93,8 +121,7 @@ impl Rig {
 
     /// Checks invariant 4 for the stored history and for the messages that the machine would send.
     fn check_history(&self) {
-        let stored = History::fold(self.store.entries.iter().cloned());
-        for history in [&stored, self.machine.history()] {
+        for history in [&self.stored(), self.machine.history()] {
             let messages: Vec<_> = history.messages().map(|shown| shown.message).collect();
             assert_eq!(folio_history::sanitize(messages.clone()), messages, "invariant 4");
             let unanswered =
@@ -106,16 +133,32 @@ impl Rig {
         }
     }
 
+    /// The history by the journal.
+    pub(super) fn stored(&self) -> History {
+        History::fold(self.store.entries.iter().cloned())
+    }
+
+    /// The messages that the machine would send.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.machine.history().messages().map(|shown| shown.message).collect()
+    }
+
     /// Checks that the state of a machine at rest is stored.
     pub(super) fn check_stored(&self) {
         if self.machine.is_at_rest() && !self.lost {
-            let stored = History::fold(self.store.entries.iter().cloned());
-            assert_eq!(stored.turns(), self.machine.history().turns());
+            assert_eq!(self.stored().turns(), self.machine.history().turns());
         }
     }
 
     fn perform(&mut self, effect: Effect) -> Option<Command> {
-        self.log.push(name(&effect));
+        self.log.push(match &effect {
+            Effect::Append(_) => "append",
+            Effect::RunRead(_) => "read",
+            Effect::PlanTool(_) => "plan",
+            Effect::RunTool(..) => "run",
+            Effect::Answer(..) => "answer",
+            _ => "other",
+        });
         match effect {
             Effect::Append(append) => {
                 self.appends += 1;
@@ -182,25 +225,7 @@ impl Rig {
 
     pub(super) fn start_as(&mut self, text: &str, change: impl FnOnce(&mut Start)) -> Ticket {
         let ticket = self.ticket();
-        let mut start = Start {
-            ticket,
-            request: format!("request-{}", ticket.0).parse().unwrap(),
-            digest: Digest::of(text.as_bytes()),
-            user: UserId::derive(&["user"]),
-            text: text.into(),
-            mentions: Vec::new(),
-            options: TurnOptions {
-                model: "m".into(),
-                auto_approve: false,
-                auto_approved_tools: Vec::new(),
-                approval_ttl_seconds: 300,
-                rounds_max: 10,
-                policy: Policy::default(),
-            },
-            truncate_to: None,
-            if_busy: IfBusy::Reject,
-            if_pending: IfPending::Reject,
-        };
+        let mut start = start(ticket, &format!("request-{}", ticket.0), text);
         change(&mut start);
         self.send(Command::Start(Box::new(start)));
         ticket
@@ -283,6 +308,16 @@ impl Rig {
         self.machine.history().last().unwrap()
     }
 
+    /// The end of the newest turn.
+    pub(super) fn end(&self) -> Option<&End> {
+        self.record().ended.as_ref().map(|ended| &ended.how)
+    }
+
+    /// The status of a call of the first round.
+    pub(super) fn status(&self, index: u32) -> Option<CallStatus> {
+        self.record().call(1, index).unwrap().status()
+    }
+
     pub(super) fn decide(&mut self, round: u32, decisions: &[(u32, Decision)]) -> Ticket {
         self.decide_as(round, decisions, |_| {})
     }
@@ -294,23 +329,7 @@ impl Rig {
         change: impl FnOnce(&mut Decide),
     ) -> Ticket {
         let ticket = self.ticket();
-        let requested = |(index, decision): &(u32, Decision)| RequestedDecision {
-            round,
-            index: *index,
-            decision: decision.clone(),
-            digest: None,
-            problem: None,
-        };
-        let mut decide = Decide {
-            ticket,
-            turn: self.turn(),
-            round: Some(round),
-            decisions: decisions.iter().map(requested).collect(),
-            reject_undecided: false,
-            continue_auto_approved: false,
-            by: UserId::derive(&["user"]),
-            role: Role::Member,
-        };
+        let mut decide = decide(ticket, self.turn(), round, decisions);
         change(&mut decide);
         self.send(Command::Decide(Box::new(decide)));
         ticket
@@ -355,7 +374,8 @@ impl Rig {
     }
 
     /// The kinds of entries in the journal.
-    pub(super) fn journal(&self) -> Vec<&'static str> {
+    pub(super) fn journal(&self) -> Vec<String> {
+        let kind = |entry| serde_json::to_value(entry).unwrap()["entry"].as_str().unwrap().to_owned();
         self.store.entries.iter().map(kind).collect()
     }
 
@@ -365,13 +385,57 @@ impl Rig {
     }
 }
 
+/// A chat of which nothing is approved, refused while another turn is open.
+pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
+    Start {
+        ticket,
+        request: request.parse().unwrap(),
+        digest: Digest::of(text.as_bytes()),
+        user: UserId::derive(&["user"]),
+        text: text.into(),
+        mentions: Vec::new(),
+        options: TurnOptions {
+            model: "m".into(),
+            auto_approve: false,
+            auto_approved_tools: Vec::new(),
+            approval_ttl_seconds: 300,
+            rounds_max: 10,
+            policy: Policy::default(),
+        },
+        truncate_to: None,
+        if_busy: IfBusy::Reject,
+        if_pending: IfPending::Reject,
+    }
+}
+
+/// Decisions on calls of a round, by the user of the turn.
+pub(super) fn decide(ticket: Ticket, turn: u32, round: u32, decisions: &[(u32, Decision)]) -> Decide {
+    let requested = |(index, decision): &(u32, Decision)| RequestedDecision {
+        round,
+        index: *index,
+        decision: decision.clone(),
+        digest: None,
+        problem: None,
+    };
+    Decide {
+        ticket,
+        turn,
+        round: Some(round),
+        decisions: decisions.iter().map(requested).collect(),
+        reject_undecided: false,
+        continue_auto_approved: false,
+        by: UserId::derive(&["user"]),
+        role: Role::Member,
+    }
+}
+
 pub(super) fn node(number: u32) -> Incarnation {
     Incarnation::derive(&[&number.to_string()])
 }
 
 pub(super) fn result(content: &str) -> ToolResult {
     ToolResult {
-        status: folio_history::journal::CallStatus::Ok,
+        status: CallStatus::Ok,
         content: content.into(),
         change: Default::default(),
         usage: Default::default(),
@@ -408,39 +472,6 @@ pub(super) fn call_position(work: &Effect) -> (u32, u32) {
         Effect::RunRead(run) | Effect::PlanTool(run) => (run.call.round, run.call.index),
         Effect::RunTool(run, _) | Effect::Recover(run, _) | Effect::Close(run, _) => (run.call.round, run.call.index),
         other => panic!("{other:?} is no work on a call"),
-    }
-}
-
-fn name(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::Append(_) => "append",
-        Effect::LookUp { .. } => "look up",
-        Effect::CallModel(_) => "call model",
-        Effect::StopWork => "stop work",
-        Effect::RunRead(_) => "read",
-        Effect::PlanTool(_) => "plan",
-        Effect::RunTool(..) => "run",
-        Effect::Recover(..) => "recover",
-        Effect::Close(..) => "close",
-        Effect::Emit(_) => "emit",
-        Effect::Answer(..) => "answer",
-        Effect::RemoveOpenTurn(_) => "remove open turn",
-        Effect::Reload => "reload",
-    }
-}
-
-pub(super) fn kind(entry: &Entry) -> &'static str {
-    match entry {
-        Entry::Accepted(_) => "accepted",
-        Entry::Round(_) => "round",
-        Entry::Paused(_) => "paused",
-        Entry::Decisions(_) => "decisions",
-        Entry::Intent(_) => "intent",
-        Entry::Outcome(_) => "outcome",
-        Entry::Resumed(_) => "resumed",
-        Entry::Closing(_) => "closing",
-        Entry::Ended(_) => "ended",
-        Entry::Imported(_) => "imported",
     }
 }
 

@@ -1,13 +1,6 @@
 //! Chats that need no approval.
 
-use folio_history::event::EventKind;
-use folio_history::journal::{CallStatus, End};
-use folio_types::message::{FinishReason, Message};
-use folio_types::{Reason, limits};
-
-use super::rig::{Rig, asks, result, text_reply};
-use crate::turn::{Answer, Command, Effect, ToolOutcome};
-use folio_history::command::IfBusy;
+use super::*;
 
 #[test]
 fn a_chat_without_tools_appends_twice() {
@@ -28,15 +21,12 @@ fn a_chat_without_tools_appends_twice() {
 
 #[test]
 fn read_only_rounds_are_buffered_until_the_end() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["r1", "r2", "nonsense"]));
+    let mut rig = Rig::asked(&["r1", "r2", "nonsense"]);
     assert_eq!(rig.work.iter().filter(|work| matches!(work, Effect::RunRead(_))).count(), 2, "reads run together");
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     assert_eq!(rig.appends, 2);
-    let messages: Vec<_> = rig.machine.history().messages().map(|shown| shown.message).collect();
+    let messages = rig.messages();
     let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
     assert_eq!(
         calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(),
@@ -50,8 +40,7 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approved_tools = vec!["w1".into(), "w2".into()]);
     rig.reply(asks(&["r1", "w1", "w2", "r2"]));
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert_eq!(rig.journal(), ["accepted", "round", "intent", "outcome", "intent", "outcome", "outcome", "ended"]);
     assert_eq!(rig.aggregates.calls(), ["1.1.2", "1.1.3"]);
     assert_eq!(rig.appends, 4);
@@ -61,9 +50,7 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
 
 #[test]
 fn a_failed_plan_is_reported_and_leaves_no_intent() {
-    let mut rig = Rig::new();
-    rig.start_as("hello", |start| start.options.auto_approve = true);
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::auto_approved(&["w1"]);
     rig.work.clear();
     rig.send(Command::Planned { round: 1, index: 1, plan: Err("no such schema".into()) });
     rig.reply(text_reply("sorry"));
@@ -74,9 +61,7 @@ fn a_failed_plan_is_reported_and_leaves_no_intent() {
 
 #[test]
 fn a_write_with_an_unknown_outcome_is_recovered_not_repeated() {
-    let mut rig = Rig::new();
-    rig.start_as("hello", |start| start.options.auto_approve = true);
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::auto_approved(&["w1"]);
     rig.step();
     let Some(Effect::RunTool(run, intent)) = rig.work.pop_front() else { panic!() };
     rig.aggregates.write(&run.call, &run.name, &intent);
@@ -84,13 +69,12 @@ fn a_write_with_an_unknown_outcome_is_recovered_not_repeated() {
     assert!(matches!(rig.work.front(), Some(Effect::Recover(..))));
     rig.run();
     assert_eq!(rig.aggregates.effects.len(), 1, "invariant 3");
-    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Ok));
+    assert_eq!(rig.status(1), Some(CallStatus::Ok));
 }
 
 #[test]
 fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     for _ in 0..9 {
         rig.reply(asks(&["r1"]));
         rig.run();
@@ -106,9 +90,7 @@ fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
 
 #[test]
 fn calls_beyond_the_bound_of_a_round_get_an_error_result() {
-    let mut rig = Rig::new();
-    rig.start_as("hello", |start| start.options.auto_approve = true);
-    rig.reply(asks(&vec!["w1"; limits::CALLS_PER_ROUND_MAX + 3]));
+    let mut rig = Rig::auto_approved(&vec!["w1"; limits::CALLS_PER_ROUND_MAX + 3]);
     rig.run();
     let round = rig.record().newest_round().unwrap();
     let failed = round.calls.iter().filter(|call| call.status() == Some(CallStatus::Failed)).count();
@@ -117,8 +99,7 @@ fn calls_beyond_the_bound_of_a_round_get_an_error_result() {
 
 #[test]
 fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     for fill in ["ü", "\u{1}", "\""] {
         rig.reply(asks(&vec!["r"; limits::CALLS_PER_ROUND_MAX]));
         while let Some(Effect::RunRead(run)) = rig.work.pop_front() {
@@ -135,17 +116,16 @@ fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
         let content = &call.result.as_ref().unwrap().content;
         assert!(content.len() <= limits::TOOL_RESULT_BYTES && content.ends_with("too long]"));
     }
-    let stored = folio_history::History::fold(rig.store.entries.clone());
+    let stored = rig.stored();
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds, "the stored rounds equal those in memory");
 }
 
 #[test]
 fn hostile_answers_fit_an_entry() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     let mut reply = asks(&vec!["\u{1}"; 500]);
     for call in &mut reply.calls {
-        call.arguments = serde_json::json!({ "a": "\u{2}".repeat(20_000) });
+        call.arguments = json!({ "a": "\u{2}".repeat(20_000) });
         call.provider_id = "\u{3}".repeat(100_000);
         call.name = "\u{4}".repeat(100);
     }
@@ -172,7 +152,7 @@ fn a_second_chat_is_refused_or_interrupts_the_running_turn() {
 #[test]
 fn a_request_id_joins_its_turn_and_is_refused_for_another_content() {
     let mut rig = Rig::new();
-    let same = |start: &mut crate::turn::Start| start.request = "mine".parse().unwrap();
+    let same = |start: &mut Start| start.request = "mine".parse().unwrap();
     rig.start_as("one", same);
     let joined = rig.start_as("one", same);
     assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
@@ -202,9 +182,7 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
 
 #[test]
 fn a_rename_of_a_running_thread_keeps_the_buffered_entries() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["r1"]));
+    let mut rig = Rig::asked(&["r1"]);
     rig.run();
     let ticket = rig.ticket();
     rig.send(Command::Rename { ticket, title: "other".into(), request: None });
@@ -212,6 +190,6 @@ fn a_rename_of_a_running_thread_keeps_the_buffered_entries() {
     assert_eq!(header.title, "other");
     rig.reply(text_reply("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
-    let stored = folio_history::History::fold(rig.store.entries.clone());
+    let stored = rig.stored();
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds);
 }

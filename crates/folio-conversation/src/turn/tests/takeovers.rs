@@ -1,11 +1,6 @@
 //! Takeovers of turns without an owner.
 
-use folio_history::event::{EventKind, TurnStatus};
-use folio_history::journal::{CallStatus, End};
-use folio_types::Reason;
-
-use super::rig::{Rig, approve, asks, text_reply};
-use crate::turn::{Answer, Command, Effect};
+use super::*;
 
 fn failed(rig: &Rig) -> bool {
     let how = rig.record().ended.as_ref().map(|ended| &ended.how);
@@ -14,8 +9,7 @@ fn failed(rig: &Rig) -> bool {
 
 #[test]
 fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     rig.crash();
     assert!(rig.machine.is_orphaned());
     rig.send(Command::TakeOver);
@@ -31,8 +25,7 @@ fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
 
 #[test]
 fn the_next_chat_ends_the_orphaned_turn_and_starts() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     rig.crash();
     let next = rig.start("next");
     assert!(matches!(rig.answer(next), Some(Ok(Answer::Streaming { turn: 2, .. }))));
@@ -42,7 +35,7 @@ fn the_next_chat_ends_the_orphaned_turn_and_starts() {
 #[test]
 fn the_same_request_resumes_the_orphaned_turn() {
     let mut rig = Rig::new();
-    let same = |start: &mut crate::turn::Start| start.request = "mine".parse().unwrap();
+    let same = |start: &mut Start| start.request = "mine".parse().unwrap();
     rig.start_as("hello", same);
     rig.reply(asks(&["r1"]));
     rig.crash();
@@ -61,14 +54,12 @@ fn the_same_request_resumes_the_orphaned_turn() {
 #[test]
 fn decided_calls_are_recovered_before_the_turn_fails() {
     for steps in 0..5 {
-        let mut rig = Rig::new();
-        rig.start("hello");
-        rig.reply(asks(&["w1", "r1", "w2"]));
+        let mut rig = Rig::asked(&["w1", "r1", "w2"]);
         rig.decide(1, &[approve(1), approve(3)]);
         for _ in 0..steps {
             rig.step();
         }
-        let decided = rig.journal().contains(&"decisions");
+        let decided = rig.journal().contains(&"decisions".to_owned());
         rig.crash();
         rig.send(Command::TakeOver);
         rig.run();
@@ -80,8 +71,7 @@ fn decided_calls_are_recovered_before_the_turn_fails() {
             assert_eq!(rig.machine.view(rig.now, 1).unwrap().status, TurnStatus::AwaitingApproval);
         }
         let ticket = rig.decide(1, &[approve(1), approve(3)]);
-        rig.run();
-        rig.reply(text_reply("done"));
+        rig.finish();
         assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }), "{steps} steps");
         assert_eq!(rig.aggregates.effects.len(), 2);
     }
@@ -89,25 +79,20 @@ fn decided_calls_are_recovered_before_the_turn_fails() {
 
 #[test]
 fn a_repeated_approve_at_another_node_resumes_the_turn() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::asked(&["w1"]);
     rig.decide(1, &[approve(1)]);
     rig.step();
     rig.step();
     rig.crash();
     let ticket = rig.decide(1, &[approve(1)]);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
     assert_eq!(rig.aggregates.effects.len(), 1);
 }
 
 #[test]
 fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::asked(&["w1"]);
     rig.crash();
     assert!(!rig.machine.is_orphaned());
     rig.send(Command::TakeOver);
@@ -125,9 +110,7 @@ fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
 
 #[test]
 fn a_target_with_another_version_causes_a_conflict() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1"]));
+    let mut rig = Rig::asked(&["w1"]);
     rig.decide(1, &[approve(1)]);
     rig.step();
     let Some(Effect::RunTool(_, intent)) = rig.work.front().cloned() else { panic!() };
@@ -135,15 +118,13 @@ fn a_target_with_another_version_causes_a_conflict() {
     rig.crash();
     rig.send(Command::TakeOver);
     rig.run();
-    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Conflict));
+    assert_eq!(rig.status(1), Some(CallStatus::Conflict));
     assert!(rig.aggregates.effects.is_empty() && failed(&rig));
 }
 
 #[test]
 fn the_sweep_advances_a_decided_turn_whose_header_is_still_paused() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["r1", "w1"]));
+    let mut rig = Rig::asked(&["r1", "w1"]);
     rig.decide(1, &[approve(2)]);
     rig.crash();
     rig.send(Command::Expire { turn: 1 });

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use folio_history::History;
-use folio_history::journal::{Decision, TurnOptions};
-use folio_types::policy::Policy;
-use folio_types::{Digest, Role, UserId};
+use folio_history::command::IfPending;
+use folio_history::journal::Decision;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use super::super::rig::{asks, text_reply};
+use super::super::rig::{self, asks, text_reply};
 use super::faults::Faults;
 use super::world::{Action, AskState, Budget, Late, World};
-use crate::turn::{Command, Decide, Reply, RequestedDecision, Start, Ticket};
-use folio_history::command::{IfBusy, IfPending};
+use crate::turn::{Command, Reply, Start, Ticket};
 
 /// The store's rules.
 #[derive(Debug, Clone, Copy)]
@@ -127,45 +125,16 @@ impl Scope {
         let ticket = Ticket(ask as u64);
         let turn = history.last().map_or(1, |record| record.number());
         match self.asks[ask].0 {
-            Ask::Chat(name, auto) => Command::Start(Box::new(Start {
-                ticket,
-                request: name.parse().unwrap(),
-                digest: Digest::of(name.as_bytes()),
-                user: UserId::derive(&["user"]),
-                text: name.into(),
-                mentions: Vec::new(),
-                options: TurnOptions {
-                    model: "m".into(),
-                    auto_approve: auto,
-                    auto_approved_tools: Vec::new(),
-                    approval_ttl_seconds: 300,
-                    rounds_max: 10,
-                    policy: Policy::default(),
-                },
-                truncate_to: None,
-                if_busy: IfBusy::Reject,
-                if_pending: IfPending::Supersede,
-            })),
+            Ask::Chat(name, auto) => {
+                let mut start = Start { if_pending: IfPending::Supersede, ..rig::start(ticket, name, name) };
+                start.options.auto_approve = auto;
+                Command::Start(Box::new(start))
+            }
             Ask::Decide(round, approved, rejected) => {
-                let requested = |index: &u32, decision| RequestedDecision {
-                    round,
-                    index: *index,
-                    decision,
-                    digest: None,
-                    problem: None,
-                };
-                let approved = approved.iter().map(|index| requested(index, Decision::Approve));
-                let rejected = rejected.iter().map(|index| requested(index, Decision::Reject { reason: None }));
-                Command::Decide(Box::new(Decide {
-                    ticket,
-                    turn,
-                    round: Some(round),
-                    decisions: approved.chain(rejected).collect(),
-                    reject_undecided: false,
-                    continue_auto_approved: false,
-                    by: UserId::derive(&["user"]),
-                    role: Role::Member,
-                }))
+                let approved = approved.iter().map(|index| (*index, Decision::Approve));
+                let rejected = rejected.iter().map(|index| (*index, Decision::Reject { reason: None }));
+                let decisions: Vec<_> = approved.chain(rejected).collect();
+                Command::Decide(Box::new(rig::decide(ticket, turn, round, &decisions)))
             }
             Ask::Cancel => Command::Cancel { ticket, turn },
             Ask::Resume => Command::Resume { ticket, turn },

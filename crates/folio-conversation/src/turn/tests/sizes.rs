@@ -1,11 +1,9 @@
 //! Truncated and refused sizes and numbers (invariant 10).
 
 use folio_history::json_bytes;
-use folio_types::{Reason, limits};
 use proptest::prelude::*;
 
-use super::rig::{Rig, approve, asks, text_reply};
-use crate::turn::{Command, DEFERRED_MAX, Effect, bounds};
+use super::*;
 
 #[test]
 fn a_message_that_fills_no_entry_is_refused() {
@@ -34,12 +32,10 @@ fn a_full_thread_refuses_new_turns_but_ends_its_open_turn() {
 
 #[test]
 fn too_large_decisions_are_refused_completely() {
-    let mut rig = Rig::new();
-    rig.start("hello");
-    rig.reply(asks(&["w1", "w2", "w3"]));
+    let mut rig = Rig::asked(&["w1", "w2", "w3"]);
     let edited = |index| {
-        let arguments = serde_json::json!({ "on": "x".repeat(100_000) });
-        (index, folio_history::journal::Decision::ApproveEdited { arguments })
+        let arguments = json!({ "on": "x".repeat(100_000) });
+        (index, Decision::ApproveEdited { arguments })
     };
     let ticket = rig.decide(1, &[edited(1), edited(2), edited(3)]);
     assert_eq!(rig.refusal(ticket), Some(Reason::TooLarge));
@@ -47,15 +43,13 @@ fn too_large_decisions_are_refused_completely() {
     rig.decide(1, &[edited(1)]);
     rig.decide(1, &[edited(2)]);
     rig.decide(1, &[approve(3)]);
-    rig.run();
-    rig.reply(text_reply("done"));
+    rig.finish();
     assert!(rig.record().ended.is_some());
 }
 
 #[test]
 fn requests_that_wait_are_bounded() {
-    let mut rig = Rig::new();
-    rig.start("hello");
+    let mut rig = Rig::started();
     let now = rig.now;
     // The store does not answer: everything waits.
     let call = rig.calling().unwrap();
