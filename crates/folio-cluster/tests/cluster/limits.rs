@@ -2,42 +2,15 @@
 
 use std::time::Duration;
 
-use folio_cluster::Peers;
+use folio_cluster::{Options, Peers, RemotePeer};
 use folio_history::peer::ConversationPeer as _;
-use folio_types::{Code, Reason, System};
+use folio_types::{Code, Error, Reason, System};
 use futures::StreamExt as _;
 
 use crate::sandbox::{Node, Server, in_time, options, peer, principal, turn};
 use crate::scripted::Behavior;
 
-#[tokio::test]
-async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
-    let mut few = options();
-    few.calls_per_peer = 1;
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &few);
-    node.scripted.then([Behavior::Open]);
-    let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
-    let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
-    assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, Reason::Overloaded));
-    assert!(refused.retry_after.is_some());
-    assert_eq!(node.scripted.times(), 1, "it never left");
-    drop(watched);
-    peer.get_turn(&principal(), &turn(1)).await.unwrap();
-}
-
-#[tokio::test]
-async fn calls_at_one_node_are_bounded_and_a_stream_keeps_its_permit() {
-    let mut few = options();
-    few.calls = 1;
-    let node = Node::start("a", &few);
-    let peer = peer(&node.server, &options());
-    node.scripted.then([Behavior::Open]);
-    let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
-    let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
-    assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, Reason::Overloaded));
-    drop(watched);
-    in_time(node.scripted.is_left_alone()).await;
+async fn until_answered(peer: &RemotePeer) {
     in_time(async {
         while peer.get_turn(&principal(), &turn(1)).await.is_err() {
             tokio::task::yield_now().await;
@@ -46,10 +19,41 @@ async fn calls_at_one_node_are_bounded_and_a_stream_keeps_its_permit() {
     .await;
 }
 
+fn is_overloaded(refused: &Error) -> bool {
+    (refused.code, refused.reason) == (Code::ResourceExhausted, Reason::Overloaded)
+}
+
+#[tokio::test]
+async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
+    let few = Options { calls_per_peer: 1, ..options() };
+    let node = Node::start("a", &options());
+    let peer = peer(&node.server, &few);
+    node.scripted.then([Behavior::Open]);
+    let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
+    let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
+    assert!(is_overloaded(&refused) && refused.retry_after.is_some());
+    assert_eq!(node.scripted.times(), 1, "it never left");
+    drop(watched);
+    peer.get_turn(&principal(), &turn(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_at_one_node_are_bounded_and_a_stream_keeps_its_permit() {
+    let few = Options { calls: 1, ..options() };
+    let node = Node::start("a", &few);
+    let peer = peer(&node.server, &options());
+    node.scripted.then([Behavior::Open]);
+    let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
+    let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
+    assert!(is_overloaded(&refused));
+    drop(watched);
+    in_time(node.scripted.is_left_alone()).await;
+    until_answered(&peer).await;
+}
+
 #[tokio::test]
 async fn a_silent_stream_ends() {
-    let mut hasty = options();
-    hasty.stream_idle = Duration::from_millis(30);
+    let hasty = Options { stream_idle: Duration::from_millis(30), ..options() };
     let node = Node::start("a", &hasty);
     node.scripted.then([Behavior::Open]);
     let mut watched = peer(&node.server, &options()).watch(&principal(), &turn(1), 0).await.unwrap();
@@ -61,8 +65,7 @@ async fn a_silent_stream_ends() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_ends_on_both_sides() {
-    let mut hasty = options();
-    hasty.call_timeout = Duration::from_millis(50);
+    let hasty = Options { call_timeout: Duration::from_millis(50), ..options() };
     let node = Node::start("a", &options());
     node.scripted.then([Behavior::Hang]);
     let late = peer(&node.server, &hasty).get_turn(&principal(), &turn(1)).await.unwrap_err();
@@ -72,8 +75,7 @@ async fn a_call_that_takes_too_long_ends_on_both_sides() {
 
 #[tokio::test]
 async fn a_stopping_server_waits_for_calls_and_then_cuts_them() {
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (node, peer) = Node::with_peer();
     node.scripted.then([Behavior::Open, Behavior::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
@@ -91,8 +93,7 @@ async fn a_stopping_server_waits_for_calls_and_then_cuts_them() {
 
 #[tokio::test]
 async fn a_restarted_node_is_reached_again() {
-    let mut node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (mut node, peer) = Node::with_peer();
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
     node.scripted.then([Behavior::Open, Behavior::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
@@ -113,12 +114,7 @@ async fn a_restarted_node_is_reached_again() {
 
     let scripted = node.scripted.clone();
     let _back = Server::start_at(&node.server.address, scripted, &options());
-    in_time(async {
-        while peer.get_turn(&principal(), &turn(1)).await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    until_answered(&peer).await;
 }
 
 #[tokio::test]
@@ -126,8 +122,7 @@ async fn an_address_beyond_loopback_needs_certificates() {
     let peers = Peers::new(&options(), std::sync::Arc::new(System)).unwrap();
     assert!(peers.at("10.0.0.1:7400").unwrap_err().message.contains("loopback"));
     assert!(peers.at("nonsense").is_err());
-    let mut insecure = options();
-    insecure.insecure = true;
+    let insecure = Options { insecure: true, ..options() };
     let peers = Peers::new(&insecure, std::sync::Arc::new(System)).unwrap();
     assert!(peers.at("10.0.0.1:7400").is_ok());
 }

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod limits;
-mod members;
 mod routing;
 mod sandbox;
 mod scripted;

@@ -93,6 +93,13 @@ impl Node {
         Self { scripted, server }
     }
 
+    /// A node with the usual options, and a way to it.
+    pub(crate) fn with_peer() -> (Self, RemotePeer) {
+        let node = Self::start("a", &options());
+        let peer = peer(&node.server, &options());
+        (node, peer)
+    }
+
     pub(crate) fn member(&self) -> Member {
         let node = NodeRecord {
             incarnation: self.scripted.incarnation.clone(),
@@ -108,7 +115,6 @@ impl Node {
     }
 }
 
-/// A way to a server.
 pub(crate) fn peer(server: &Server, options: &Options) -> RemotePeer {
     Peers::new(options, Arc::new(System)).unwrap().at(&server.address).unwrap()
 }

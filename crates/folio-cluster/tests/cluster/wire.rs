@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_cluster::{CallContext, NodePeer as _};
+use folio_cluster::{CallContext, NodePeer as _, Options};
 use folio_history::command::{ChatCommand, CreateThreadCommand, DeleteThreadCommand, RenameThreadCommand};
 use folio_history::peer::ConversationPeer as _;
 use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
@@ -21,8 +21,7 @@ fn trace() -> TraceContext {
 
 #[tokio::test]
 async fn every_call_carries_its_principal_and_its_trace() {
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (node, peer) = Node::with_peer();
     let (who, turn, thread) = (principal(), turn(1), thread(1));
     let context = CallContext { hops: 0, trace: Some(trace()) };
     context
@@ -77,8 +76,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
 
 #[tokio::test]
 async fn an_error_is_transferred_with_all_details() {
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (node, peer) = Node::with_peer();
     let mut detailed = Error::exhausted(Reason::QueueFull, "eight wait").retry_after(Duration::from_millis(1_500));
     detailed.violations.push(FieldViolation { field: "if_busy".into(), description: "is busy".into() });
     let owner = Incarnation::derive(&["another"]);
@@ -95,8 +93,7 @@ async fn an_error_is_transferred_with_all_details() {
 
 #[tokio::test]
 async fn a_panic_fails_only_its_own_call() {
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (node, peer) = Node::with_peer();
     node.scripted.then([Behavior::Open, Behavior::Panic]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
@@ -107,8 +104,7 @@ async fn a_panic_fails_only_its_own_call() {
 
 #[tokio::test]
 async fn dropping_a_call_cancels_it_on_the_node() {
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (node, peer) = Node::with_peer();
     node.scripted.then([Behavior::Open, Behavior::Hang, Behavior::Hang]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let who = principal();
@@ -126,8 +122,7 @@ async fn dropping_a_call_cancels_it_on_the_node() {
 
 #[tokio::test]
 async fn a_second_hop_is_refused() {
-    let node = Node::start("a", &options());
-    let peer = peer(&node.server, &options());
+    let (node, peer) = Node::with_peer();
     let second = CallContext { hops: 1, trace: None };
     second
         .within(async {
@@ -144,8 +139,7 @@ async fn a_second_hop_is_refused() {
 #[tokio::test]
 async fn without_the_clusters_secret_every_rpc_is_refused() {
     let node = Node::start("a", &options());
-    let mut other = options();
-    other.secrets = vec![Secret::new("the secret of another cluster, 0123456789")];
+    let other = Options { secrets: vec![Secret::new("the secret of another cluster, 0123456789")], ..options() };
     let stranger = peer(&node.server, &other);
     let refused = stranger.get_turn(&principal(), &turn(1)).await.unwrap_err();
     // The client of an untrusted gateway has valid credentials: the error is retriable.
@@ -168,12 +162,10 @@ async fn without_the_clusters_secret_every_rpc_is_refused() {
 async fn a_secret_is_rotated_without_failed_calls() {
     let (old, new) = (options().secrets, vec![Secret::new("a new secret of the cluster, 0123456789")]);
     let both = |first: &[Secret], then: &[Secret]| [first, then].concat();
-    let mut known = options();
-    known.secrets = both(&old, &new);
+    let known = Options { secrets: both(&old, &new), ..options() };
     let node = Node::start("a", &known);
     for secrets in [old.clone(), both(&old, &new), both(&new, &old), new] {
-        let mut calling = options();
-        calling.secrets = secrets;
+        let calling = Options { secrets: secrets, ..options() };
         peer(&node.server, &calling).get_turn(&principal(), &turn(1)).await.unwrap();
     }
 }
