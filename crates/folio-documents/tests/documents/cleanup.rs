@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use folio_documents::CleanupOptions;
 use folio_history::thread::{Append, Fence, HeaderChange, NewThread};
 use folio_resources::{
     Document, DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange,
@@ -16,7 +15,7 @@ use folio_types::{
 use futures::StreamExt as _;
 use serde_json::json;
 
-use crate::files::{Bench, new_upload};
+use crate::files::{Bench, SOON, new_upload};
 
 async fn delete(bench: &Bench, id: &DocumentId) {
     let write = Write {
@@ -29,6 +28,11 @@ async fn delete(bench: &Bench, id: &DocumentId) {
         change: DocumentChange::Delete,
     };
     bench.stores().of::<Document>().decide(id, write).await.unwrap();
+}
+
+async fn change_organization(bench: &Bench, key: &str, expected: Expected, change: OrganizationChange) {
+    let write = Write::by_platform(OrgId::platform(), key.parse().unwrap(), bench.environment.now(), expected, change);
+    bench.stores().of::<Organization>().decide(&bench.principal.org, write).await.unwrap();
 }
 
 async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
@@ -65,24 +69,21 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     let kept = bench.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document.id;
     let about = thread(&bench, vec![document.clone()]).await;
     let other = thread(&bench, vec![kept.clone()]).await;
-    let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
+    let (cleaner, handle) = bench.cleaner(&uploader);
     let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
     let is_removed = async || bench.bytes(&document).await.is_none().then_some(());
-    wait_for("the bytes are removed", Duration::from_secs(10), is_removed).await;
+    wait_for("the bytes are removed", SOON, is_removed).await;
     let marked = async || end(&bench, &about).await;
-    let ends = wait_for("its thread is marked", Duration::from_secs(10), marked).await;
+    let ends = wait_for("its thread is marked", SOON, marked).await;
     assert!(ends >= deleted + limits::DAY, "{ends}");
 
     // An upload in progress writes the bytes again; the second sweep removes them.
-    let mut late = bench.stores().blobs.create(&bench.principal.org, &document).await.unwrap();
-    late.write(bytes::Bytes::from_static(b"late")).await.unwrap();
-    late.finish().await.unwrap();
+    bench.overwrite(&document, b"late").await;
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
-    wait_for("the bytes are removed again", Duration::from_secs(10), is_removed).await;
+    wait_for("the bytes are removed again", SOON, is_removed).await;
     cleaner.stop().await;
     assert!(bench.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
     assert_eq!(end(&bench, &about).await, Some(ends), "the conversations' sweep removes it");
@@ -123,16 +124,15 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
         other => panic!("{other:?}"),
     };
     let asked = async || ops.request(&org, &op("made")).await.unwrap().is_some();
-    let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
+    let (cleaner, handle) = bench.cleaner(&uploader);
     assert_eq!(data().await, json!({ "secret": 1 }));
     bench.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
-    wait_for("the data is removed", Duration::from_secs(10), async || data().await.is_null().then_some(())).await;
+    wait_for("the data is removed", SOON, async || data().await.is_null().then_some(())).await;
     assert!(asked().await, "the request is kept longer");
     bench.environment.advance(limits::DAY);
     handle.sweep_soon();
-    wait_for("the request is removed", Duration::from_secs(10), async || (!asked().await).then_some(())).await;
+    wait_for("the request is removed", SOON, async || (!asked().await).then_some(())).await;
     cleaner.stop().await;
 }
 
@@ -157,17 +157,13 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     };
     let left: Vec<DocumentId> = ["orphan", "young", "again"].into_iter().map(of_request).collect();
     for (id, at) in left.iter().zip([old, young, old]) {
-        let mut writer = bench.stores().blobs.create(&bench.principal.org, id).await.unwrap();
-        writer.write(bytes::Bytes::from_static(b"left")).await.unwrap();
-        writer.finish().await.unwrap();
+        bench.overwrite(id, b"left").await;
         written(&bench, id, at);
     }
     let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
-    let options = CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..Default::default() };
-    let active_uploads = uploader.active_uploads().clone();
-    let (cleaner, handle) = bench.cleaner(active_uploads, options);
+    let (cleaner, handle) = bench.cleaner(&uploader);
     let is_removed = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
-    wait_for("the orphaned bytes are removed", Duration::from_secs(10), || is_removed(&left[0])).await;
+    wait_for("the orphaned bytes are removed", SOON, || is_removed(&left[0])).await;
     assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
     assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "an upload in progress");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
@@ -177,7 +173,7 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     assert_eq!(again, left[2]);
     bench.environment.advance(Duration::from_secs(3_700));
     handle.sweep_soon();
-    wait_for("the next search finds bytes that are old enough", Duration::from_secs(10), || is_removed(&left[1])).await;
+    wait_for("the next search finds bytes that are old enough", SOON, || is_removed(&left[1])).await;
     cleaner.stop().await;
     assert_eq!(bench.bytes(&again).await.unwrap(), b"again");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
@@ -189,21 +185,16 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let (stores, org) = (bench.stores(), bench.principal.org.clone());
-    let changed = async |key: &str, expected, change| {
-        let (key, at) = (key.parse().unwrap(), bench.environment.now());
-        let write = Write::by_platform(OrgId::platform(), key, at, expected, change);
-        stores.of::<Organization>().decide(&org, write).await.unwrap();
-    };
-    changed("create", Expected::Absent, OrganizationChange::Create { name: "deleted".into() }).await;
+    change_organization(&bench, "create", Expected::Absent, OrganizationChange::Create { name: "deleted".into() })
+        .await;
     let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
     let about = thread(&bench, vec![document.clone()]).await;
     let header = async || stores.threads.header(&org, &about).await.unwrap();
     assert!(header().await.is_some());
-    changed("delete", Expected::Version(1), OrganizationChange::Delete).await;
-    let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
+    change_organization(&bench, "delete", Expected::Version(1), OrganizationChange::Delete).await;
+    let (cleaner, handle) = bench.cleaner(&uploader);
     let erased = async || (bench.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
-    wait_for("everything is erased", Duration::from_secs(10), erased).await;
+    wait_for("everything is erased", SOON, erased).await;
     assert_eq!(stores.of::<Organization>().deleted(10).await.unwrap().len(), 1, "it is erased again");
 
     // A turn in progress writes again.
@@ -211,7 +202,7 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     let forgotten = async || stores.of::<Organization>().deleted(10).await.unwrap().is_empty().then_some(());
-    wait_for("it is erased finally", Duration::from_secs(10), forgotten).await;
+    wait_for("it is erased finally", SOON, forgotten).await;
     assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
     assert!(stores.of::<Organization>().get(&OrgId::platform(), &org).await.unwrap().is_none());
     cleaner.stop().await;
@@ -222,13 +213,9 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     let bench = Bench::new();
     let (stores, org) = (bench.stores(), bench.principal.org.clone());
     let days = |days: i64| jiff::SignedDuration::from_hours(24 * days);
-    let create = OrganizationChange::Create { name: "keeps".into() };
+    change_organization(&bench, "create", Expected::Absent, OrganizationChange::Create { name: "keeps".into() }).await;
     let keep = OrganizationChange::Update { name: None, thread_retention_days: Some(Some(7)) };
-    for (key, expected, change) in [("create", Expected::Absent, create), ("keep", Expected::Version(1), keep)] {
-        let (key, at) = (key.parse().unwrap(), bench.environment.now());
-        let write = Write::by_platform(OrgId::platform(), key, at, expected, change);
-        stores.of::<Organization>().decide(&org, write).await.unwrap();
-    }
+    change_organization(&bench, "keep", Expected::Version(1), keep).await;
     let unused = thread(&bench, vec![]).await;
     let used = thread(&bench, vec![]).await;
     bench.environment.advance(days(8).try_into().unwrap());
@@ -245,9 +232,9 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     stores.threads.append(&org, &used, append).await.unwrap();
     let young = thread(&bench, vec![]).await;
     let uploader = bench.uploader(None);
-    let (cleaner, _handle) = bench.cleaner(uploader.active_uploads().clone(), CleanupOptions::default());
+    let (cleaner, _handle) = bench.cleaner(&uploader);
     let marked = async || end(&bench, &unused).await;
-    let ends = wait_for("the thread is marked", Duration::from_secs(10), marked).await;
+    let ends = wait_for("the thread is marked", SOON, marked).await;
     cleaner.stop().await;
     assert!(ends <= bench.environment.now());
     assert_eq!((end(&bench, &used).await, end(&bench, &young).await), (None, None));

@@ -1,20 +1,35 @@
 //! Fixtures for reading a file with and without a store.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use folio_documents::{
-    ActiveUploads, Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading,
-    TextReader, Uploaded, Uploader, WorkerCommand, always_sweeper, sniff,
+    Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, Uploaded,
+    Uploader, WorkerCommand, always_sweeper, sniff,
 };
 use folio_resources::Document;
 use folio_storage::{SharedOptions, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
 use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
+
+/// The header of a PNG image of one pixel, without the pixel.
+pub(crate) const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+
+/// A program that hangs.
+pub(crate) const SLOW: &str = "exec sleep 600";
+
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// Writes a program that replaces Tesseract.
+pub(crate) fn script(path: &Path, body: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
 
 /// Returns settings for the test's child binary, with short limits.
 pub(crate) fn options() -> Options {
@@ -72,10 +87,19 @@ impl Bench {
         self.store.stores()
     }
 
-    /// Starts a cleaner of the stores.
-    pub(crate) fn cleaner(&self, under_way: ActiveUploads, options: CleanupOptions) -> (Cleaner, CleanupHandle) {
+    /// Starts a cleaner of the stores that sweeps once an hour.
+    pub(crate) fn cleaner(&self, uploader: &Uploader) -> (Cleaner, CleanupHandle) {
+        let options =
+            CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..CleanupOptions::default() };
         let turns = folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
-        Cleaner::start(self.stores(), turns, self.environment.clone(), under_way, options, always_sweeper())
+        Cleaner::start(
+            self.stores(),
+            turns,
+            self.environment.clone(),
+            uploader.active_uploads().clone(),
+            options,
+            always_sweeper(),
+        )
     }
 
     /// Returns an uploader for files up to 1 MiB.
@@ -87,7 +111,6 @@ impl Bench {
         Uploader::new(self.stores(), self.environment.clone(), ingest, options)
     }
 
-    /// Returns an ingestor with these settings.
     pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
         let shared = SharedOptions { jobs_max: options.queue, ..SharedOptions::default() };
         let queue = IngestHandle::new(folio_storage_memory::shared_stores(self.environment.clone(), shared).jobs);
@@ -114,9 +137,21 @@ impl Bench {
         self.stores().of::<Document>().get(&self.principal.org, id).await.unwrap().unwrap()
     }
 
+    /// Uploads a file before any ingestion runs.
+    pub(crate) async fn stored(&self, request: &str, name: &str, content: &[u8]) -> DocumentId {
+        self.upload(&self.uploader(None), request, name, content).await.unwrap().document.id
+    }
+
+    /// Replaces the stored bytes of a document.
+    pub(crate) async fn overwrite(&self, id: &DocumentId, content: &'static [u8]) {
+        let mut writer = self.stores().blobs.create(&self.principal.org, id).await.unwrap();
+        writer.write(Bytes::from_static(content)).await.unwrap();
+        writer.finish().await.unwrap();
+    }
+
     /// Waits until the state of a document's text is final.
     pub(crate) async fn settled(&self, id: &DocumentId) -> Document {
-        folio_testkit::wait_for("the text is settled", Duration::from_secs(30), || async {
+        folio_testkit::wait_for("the text is settled", SOON, || async {
             Some(self.document(id).await).filter(|document| document.state.is_settled())
         })
         .await

@@ -1,30 +1,16 @@
 //! Tests of background ingestion: visible states, restarts, and harmful files.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use folio_documents::{IngestLoad, Options};
 use folio_resources::TextState;
 use folio_storage::{IngestUpdate, TextWait};
 use folio_testkit::invoice::sample_invoice;
-use folio_testkit::pdf::{objects_to_file, stream};
-use folio_types::Environment as _;
+use folio_testkit::wait_for;
+use folio_types::{DocumentId, Environment as _};
 
-use crate::files::{Bench, options};
-
-/// Returns a PDF whose form draws itself, which overflows the child's stack.
-fn killer() -> Vec<u8> {
-    let form =
-        stream("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>", b"/X Do");
-    objects_to_file(&[
-        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_vec(),
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /X 5 0 R >> >> >>"
-            .to_vec(),
-        stream("", b"/X Do"),
-        form,
-    ])
-}
+use crate::files::{Bench, PNG, SLOW, SOON, options, script};
+use crate::malformed::self_drawing;
 
 #[tokio::test]
 async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() {
@@ -33,9 +19,9 @@ async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() 
     let uploader = bench.uploader(Some(handle));
     let mut ids = Vec::new();
     for at in 0..6 {
-        let content = if at % 3 == 1 { killer() } else { sample_invoice() };
-        let uploaded = bench.upload(&uploader, &format!("r{at}"), &format!("{at}.pdf"), &content).await.unwrap();
-        ids.push(uploaded.document.id);
+        let content = if at % 3 == 1 { self_drawing() } else { sample_invoice() };
+        let name = format!("{at}.pdf");
+        ids.push(bench.upload(&uploader, &format!("r{at}"), &name, &content).await.unwrap().document.id);
     }
     for (at, id) in ids.iter().enumerate() {
         let document = bench.settled(id).await;
@@ -55,16 +41,16 @@ async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() 
 #[tokio::test]
 async fn pending_documents_are_read_after_a_restart() {
     let bench = Bench::new();
-    let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
-    let interrupted = bench.upload(&bench.uploader(None), "r2", "b.txt", b"other text").await.unwrap();
-    store(&bench, &interrupted.document.id, TextState::Processing).await;
+    let uploaded = bench.stored("r1", "a.txt", b"some text").await;
+    let interrupted = bench.stored("r2", "b.txt", b"other text").await;
+    store(&bench, &interrupted, TextState::Processing).await;
     let (_ingestor, _handle) = bench.ingestor(options());
-    for id in [&uploaded.document.id, &interrupted.document.id] {
+    for id in [&uploaded, &interrupted] {
         assert_eq!(bench.settled(id).await.state, TextState::Ready);
     }
 }
 
-async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
+async fn store(bench: &Bench, id: &DocumentId, state: TextState) {
     let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: bench.environment.now() };
     bench.stores().texts.ingest(&bench.principal.org, id.as_str(), update).await.unwrap();
 }
@@ -72,12 +58,12 @@ async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
 #[tokio::test]
 async fn a_file_that_crashes_the_process_repeatedly_fails() {
     let bench = Bench::new();
-    let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
+    let uploaded = bench.stored("r1", "a.txt", b"some text").await;
     for _ in 0..3 {
-        store(&bench, &uploaded.document.id, TextState::Processing).await;
+        store(&bench, &uploaded, TextState::Processing).await;
     }
     let (_ingestor, _handle) = bench.ingestor(Options { attempts: 3, ..options() });
-    let document = bench.settled(&uploaded.document.id).await;
+    let document = bench.settled(&uploaded).await;
     assert_eq!(document.state, TextState::Failed("reading it was interrupted 3 times".to_owned()));
 }
 
@@ -98,12 +84,10 @@ async fn more_uploads_than_the_queue_holds_are_all_read() {
 #[tokio::test]
 async fn bytes_that_changed_on_disk_are_not_read() {
     let bench = Bench::new();
-    let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
-    let mut writer = bench.stores().blobs.create(&bench.principal.org, &uploaded.document.id).await.unwrap();
-    writer.write(bytes::Bytes::from_static(b"other text")).await.unwrap();
-    writer.finish().await.unwrap();
+    let uploaded = bench.stored("r1", "a.txt", b"some text").await;
+    bench.overwrite(&uploaded, b"other text").await;
     let (_ingestor, _handle) = bench.ingestor(options());
-    let document = bench.settled(&uploaded.document.id).await;
+    let document = bench.settled(&uploaded).await;
     assert!(matches!(&document.state, TextState::Failed(reason) if reason.contains("not the ones")), "{document:?}");
 }
 
@@ -112,36 +96,31 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
     let bench = Bench::new();
     let scratch = bench.folder.path().join("scratch");
     let slow = bench.folder.path().join("slow");
-    std::fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
-    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&slow, SLOW);
     let (ingestor, handle) =
         bench.ingestor(Options { tesseract: slow, scratch: Some(scratch.clone()), ocr_page_seconds: 500, ..options() });
-    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
-    let uploaded = bench.upload(&bench.uploader(Some(handle)), "r1", "a.png", png).await.unwrap();
-    folio_testkit::wait_for("it is being read", Duration::from_secs(10), || async {
+    let uploaded = bench.upload(&bench.uploader(Some(handle)), "r1", "a.png", PNG).await.unwrap().document.id;
+    wait_for("it is being read", SOON, || async {
         let folders = std::fs::read_dir(&scratch).map_or(0, Iterator::count);
-        (folders > 0 && bench.document(&uploaded.document.id).await.state == TextState::Processing).then_some(())
+        (folders > 0 && bench.document(&uploaded).await.state == TextState::Processing).then_some(())
     })
     .await;
     tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
-    assert_eq!(bench.document(&uploaded.document.id).await.state, TextState::Processing);
+    assert_eq!(bench.document(&uploaded).await.state, TextState::Processing);
     let pending = bench.stores().texts.pending_text(TextWait::Worker, 10).await.unwrap();
     assert_eq!((pending.len(), pending[0].attempts), (1, 1));
     let (_ingestor, _handle) =
         bench.ingestor(Options { tesseract: "no-such-tesseract".into(), scratch: Some(scratch.clone()), ..options() });
-    let document = bench.settled(&uploaded.document.id).await;
+    let document = bench.settled(&uploaded).await;
     assert!(matches!(document.state, TextState::NoText(_)), "{document:?}");
-    folio_testkit::wait_for("the scratch folder is empty", Duration::from_secs(5), || async {
+    wait_for("the scratch folder is empty", Duration::from_secs(5), || async {
         (std::fs::read_dir(&scratch).unwrap().count() == 0).then_some(())
     })
     .await;
 }
 
-/// Creates a program that recognizes the same text in every image.
-fn recognizer(path: &std::path::Path) {
-    std::fs::write(path, "#!/bin/sh\necho 'recognized text'\n").unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-}
+/// A program that recognizes the same text in every image.
+const RECOGNIZER: &str = "echo 'recognized text'";
 
 #[tokio::test]
 async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
@@ -150,8 +129,7 @@ async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     let options = Options { tesseract: tesseract.clone(), pdftoppm: "no-such-pdftoppm".into(), ..options() };
     let (ingestor, handle) = bench.ingestor(options.clone());
     let uploader = bench.uploader(Some(handle));
-    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
-    let image = bench.upload(&uploader, "r1", "a.png", png).await.unwrap().document.id;
+    let image = bench.upload(&uploader, "r1", "a.png", PNG).await.unwrap().document.id;
     let other = bench.upload(&uploader, "r2", "a.docx", b"PK\x03\x04 no text").await;
     let document = bench.settled(&image).await;
     assert!(matches!(&document.state, TextState::NoText(reason) if reason.contains("Tesseract")), "{document:?}");
@@ -161,10 +139,10 @@ async fn an_image_that_lacked_tesseract_is_read_after_its_installation() {
     let still = bench.upload(&uploader, "r3", "b.txt", b"some text").await.unwrap().document.id;
     ingestor.drain(Duration::from_secs(5)).await;
     assert_eq!(bench.document(&image).await.state, document.state);
-    recognizer(&tesseract);
+    script(&tesseract, RECOGNIZER);
     let (_ingestor, _handle) = bench.ingestor(options);
     let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
-    folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
+    wait_for("the image is read", SOON, read).await;
     let text = bench.stores().texts.text(&bench.principal.org, image.as_str(), 1, 5).await.unwrap();
     assert!(text[0].text.contains("recognized text"), "{text:?}");
     assert!(bench.stores().texts.pending_text(TextWait::Program, 10).await.unwrap().is_empty());
@@ -177,8 +155,7 @@ async fn tesseract_that_is_installed_while_the_server_runs_is_detected() {
     let bench = Bench::new();
     let tesseract = bench.folder.path().join("tesseract");
     let lacking = Options { tesseract: tesseract.clone(), rescan_seconds: 1, ..options() };
-    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
-    let image = bench.upload(&bench.uploader(None), "r1", "a.png", png).await.unwrap().document.id;
+    let image = bench.stored("r1", "a.png", PNG).await;
     let update = IngestUpdate {
         state: TextState::NoText("Tesseract is not installed".to_owned()),
         pages: Vec::new(),
@@ -188,26 +165,24 @@ async fn tesseract_that_is_installed_while_the_server_runs_is_detected() {
     bench.stores().texts.ingest(&bench.principal.org, image.as_str(), update).await.unwrap();
     let (_ingestor, handle) = bench.ingestor(lacking);
     // The first check finds no program.
-    let text = bench.upload(&bench.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap();
-    bench.settled(&text.document.id).await;
-    recognizer(&tesseract);
+    let text = bench.upload(&bench.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap().document.id;
+    bench.settled(&text).await;
+    script(&tesseract, RECOGNIZER);
     let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
-    folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
+    wait_for("the image is read", SOON, read).await;
 }
 
 #[tokio::test]
 async fn slow_documents_do_not_block_others() {
     let bench = Bench::new();
     let slow = bench.folder.path().join("slow");
-    std::fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
-    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&slow, SLOW);
     let limits = Options { concurrency: 1, slow_after_seconds: 1, slow_concurrency: 2, ..options() };
     let (_ingestor, handle) = bench.ingestor(Options { tesseract: slow, ocr_page_seconds: 500, ..limits });
     let uploader = bench.uploader(Some(handle.clone()));
-    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
     let mut images = Vec::new();
     for request in ["s1", "s2"] {
-        images.push(bench.upload(&uploader, request, "a.png", png).await.unwrap().document.id);
+        images.push(bench.upload(&uploader, request, "a.png", PNG).await.unwrap().document.id);
     }
     let mut others = Vec::new();
     for at in 0..8 {
@@ -222,8 +197,8 @@ async fn slow_documents_do_not_block_others() {
     }
     // The third document takes the last permit, and the fourth waits.
     for request in ["s3", "s4"] {
-        bench.upload(&uploader, request, "a.png", png).await.unwrap();
+        bench.upload(&uploader, request, "a.png", PNG).await.unwrap();
     }
     let counted = || async { (handle.load() == IngestLoad { reading: 3, waiting: 1 }).then_some(()) };
-    folio_testkit::wait_for("the load is as expected", Duration::from_secs(20), counted).await;
+    wait_for("the load is as expected", SOON, counted).await;
 }

@@ -1,6 +1,5 @@
 //! Tests of OCR with Tesseract and pdftoppm.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,7 +7,7 @@ use folio_documents::Options;
 use folio_resources::TextState;
 use folio_testkit::pdf::{Page, document, objects_to_file, stream};
 
-use crate::files::{options, read, read_with, text};
+use crate::files::{PNG, SOON, options, read, read_with, script, text};
 
 /// Runs a tool that the tests need. The failure names its package.
 fn tool(program: &str, package: &str, arguments: &[&str]) {
@@ -21,27 +20,22 @@ fn page() -> Vec<u8> {
     document(&[Page::of_lines(&["Delivery note 4711", "Received by Lindqvist"])])
 }
 
-/// Returns an image of [`page`].
-fn image(folder: &Path, format: &str) -> Vec<u8> {
-    let (pdf, out) = (folder.join("page.pdf"), folder.join("page"));
-    std::fs::write(&pdf, page()).unwrap();
-    tool(
-        "pdftoppm",
-        "poppler-utils",
-        &["-r", "150", "-gray", "-singlefile", &format!("-{format}"), pdf.to_str().unwrap(), out.to_str().unwrap()],
-    );
-    let extension = match format {
-        "jpeg" => "jpg",
-        "tiff" => "tif",
-        other => other,
-    };
-    std::fs::read(out.with_extension(extension)).unwrap()
+/// Renders a PDF of one page as an image of this format, or as gray pixels (PGM).
+fn render(pdf: &[u8], format: Option<&str>) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("page.pdf"), folder.path().join("page"));
+    std::fs::write(&file, pdf).unwrap();
+    let format = format.map(|format| format!("-{format}"));
+    let arguments = ["-r", "150", "-gray", "-singlefile"].into_iter().chain(format.as_deref());
+    let arguments: Vec<_> = arguments.chain([file.to_str().unwrap(), out.to_str().unwrap()]).collect();
+    tool("pdftoppm", "poppler-utils", &arguments);
+    let image = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).find(|path| *path != file);
+    std::fs::read(image.unwrap()).unwrap()
 }
 
 /// Returns a PDF that contains only that image and no text layer.
 fn scanned(pages: usize) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let jpeg = image(folder.path(), "jpeg");
+    let jpeg = render(&page(), Some("jpeg"));
     let kids: String = (0..pages).map(|at| format!("{} 0 R ", at + 5)).collect();
     // A4 at 150 dots per inch.
     let drawing = "/Type /XObject /Subtype /Image /Width 1240 /Height 1755 /ColorSpace /DeviceRGB /BitsPerComponent 8 \
@@ -63,9 +57,8 @@ fn scanned(pages: usize) -> Vec<u8> {
 #[tokio::test]
 async fn images_are_recognized() {
     tool("tesseract", "tesseract-ocr", &["--version"]);
-    let folder = tempfile::tempdir().unwrap();
     for format in ["png", "jpeg", "tiff"] {
-        let reading = read("scan", &image(folder.path(), format)).await;
+        let reading = read("scan", &render(&page(), Some(format))).await;
         assert_eq!(reading.state, TextState::Ready, "{format}");
         let text = text(&reading);
         assert!(text.contains("Delivery note 4711") && text.contains("Lindqvist"), "{format}: {text}");
@@ -84,19 +77,10 @@ fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
         let directory = u32::try_from(file.len()).unwrap();
         file[link..link + 4].copy_from_slice(&directory.to_le_bytes());
         // Width, height, bits, no compression, black is 0, data offset, samples, rows, bytes.
-        let bytes = width * height;
-        let entries = [
-            (256, *width),
-            (257, *height),
-            (258, 8),
-            (259, 1),
-            (262, 1),
-            (273, data),
-            (277, 1),
-            (278, *height),
-            (279, bytes),
-        ];
-        file.extend(u16::try_from(entries.len()).unwrap().to_le_bytes());
+        let tags = [256, 257, 258, 259, 262, 273, 277, 278, 279];
+        let values = [*width, *height, 8, 1, 1, data, 1, *height, width * height];
+        let entries = tags.into_iter().zip(values);
+        file.extend(u16::try_from(tags.len()).unwrap().to_le_bytes());
         for (tag, value) in entries {
             file.extend(u16::to_le_bytes(tag));
             file.extend(4_u16.to_le_bytes());
@@ -110,15 +94,8 @@ fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Returns a page of text rendered as gray pixels.
-fn drawn(folder: &Path, line: &str) -> (u32, u32, Vec<u8>) {
-    let (pdf, out) = (folder.join("line.pdf"), folder.join("line"));
-    std::fs::write(&pdf, document(&[Page::of_lines(&[line])])).unwrap();
-    tool(
-        "pdftoppm",
-        "poppler-utils",
-        &["-r", "150", "-gray", "-singlefile", pdf.to_str().unwrap(), out.to_str().unwrap()],
-    );
-    let pgm = std::fs::read(out.with_extension("pgm")).unwrap();
+fn drawn(line: &str) -> (u32, u32, Vec<u8>) {
+    let pgm = render(&document(&[Page::of_lines(&[line])]), None);
     let mut header = pgm.splitn(4, |byte| byte.is_ascii_whitespace());
     let mut number = || std::str::from_utf8(header.next().unwrap()).unwrap().parse::<u32>();
     assert!(number().is_err(), "P5");
@@ -130,8 +107,7 @@ fn drawn(folder: &Path, line: &str) -> (u32, u32, Vec<u8>) {
 #[tokio::test]
 async fn a_tiff_is_recognized_page_by_page() {
     tool("tesseract", "tesseract-ocr", &["--version"]);
-    let folder = tempfile::tempdir().unwrap();
-    let file = tiff(&[drawn(folder.path(), "Delivery note 4711"), drawn(folder.path(), "Second page 0815")]);
+    let file = tiff(&[drawn("Delivery note 4711"), drawn("Second page 0815")]);
     let reading = read("fax.tif", &file).await;
     assert_eq!(reading.state, TextState::Ready);
     let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
@@ -150,13 +126,12 @@ async fn pages_without_a_text_layer_are_recognized() {
 
 #[tokio::test]
 async fn the_state_names_the_missing_package() {
-    let folder = tempfile::tempdir().unwrap();
     let without = |tesseract: &str, pdftoppm: &str| Options {
         tesseract: PathBuf::from(tesseract),
         pdftoppm: PathBuf::from(pdftoppm),
         ..options()
     };
-    let png = image(folder.path(), "png");
+    let png = render(&page(), Some("png"));
     let reading = read_with(without("no-such-tesseract", "pdftoppm"), "scan.png", &png).await;
     assert!(matches!(&reading.state, TextState::NoText(reason) if reason.contains("tesseract-ocr")), "{reading:?}");
     for options in [without("no-such-tesseract", "pdftoppm"), without("tesseract", "/no/such/pdftoppm")] {
@@ -169,9 +144,8 @@ async fn the_state_names_the_missing_package() {
 #[tokio::test]
 async fn a_language_that_is_not_installed_is_reported() {
     tool("tesseract", "tesseract-ocr", &["--version"]);
-    let folder = tempfile::tempdir().unwrap();
     let options = Options { ocr_languages: "eng+tlh_frak".to_owned(), ..options() };
-    let reading = read_with(options, "scan.png", &image(folder.path(), "png")).await;
+    let reading = read_with(options, "scan.png", &render(&page(), Some("png"))).await;
     let TextState::NoText(reason) = &reading.state else { panic!("{reading:?}") };
     assert!(reason.contains("language tlh_frak") && reason.contains("tesseract-ocr-tlh-frak"), "{reason}");
     assert!(reading.lacks_program, "the file is read once the language is installed");
@@ -193,15 +167,11 @@ async fn a_broken_image_fails() {
     assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
 }
 
-/// Replaces Tesseract by a script.
-fn instead_of_tesseract(folder: &Path, script: &str) -> Options {
+fn instead_of_tesseract(folder: &Path, body: &str) -> Options {
     let program = folder.join("tesseract");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&program, body);
     Options { tesseract: program, ocr_page_seconds: 2, ..options() }
 }
-
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
 
 #[tokio::test]
 async fn a_child_gets_limits_and_no_secrets() {
@@ -229,7 +199,7 @@ async fn a_hanging_child_is_killed_with_its_process_group() {
     let pids: Vec<&str> = pids.split_whitespace().collect();
     assert_eq!(pids.len(), 2, "{pids:?}");
     for pid in pids {
-        folio_testkit::wait_for("the process ended", std::time::Duration::from_secs(5), || async {
+        folio_testkit::wait_for("the process ended", SOON, || async {
             // A killed process may stay a zombie until it is reaped.
             let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())
