@@ -5,7 +5,7 @@ use folio_storage::IngestUpdate;
 use folio_types::Timestamp;
 use serde_json::json;
 
-use crate::world::{PAGES, World, add_document, text};
+use crate::world::{PAGES, World, text};
 
 #[tokio::test]
 async fn text_is_returned_by_page_and_completely() {
@@ -22,7 +22,7 @@ async fn long_text_is_cut_with_a_mark() {
     let mut world = World::new().await;
     let page = "ä".repeat(20_000);
     let pages = [page.as_str(); 3];
-    let long = add_document(&world.resources.stores, &world.context.principal.clone(), "long", &pages, &[]).await;
+    let long = world.add_document("long", &pages, &[]).await;
     world.context.documents = vec![long];
     let all = world.ok("get_ocr_text", json!({})).await;
     assert!(text(&all["truncated"]).contains("page 2"), "{}", all["truncated"]);
@@ -54,8 +54,7 @@ async fn missing_text_is_reported_with_its_reason() {
 async fn documents_are_listed_by_name_tag_and_metadata() {
     let mut world = World::new().await;
     let tag = world.tag("billing").await;
-    let principal = world.context.principal.clone();
-    add_document(&world.resources.stores, &principal, "Contract.pdf", &["x"], std::slice::from_ref(&tag)).await;
+    world.add_document("Contract.pdf", &["x"], std::slice::from_ref(&tag)).await;
     for (arguments, total) in [
         (json!({}), 2),
         (json!({ "name_search": "CONTR" }), 1),
@@ -79,22 +78,23 @@ async fn a_document_is_changed_by_id_and_defaults_to_the_conversations_document(
         .ok("update_document", json!({ "document_name": "a.pdf", "tag_ids": [tag, tag], "metadata": { "k": "v" } }))
         .await;
     let org = world.context.principal.org.clone();
-    let changed = world.resources.stores.of::<Document>().get(&org, &world.document()).await.unwrap().unwrap();
+    let stored = async |world: &World| {
+        world.resources.stores.of::<Document>().get(&org, &world.document()).await.unwrap().unwrap()
+    };
+    let changed = stored(&world).await;
     assert_eq!((changed.name.as_str(), changed.tags, changed.metadata["k"].as_str()), ("a.pdf", vec![tag], "v"));
     world.ok("update_document", json!({ "document_id": world.document(), "document_name": "b.pdf" })).await;
-    let changed = world.resources.stores.of::<Document>().get(&org, &world.document()).await.unwrap().unwrap();
+    let changed = stored(&world).await;
     assert_eq!((changed.name.as_str(), changed.metadata.len()), ("b.pdf", 1));
     let ghost = folio_types::TagId::derive(&["ghost"]);
-    for (arguments, says) in [
+    let cases = [
         (json!({}), "Nothing to change"),
         (json!({ "document_name": "a\nb" }), "control characters"),
         (json!({ "tag_ids": [ghost] }), "list_tags"),
         (json!({ "metadata": { "": "v" } }), "metadata"),
         (json!({ "document_id": "a.pdf", "document_name": "x" }), "list_documents"),
-    ] {
-        let message = world.error_of("update_document", arguments).await;
-        assert!(message.contains(says), "{message}");
-    }
+    ];
+    world.assert_errors("update_document", cases).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use folio_types::op::{ClosedAs, OpKey, OpState};
 use folio_types::{Digest, Reason, Timestamp};
 use serde_json::{Value, json};
 
-use crate::world::{World, format_of, invoice};
+use crate::world::{World, format_of, id_of, invoice};
 
 /// Returns every write tool with arguments that are valid in the returned world.
 async fn prepared() -> (World, Vec<(&'static str, Value)>) {
@@ -15,22 +15,21 @@ async fn prepared() -> (World, Vec<(&'static str, Value)>) {
     world.models.answer(r#"{"total": 1}"#);
     world.ok("run_extraction", json!({})).await;
     let spare = world.ok("create_schema", json!({ "name": "Spare", "response_format": invoice() })).await;
-    let of = |revid: &str| revid.split_once('.').unwrap().0.to_owned();
     let wider = format_of(json!({ "number": { "type": "string" } }));
     let calls = vec![
         ("create_schema", json!({ "name": "New", "response_format": invoice() })),
         ("create_schema", json!({ "name": "Invoice", "response_format": wider })),
-        ("update_schema", json!({ "schema_id": of(&schema), "name": "Renamed" })),
+        ("update_schema", json!({ "schema_id": id_of(&schema), "name": "Renamed" })),
         ("delete_schema", json!({ "schema_id": spare["schema_id"] })),
-        ("create_prompt", json!({ "name": "New", "content": "x", "schema_id": of(&schema) })),
+        ("create_prompt", json!({ "name": "New", "content": "x", "schema_id": id_of(&schema) })),
         ("create_prompt", json!({ "name": "Invoice", "content": "y" })),
-        ("update_prompt", json!({ "prompt_id": of(&prompt), "content": "z" })),
+        ("update_prompt", json!({ "prompt_id": id_of(&prompt), "content": "z" })),
         ("create_tag", json!({ "name": "New" })),
         ("update_tag", json!({ "tag_id": tag, "color": "#000000" })),
         ("delete_tag", json!({ "tag_id": tag })),
         ("run_extraction", json!({ "prompt_revid": prompt })),
         ("update_extraction_field", json!({ "path": "total", "value": 5 })),
-        ("delete_prompt", json!({ "prompt_id": of(&prompt) })),
+        ("delete_prompt", json!({ "prompt_id": id_of(&prompt) })),
         ("update_document", json!({ "document_name": "other.pdf" })),
         ("delete_document", json!({})),
     ];
@@ -61,43 +60,30 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
 }
 
 #[tokio::test]
-async fn invariant_3_an_op_row_of_other_arguments_does_not_answer_a_call() {
-    let (world, calls) = prepared().await;
-    for (name, arguments) in calls {
-        let context = world.next();
-        let plan = world.plan(&context, name, &arguments).await.unwrap();
-        let (org, op) = (&context.principal.org, OpKey::Call(context.call.clone()));
-        let (other, at) = (Digest::of(b"other arguments"), Timestamp::constant(1_790_000_000, 0));
-        let ops = &world.resources.stores.ops;
-        ops.close(org, &plan.target, &op, &other, ClosedAs::Conflict, at).await.unwrap();
-        match world.run(&context, name, &arguments, &plan).await {
-            Err(ToolError::Failed(error)) => assert_eq!(error.reason, Reason::RequestIdConflict, "{name}"),
-            other => panic!("{name}: {other:?}"),
+async fn invariant_3_a_call_whose_op_is_closed_never_runs_and_another_digest_does_not_answer_it() {
+    for closed in [ClosedAs::Aborted, ClosedAs::Conflict] {
+        let (world, calls) = prepared().await;
+        for (name, arguments) in calls {
+            let context = world.next();
+            let plan = world.plan(&context, name, &arguments).await.unwrap();
+            let (org, op) = (&context.principal.org, OpKey::Call(context.call.clone()));
+            let at = Timestamp::constant(1_790_000_000, 0);
+            let own = Digest::of_json(&arguments);
+            let digest = if closed == ClosedAs::Aborted { own } else { Digest::of(b"other arguments") };
+            let ops = &world.resources.stores.ops;
+            ops.close(org, &plan.target, &op, &digest, closed, at).await.unwrap();
+            let ran = world.run(&context, name, &arguments, &plan).await;
+            if closed == ClosedAs::Conflict {
+                let Err(ToolError::Failed(error)) = ran else { panic!("{name}: {ran:?}") };
+                assert_eq!(error.reason, Reason::RequestIdConflict, "{name}");
+                continue;
+            }
+            assert_eq!(ran, Err(ToolError::Conflict), "{name}");
+            let row = ops.row(org, &plan.target, &op).await.unwrap().unwrap();
+            assert_eq!(row.state, OpState::Aborted, "{name}");
         }
+        assert_eq!(world.models.asked().len(), 1, "no model was asked for a call that was closed");
     }
-}
-
-#[tokio::test]
-async fn invariant_3_a_call_that_was_closed_never_runs() {
-    let (world, calls) = prepared().await;
-    for (name, arguments) in calls {
-        let context = world.next();
-        let plan = world.plan(&context, name, &arguments).await.unwrap();
-        let (org, op) = (&context.principal.org, OpKey::Call(context.call.clone()));
-        let at = Timestamp::constant(1_790_000_000, 0);
-        let closed = ClosedAs::Aborted;
-        world
-            .resources
-            .stores
-            .ops
-            .close(org, &plan.target, &op, &Digest::of_json(&arguments), closed, at)
-            .await
-            .unwrap();
-        assert_eq!(world.run(&context, name, &arguments, &plan).await, Err(ToolError::Conflict), "{name}");
-        let row = world.resources.stores.ops.row(org, &plan.target, &op).await.unwrap().unwrap();
-        assert_eq!(row.state, OpState::Aborted, "{name}");
-    }
-    assert_eq!(world.models.asked().len(), 1, "no model was asked for a call that was closed");
 }
 
 #[tokio::test]

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::world::{World, add_document, format_of, text};
+use crate::world::{World, format_of, id_of, text};
 
 #[tokio::test]
 async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
     let mut world = World::new().await;
     let tag = world.tag("billing").await;
     let (schema, _) = world.invoice_prompt().await;
-    let schema_id = schema.split_once('.').unwrap().0.to_owned();
+    let schema_id = id_of(&schema);
     let made = world
         .ok(
             "create_prompt",
@@ -57,7 +57,7 @@ async fn creating_with_an_existing_name_adds_a_version_to_its_prompt() {
 async fn a_prompt_links_the_newest_or_a_specified_schema_version() {
     let mut world = World::new().await;
     let (schema, _) = world.invoice_prompt().await;
-    let id = schema.split_once('.').unwrap().0.to_owned();
+    let id = id_of(&schema);
     let wider = format_of(json!({ "number": { "type": "string" } }));
     let newest = world.ok("update_schema", json!({ "schema_id": id, "response_format": wider })).await;
     let arguments = json!({ "name": "newest", "content": "x", "schema_id": id });
@@ -96,9 +96,7 @@ async fn prompts_are_found_by_the_tags_that_a_document_shares() {
     world.ok("create_prompt", json!({ "name": "one", "content": "x", "tag_ids": [shared, other] })).await;
     world.ok("create_prompt", json!({ "name": "two", "content": "x", "tag_ids": [other] })).await;
     world.ok("create_prompt", json!({ "name": "three", "content": "x" })).await;
-    let principal = world.context.principal.clone();
-    let tagged =
-        add_document(&world.resources.stores, &principal, "b.pdf", &["x"], std::slice::from_ref(&shared)).await;
+    let tagged = world.add_document("b.pdf", &["x"], std::slice::from_ref(&shared)).await;
     let names = |listed: serde_json::Value| -> Vec<String> {
         listed["prompts"].as_array().unwrap().iter().map(|prompt| text(&prompt["name"])).collect()
     };
@@ -113,7 +111,7 @@ async fn prompts_are_found_by_the_tags_that_a_document_shares() {
 async fn invalid_prompts_are_reported() {
     let mut world = World::new().await;
     let ghost = folio_types::TagId::derive(&["ghost"]);
-    for (arguments, says) in [
+    let cases = [
         (json!({ "name": "", "content": "x" }), "name"),
         (json!({ "name": "a", "content": " " }), "content"),
         (json!({ "name": "a", "content": "x".repeat(64 * 1024 + 1) }), "content"),
@@ -121,10 +119,8 @@ async fn invalid_prompts_are_reported() {
         (json!({ "name": "a", "content": "x", "tag_ids": ["billing"] }), "list_tags"),
         (json!({ "name": "a", "content": "x", "tag_ids": [ghost] }), "list_tags"),
         (json!({ "name": "a", "content": "x", "schema_id": folio_types::SchemaId::derive(&["g"]) }), "list_schemas"),
-    ] {
-        let message = world.error_of("create_prompt", arguments).await;
-        assert!(message.contains(says), "{message}");
-    }
+    ];
+    world.assert_errors("create_prompt", cases).await;
     let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
     assert!(
         world.error_of("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change")

@@ -6,7 +6,7 @@ use folio_tools::{CallContext, Registry, ToolError};
 use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
 use serde_json::{Value, json};
 
-use crate::world::{World, invoice, text};
+use crate::world::{World, id_of, invoice, text};
 
 /// Tools that do not refer to resources of an organization.
 const UNRELATED: [&str; 3] = ["help_schemas", "help_prompts", "validate_schema"];
@@ -38,8 +38,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     world.models.answer(r#"{"total": 1}"#);
     world.ok("run_extraction", json!({})).await;
     world.models.give(&world.context.principal.org, "theirs");
-    let of = |revid: &str| revid.split_once('.').unwrap().0.to_owned();
-    let (schema, prompt, document) = (of(&schema_revid), of(&prompt_revid), world.document());
+    let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), world.document());
     let extraction = world.context.working.extraction.as_ref().unwrap().id.to_string();
     let missing = ["unknown"];
     let foreign = Foreign(vec![

@@ -1,7 +1,7 @@
 //! Fixture: a store, a scripted model, a document, and sequential tool calls.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::{
-    CallId, Digest, DocumentId, Environment as _, Error, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp,
-    TurnId, UserId,
+    CallId, Digest, DocumentId, Environment as _, Error, ExtractionId, OrgId, Principal, Reason, Role, TagId, ThreadId,
+    Timestamp, TurnId, UserId,
 };
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -112,8 +112,7 @@ impl World {
             ToolKind::Read(tool) => tool.run(&self.resources, context, arguments.clone()).await,
             ToolKind::Write(tool) => {
                 let plan = tool.plan(&self.resources, context, arguments).await?;
-                let output = tool.run(&self.resources, context, arguments, &plan).await?;
-                Ok(output)
+                tool.run(&self.resources, context, arguments, &plan).await
             }
         }
     }
@@ -150,8 +149,7 @@ impl World {
     /// Applies a user's change to an extraction through the service.
     pub(crate) async fn decide_extraction(&self, id: &str, change: ExtractionChange) {
         let (principal, id) = (&self.context.principal, id.parse().unwrap());
-        let extractions = self.resources.stores.of::<Extraction>();
-        let stored = extractions.get(&principal.org, &id).await.unwrap().unwrap();
+        let stored = self.extraction(&id).await;
         let request = Digest::of(format!("{id} {}", stored.version).as_bytes());
         let write = Write {
             org: principal.org.clone(),
@@ -162,7 +160,26 @@ impl World {
             expected: Expected::Version(stored.version),
             change,
         };
+        let extractions = self.resources.stores.of::<Extraction>();
         assert!(matches!(extractions.decide(&id, write).await.unwrap(), WriteOutcome::Row(_)));
+    }
+
+    pub(crate) async fn extraction(&self, id: &ExtractionId) -> Extraction {
+        let extractions = self.resources.stores.of::<Extraction>();
+        extractions.get(&self.context.principal.org, id).await.unwrap().unwrap()
+    }
+
+    /// Adds a document of the caller.
+    pub(crate) async fn add_document(&self, name: &str, pages: &[&str], tags: &[TagId]) -> DocumentId {
+        add_document(&self.resources.stores, &self.context.principal, name, pages, tags).await
+    }
+
+    /// Checks that calls give errors for the model with these texts.
+    pub(crate) async fn assert_errors<const N: usize>(&mut self, name: &str, cases: [(Value, &str); N]) {
+        for (arguments, says) in cases {
+            let message = self.error_of(name, arguments.clone()).await;
+            assert!(message.contains(says), "{name} {arguments}: {message}");
+        }
     }
 
     pub(crate) async fn tag(&mut self, name: &str) -> TagId {
@@ -182,6 +199,11 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
 }
 
+/// Returns the id in a revision id.
+pub(crate) fn id_of(revid: &str) -> String {
+    revid.split_once('.').unwrap().0.to_owned()
+}
+
 pub(crate) fn format_of(properties: Value) -> Value {
     let required: Vec<&String> = properties.as_object().unwrap().keys().collect();
     json!({ "type": "json_schema", "json_schema": { "name": "invoice", "strict": true, "schema": {
@@ -192,7 +214,7 @@ pub(crate) fn invoice() -> Value {
     format_of(json!({ "total": { "type": "number" } }))
 }
 
-pub(crate) async fn add_document(
+async fn add_document(
     stores: &Stores,
     principal: &Principal,
     name: &str,
@@ -234,15 +256,15 @@ pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
     asked: Mutex<Vec<ModelRequest>>,
     /// The context of the model `other` is too small for any request.
-    pub(crate) other_is_small: std::sync::atomic::AtomicBool,
+    pub(crate) other_is_small: AtomicBool,
     /// Models that the remaining credit does not cover. If there are any, `cheap` is a further fallback.
     pub(crate) dear: Mutex<Vec<&'static str>>,
     /// Models that organizations have in addition to the shared ones.
     own: Mutex<BTreeMap<OrgId, String>>,
     /// True if the model does not answer.
-    pub(crate) hangs: std::sync::atomic::AtomicBool,
+    pub(crate) hangs: AtomicBool,
     /// True if no permit is available, so that calls are not sent.
-    pub(crate) is_full: std::sync::atomic::AtomicBool,
+    pub(crate) is_full: AtomicBool,
 }
 
 impl Scripted {
