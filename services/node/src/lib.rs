@@ -1,8 +1,6 @@
-//! The node: hosts the conversations and speaks for them.
+//! The node: runs conversations.
 //!
-//! [`Node`] composes what conversations are built on, starts them, and is the [`ConversationPeer`] of this process: it
-//! translates between the messages of the public API and the commands and events of `folio-conversation`, which knows
-//! neither.
+//! [`Node`] builds the dependencies of the conversations, starts them, and is the [`ConversationPeer`] of this process.
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 

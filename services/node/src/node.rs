@@ -1,5 +1,5 @@
-//! The lifecycle of a node: started, serving, drained. In a cluster a node that counts as dead restarts under a new
-//! incarnation.
+//! The lifecycle of a node: start, service, drain. In a cluster, a node that the membership declares dead restarts
+//! under a new incarnation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -20,47 +20,37 @@ use tokio_util::task::TaskTracker;
 
 use crate::owners::ClusterOwners;
 
-/// Pause before a node that could not restart tries again.
+/// Delay before the next attempt of a failed restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// Settings of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Settings of its conversations.
     pub conversations: folio_conversation::Options,
 }
 
-/// The components of a node.
 #[derive(Clone)]
 pub struct NodeParts {
-    /// The stores.
     pub stores: Stores,
-    /// The models.
     pub models: Arc<dyn Models>,
-    /// The meter of all model calls.
     pub meter: SharedMeter,
-    /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// The slots of running turns.
+    /// Limits the running turns.
     pub turn_slots: Slots,
     /// Stores in which the node publishes its turns.
     pub shared_turns: SharedTurnStores,
-    /// The cluster. None: this process is the only node.
+    /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
 }
 
-/// The components of a node in a cluster.
 #[derive(Clone)]
 pub struct ClusterParts {
-    /// The membership. The node joins, drains and leaves by itself.
     pub membership: Membership,
-    /// Address at which peers reach the node: `host:port`.
+    /// `host:port` at which peers reach the node.
     pub address: String,
-    /// Connections to the peers.
     pub peers: Peers,
 }
 
-/// A node: the conversations of this process. Cheap to clone; dropping the last clone stops everything.
+/// The conversations of this process. Cheap to clone. Dropping the last clone stops the restart task.
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
@@ -76,7 +66,6 @@ struct Inner {
     tracker: TaskTracker,
 }
 
-/// An incarnation of the node with its conversations.
 #[derive(Clone)]
 struct RunningIncarnation {
     incarnation: Incarnation,
@@ -123,29 +112,26 @@ impl Node {
         Ok(Self { inner })
     }
 
-    /// Returns the current incarnation. In a cluster, another incarnation replaces it if the node counts as dead.
+    /// Returns the current incarnation. It changes if the membership declares the node dead.
     pub fn incarnation(&self) -> Incarnation {
         self.inner.current().incarnation
     }
 
-    /// Returns the time at which the node started.
     pub fn started_at(&self) -> Timestamp {
         self.inner.started_at
     }
 
-    /// Returns the conversations of the current incarnation.
     pub(crate) fn conversations(&self) -> Conversations {
         self.inner.current().conversations
     }
 
-    /// Returns the observable state of the node's conversations.
     pub fn snapshot(&self) -> Snapshot {
         self.conversations().snapshot()
     }
 
-    /// Announces the drain to the other nodes, refuses new work, lets running turns end until the deadline and releases
-    /// idle threads, then stops the rest: stopped turns are found and ended as failed, retriable. Pending
-    /// turns keep their state.
+    /// Announces the drain to the other nodes, refuses new work, waits for running turns until the deadline and
+    /// releases idle threads. Turns that still run at the deadline are stopped; their next owner ends them as failed,
+    /// retriable. Pending turns keep their state.
     pub async fn drain(&self, deadline: Duration) {
         self.inner.draining.store(true, Ordering::SeqCst);
         let membership = self.inner.parts.cluster.as_ref().map(|cluster| &cluster.membership);
@@ -200,7 +186,6 @@ impl Inner {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Registers the current incarnation in the membership.
     async fn join(self: &Arc<Self>, membership: &Membership) {
         let incarnation = self.current().incarnation;
         membership.join(incarnation.clone(), self.describe(incarnation)).await;
@@ -227,8 +212,8 @@ impl Inner {
     }
 }
 
-/// Restarts the node under a new incarnation whenever the current one counts as dead. Its actors are stopped first;
-/// their in-flight writes are refused by the fence, by an op row, or by a sealed block.
+/// Restarts the node under a new incarnation whenever the membership declares the current one dead. The conversations
+/// are stopped first; the fence, an op row or a sealed block refuses their in-flight writes.
 async fn restart_when_dead(node: Weak<Inner>, membership: Membership) {
     loop {
         let Some(current) = node.upgrade().map(|node| node.current()) else { return };

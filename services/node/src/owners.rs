@@ -1,4 +1,4 @@
-//! The liveness of other nodes for the conversations of this node: from the membership, and by RPC.
+//! Liveness and placement of nodes for the conversations of this node.
 
 use async_trait::async_trait;
 use folio_cluster::placement::{LoadBound, place};
@@ -11,7 +11,6 @@ use tokio::sync::{Mutex, watch};
 /// view agree.
 const IGNORE_LOAD: LoadBound = LoadBound { percent: 100, slack: u64::MAX };
 
-/// The other nodes of the cluster.
 pub(crate) struct ClusterOwners {
     me: Incarnation,
     membership: Membership,

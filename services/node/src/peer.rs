@@ -1,4 +1,4 @@
-//! The node as the peer of the gateway in the same process, and as the service of its listener for other processes.
+//! The RPC interfaces of the node: for the gateway in the same process, and for the node's listener.
 
 use async_trait::async_trait;
 use folio_cluster::{NodePeer, NodeStatus};

@@ -20,7 +20,6 @@ use folio_types::{Error, Liveness, OrgId, Principal, Reason, Result, Role, Secre
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// No model answers.
 struct NoModels;
 
 fn none() -> ModelError {
@@ -103,7 +102,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
     let record = recording.records.lock().unwrap().last().unwrap().clone();
     assert_eq!((&record.incarnation, record.address.as_str()), (&first, "127.0.0.1:7"));
 
-    // The node counts as dead, as after a stop that took too long.
+    // Simulates a node that is declared dead after a long pause.
     recording.inner.leave(&record).await.unwrap();
     wait_for("another incarnation", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
     let second = node.incarnation();
