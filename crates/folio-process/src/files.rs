@@ -1,9 +1,9 @@
-//! File permissions of a process.
+//! File permissions.
 
 use nix::sys::stat::{Mode, umask};
 
-/// Restricts every file and folder that this process creates from now on to its owner, regardless of the shell's umask.
-/// Call it before any thread starts.
+/// Sets the umask so that every file and folder that the process creates after the call is accessible to its owner
+/// only. Call it before any thread starts.
 pub fn private() {
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
 }

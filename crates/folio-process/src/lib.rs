@@ -1,4 +1,4 @@
-//! Functions that every Folio process shares: settings, telemetry, metrics, signals.
+//! Settings, telemetry, metrics and signals of a Folio process.
 //!
 //! This crate knows no component. Each component owns its `Options`; the binary composes them into one settings type
 //! and loads it with [`settings::load`].

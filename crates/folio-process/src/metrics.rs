@@ -3,14 +3,11 @@
 
 use std::fmt::Write as _;
 
-/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A current value.
     Gauge,
-    /// A value that only increases while the process lives.
+    /// A value that only increases until the process ends.
     Counter,
-    /// A distribution of durations.
     Histogram,
 }
 
@@ -27,11 +24,9 @@ impl Kind {
 /// A metric with all its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// The name, `folio_…`. The unit is the last word, before `_total` of a counter.
+    /// Starts with `folio_`. The unit is the last word, before `_total` of a counter.
     pub name: String,
-    /// The type.
     pub kind: Kind,
-    /// The description for readers of `/metrics`.
     pub help: &'static str,
     /// One value per combination of labels.
     pub points: Vec<Point>,
@@ -40,18 +35,15 @@ pub struct Family {
 /// The value of one combination of labels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Names and values of the labels. Their cardinality is bounded: no label identifies a tenant, a thread or a user.
+    /// Names and values. Their cardinality is bounded: no label identifies a tenant, a thread or a user.
     pub labels: Vec<(&'static str, String)>,
-    /// The value. Its variant matches the type of the metric.
+    /// A number for a gauge or counter, a distribution for a histogram.
     pub value: Value,
 }
 
-/// A value of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// The value of a gauge or counter.
     Number(u64),
-    /// The value of a histogram.
     Distribution(Distribution),
 }
 
@@ -72,14 +64,13 @@ impl Family {
         Self { name: format!("folio_{name}"), kind, help, points: Vec::new() }
     }
 
-    /// Adds a value.
     #[must_use]
     pub fn with(mut self, labels: Vec<(&'static str, String)>, number: u64) -> Self {
         self.points.push(Point { labels, value: Value::Number(number) });
         self
     }
 
-    /// Returns the unit in UCUM notation.
+    /// Returns the unit in UCUM notation, derived from the last word of the name.
     pub fn unit(&self) -> &'static str {
         let name = self.name.strip_suffix("_total").unwrap_or(&self.name);
         match name.rsplit('_').next() {

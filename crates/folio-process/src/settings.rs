@@ -1,7 +1,8 @@
-//! Settings: defaults, then a TOML file, then `FOLIO_SECTION__KEY`, then flags.
+//! Settings from layers: defaults, a TOML file, `FOLIO_SECTION__KEY` variables, flags. A later layer overrides the
+//! earlier ones.
 //!
 //! The known keys are those of the settings type's default value. An unknown key in the file is an error that names the
-//! nearest known key. An unknown variable is only a warning, because the environment also holds variables of other
+//! nearest known key. An unknown variable is only a warning, because the environment may contain variables of other
 //! programs. [`Sources::maps`] gives the known keys below maps with free names (providers, models).
 
 use std::collections::BTreeMap;
@@ -14,66 +15,50 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Prefix of environment variables that set a value.
+/// Prefix of the environment variables that set a setting.
 pub const ENV_PREFIX: &str = "FOLIO_";
 
 /// Variables with the prefix that are not settings.
 const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED"];
 
-/// Represents every name of a free map.
+/// Key that represents every name of a free map.
 const ANY: &str = "*";
 
 /// Sources of settings. The defaults of the settings type are the lowest layer.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The TOML file. It must exist if `file_required` is true.
+    /// The TOML file. None: no file is read.
     pub file: Option<PathBuf>,
-    /// True if a missing file is an error, because the user named the file.
+    /// If true, a missing file is an error, because the user named the file.
     pub file_required: bool,
-    /// The environment variables of the process.
     pub variables: BTreeMap<String, String>,
-    /// Values of flags by key path (`gateway.listen`).
+    /// Values by key path (`gateway.listen`).
     pub flags: BTreeMap<String, Value>,
     /// Free maps: the path of each (`models.providers`, `models.providers.*.models`) with the default of an entry.
     pub maps: BTreeMap<String, Value>,
 }
 
-/// Loaded settings with warnings about their sources.
 #[derive(Debug)]
 pub struct Loaded<T> {
-    /// The effective settings.
     pub settings: T,
-    /// Warnings for the log.
     pub warnings: Vec<String>,
 }
 
-/// A reason why settings cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read.
     #[error("{path} cannot be read")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the file system.
-        source: std::io::Error,
-    },
-    /// The file is not valid TOML.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{path}: {message}")]
     Syntax {
-        /// The file.
         path: PathBuf,
         /// The line and the reason, without the line's text.
         message: String,
     },
-    /// The key does not exist.
     #[error("{path}: unknown key `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
     UnknownKey {
-        /// The file that contains the key.
         path: String,
-        /// The key's path.
         key: String,
-        /// The most similar known key. None if no key is similar.
+        /// None if no known key is similar enough.
         nearest: Option<String>,
     },
     /// The value has the wrong type or is out of bounds.
@@ -81,7 +66,6 @@ pub enum Error {
     Value(String),
 }
 
-/// Loads settings of type `T`.
 pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<Loaded<T>, Error> {
     let defaults = T::default();
     let mut known = serde_json::to_value(&defaults).map_err(|error| Error::Value(error.to_string()))?;
@@ -107,8 +91,8 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
     Ok(Loaded { settings, warnings })
 }
 
-/// Returns `text` unchanged if the default is a string. Otherwise parses it as `figment` parses variables: boolean,
-/// number, list or string.
+/// Parses the text of a variable as boolean, number, list or string. If the default is a string, the text stays
+/// unchanged.
 fn variable_value(known: Option<&Value>, text: &str) -> figment::value::Value {
     if known.is_some_and(Value::is_string) {
         return text.into();
@@ -178,7 +162,7 @@ fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
 fn nearest(key: &str, known: &Value) -> Option<String> {
     let mut paths = Vec::new();
     known_paths(known, "", &mut paths);
-    // Free names in the paths are replaced by the names of the given key.
+    // Replace the wildcards in the paths with the names that the given key has at these positions.
     let given: Vec<&str> = key.split('.').collect();
     for path in &mut paths {
         let named = path.split('.').enumerate();
@@ -202,7 +186,7 @@ fn nearest(key: &str, known: &Value) -> Option<String> {
 
 type Variables = Vec<(String, String)>;
 
-/// Splits variables into settings by key path, and warnings about variables with the prefix that set nothing.
+/// Returns settings by key path, and warnings about variables with the prefix that are not settings.
 fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Variables, Vec<String>) {
     let mut set = Vec::new();
     let mut warnings = Vec::new();
@@ -223,12 +207,10 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
     (set, warnings)
 }
 
-/// Returns the default at `path`.
 fn leaf<'a>(known: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(known, member)
 }
 
-/// Returns true if `path` names a value, not a section.
 fn is_leaf(known: &Value, path: &str) -> bool {
     leaf(known, path).is_some_and(|found| !found.is_object())
 }
@@ -239,7 +221,7 @@ fn variable_name(path: String) -> String {
 
 fn describe(error: figment::Error) -> Error {
     let path = error.path.join(".");
-    // Values may be secrets: the kind's own text would show them.
+    // The other kinds contain no value. A value may be a secret, so the error never shows it.
     let what = match &error.kind {
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("expected {expected}"),
         Kind::Message(message) => message.clone(),

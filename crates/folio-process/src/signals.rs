@@ -13,7 +13,7 @@ pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();
-    // The process owns this task; it lives as long as the process.
+    // The task runs until the process ends.
     tokio::spawn(async move {
         let name = next(&mut terminate, &mut interrupt).await.0;
         tracing::info!(signal = name, "shutting down");
@@ -25,7 +25,7 @@ pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
     Ok(shutdown)
 }
 
-/// A signal that ended a command.
+/// The signal that ended a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminated {
     name: &'static str,
@@ -61,7 +61,8 @@ pub fn termination() -> std::io::Result<impl Future<Output = Terminated>> {
     })
 }
 
-/// Turns a write beyond the file size limit (RLIMIT_FSIZE) into an error. By default it ends the process.
+/// Installs a handler so that a write beyond the file size limit (RLIMIT_FSIZE) fails. By default, SIGXFSZ ends the
+/// process.
 pub fn survive_file_size_limit() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     // The handler stays installed after the receiver is dropped.

@@ -1,4 +1,4 @@
-//! Export to a collector: the channel and resource that spans and metrics share, and metrics over OTLP.
+//! Export to an OpenTelemetry collector: the channel and resource that spans and metrics share, and metrics over OTLP.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -64,8 +64,8 @@ impl Exporter {
         self.resource.clone()
     }
 
-    /// Exports the metrics that `metrics` returns every `telemetry.metrics_interval_seconds`. Runs until the future is
-    /// dropped. Failures are logged and not retried; the next export contains the current values.
+    /// Exports the result of `metrics` every `telemetry.metrics_interval_seconds`. Runs until the future is dropped.
+    /// Failures are logged and not retried, because values are cumulative.
     pub async fn run(self, metrics: impl Fn() -> Vec<Family>) {
         let mut client = MetricsServiceClient::new(self.channel.clone());
         let mut is_failing = false;
@@ -114,7 +114,7 @@ impl Exporter {
     }
 }
 
-/// Returns the current time in nanoseconds since the Unix epoch.
+/// Nanoseconds since the Unix epoch.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -125,7 +125,7 @@ fn attribute(key: &str, value: String) -> Attribute {
     Attribute { key: key.to_owned(), value, ..Attribute::default() }
 }
 
-/// The time window that cumulative values cover, in nanoseconds since the Unix epoch.
+/// The time window of cumulative values, in nanoseconds since the Unix epoch.
 struct Window {
     began: u64,
     now: u64,

@@ -13,17 +13,14 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
-/// The format of a log record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// One line of text for people.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// Returns the layer that writes the log.
 pub(super) fn layer<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -37,11 +34,11 @@ where
     }
 }
 
-/// Returns the current trace id and span id, even if the log's filter hides the span.
+/// Returns the current trace id and span id, even if the log filter excludes the span.
 fn ids() -> Option<(String, String)> {
     let place = tracing::dispatcher::get_default(|dispatch| {
         let (current, registry) = (dispatch.current_span(), dispatch.downcast_ref::<Registry>()?);
-        // The innermost span may be too detailed for the traces.
+        // The innermost span may be below the level of exported spans.
         let mut spans = registry.span(current.id()?)?.scope();
         spans.find_map(|span| tracing_opentelemetry::get_otel_context(&span.id(), dispatch))
     })?;
@@ -130,8 +127,7 @@ impl Visit for Line<'_> {
     }
 }
 
-/// A writer that escapes control characters, so that text of servers and files can neither start a line nor control a
-/// terminal.
+/// A writer that escapes control characters, so that untrusted text can neither start a line nor control a terminal.
 struct OneLine<'a, W>(&'a mut W);
 
 impl<W: fmt::Write> fmt::Write for OneLine<'_, W> {

@@ -33,13 +33,11 @@ use traces::Spans;
 /// Version of OpenTelemetry's semantic conventions that the names of spans and fields follow.
 pub const SEMANTIC_CONVENTIONS: &str = "1.41.0";
 
-/// Settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogOptions {
-    /// The records to log, as directives of `tracing-subscriber` (`info`, `folio_node=debug,info`, …).
+    /// Directives of `tracing-subscriber` (`info`, `folio_node=debug,info`, …).
     pub filter: String,
-    /// The format of a record.
     pub format: Format,
 }
 
@@ -55,13 +53,12 @@ impl Default for LogOptions {
 pub struct Options {
     /// Address of an OTLP/gRPC receiver, `http://HOST:4317` or `https://HOST:4317`. Empty: nothing is exported.
     pub endpoint: String,
-    /// PEM file with the certificate authorities that the certificate of an `https` collector is verified against.
-    /// Required for `https`.
+    /// PEM file with the certificate authorities that verify an `https` collector. Required for `https`.
     pub ca: Option<PathBuf>,
-    /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start here; the sampling decision of a caller
-    /// is kept.
+    /// Fraction of exported traces, 0 to 1 (1). It applies to traces that start in this process. A trace of a caller
+    /// keeps the caller's sampling decision.
     pub sample_ratio: f64,
-    /// Maximum number of spans that wait for export, 1 to 1,000,000 (4,096). Further spans are dropped.
+    /// Maximum number of spans in the export queue, 1 to 1,000,000 (4,096). Further spans are dropped.
     pub queue_spans: usize,
     /// Interval between exports of metrics, 1 s to 1 h (15 s).
     #[serde(rename = "metrics_interval_seconds", with = "folio_types::seconds")]
@@ -69,7 +66,7 @@ pub struct Options {
     /// Timeout of an export, 0.1 to 60 s (5 s). It also bounds the final export at shutdown.
     #[serde(rename = "timeout_seconds", with = "folio_types::seconds")]
     pub timeout: Duration,
-    /// If true, traces contain prompts, answers, and arguments and results of tools (false).
+    /// If true, traces contain prompts, answers, tool arguments and tool results (false).
     pub capture_content: bool,
 }
 
@@ -88,15 +85,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns true if a collector is configured.
     pub fn is_on(&self) -> bool {
         !self.endpoint.is_empty()
     }
 
-    /// Checks the section.
-    ///
-    /// # Errors
-    /// Returns every invalid setting.
+    /// Returns every invalid setting of the section `telemetry`.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("telemetry");
         let (plain, sealed) = (self.endpoint.starts_with("http://"), self.endpoint.starts_with("https://"));
@@ -112,7 +105,6 @@ impl Options {
     }
 }
 
-/// Running telemetry.
 pub struct Telemetry {
     span_metrics: Arc<SpanMetrics>,
     exporter: Option<Exporter>,
@@ -127,12 +119,11 @@ impl std::fmt::Debug for Telemetry {
 }
 
 impl Telemetry {
-    /// Returns the metrics of spans.
     pub fn span_metrics(&self) -> Arc<SpanMetrics> {
         Arc::clone(&self.span_metrics)
     }
 
-    /// Returns the exporter of metrics. None without a collector.
+    /// None without a collector.
     pub fn exporter(&self) -> Option<Exporter> {
         self.exporter.clone()
     }
@@ -147,7 +138,7 @@ impl Telemetry {
 /// attribute `folio.role` of exported data.
 ///
 /// # Errors
-/// Returns an error for an invalid filter, an unreadable authority file, and a second call.
+/// An invalid filter, an unreadable authority file, a second call.
 pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<Telemetry> {
     let filter = EnvFilter::try_new(&log.filter)
         .map_err(|error| anyhow::anyhow!("log.filter {:?} is invalid: {error}", log.filter))?;
@@ -171,7 +162,7 @@ pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<
     Ok(Telemetry { span_metrics, exporter, spans, timeout: options.timeout })
 }
 
-/// Selects spans and events of Folio's own crates that satisfy `takes`. The finest level is `debug`.
+/// Selects spans and events of Folio's crates that satisfy `takes`, at level `debug` or coarser.
 fn own(takes: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
     filter_fn(move |data| data.target().starts_with("folio") && takes(data)).with_max_level_hint(LevelFilter::DEBUG)
 }

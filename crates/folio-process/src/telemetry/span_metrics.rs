@@ -1,4 +1,4 @@
-//! Histograms of the durations of spans. Only the spans in [`DURATIONS`] are measured.
+//! Histograms of span durations. Only the spans in [`DURATIONS`] are measured.
 //!
 //! The labels are fields of the span with low cardinality; none identifies a tenant, a thread or a user. Each metric
 //! keeps a bounded number of label combinations and counts further ones under `other`.
@@ -17,20 +17,19 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::metrics::{Distribution, Family, Kind, Point, Value};
 
-/// Upper bounds of the histograms' buckets, in seconds.
+/// Upper bounds of the buckets in seconds.
 const BOUNDS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 /// Maximum number of label combinations per metric.
 const SERIES_MAX: usize = 400;
-/// Label value of the combinations beyond the maximum.
+/// Label value that replaces all labels of a combination beyond the maximum.
 const OTHER: &str = "other";
 
-/// A metric of the duration of a span.
 struct DurationMetric {
     span: &'static str,
     metric: &'static str,
     help: &'static str,
-    /// Names of span fields and of the labels that they become.
+    /// Pairs of a span field and the label that it becomes.
     labels: &'static [(&'static str, &'static str)],
 }
 
@@ -132,18 +131,15 @@ const FIELDS: &[FieldMetric] = &[
     },
 ];
 
-/// Returns true if spans with this name are measured.
 pub(super) fn is_measured(span: &str) -> bool {
     DURATIONS.iter().any(|measure| measure.span == span)
 }
 
-/// The metrics of all measured spans.
 #[derive(Debug, Default)]
 pub struct SpanMetrics {
     series: RwLock<BTreeMap<&'static str, SeriesByLabels>>,
 }
 
-/// The values of a metric by label values.
 type SeriesByLabels = BTreeMap<Vec<String>, Arc<Series>>;
 
 #[derive(Debug, Default)]
@@ -178,7 +174,7 @@ impl Series {
 }
 
 impl SpanMetrics {
-    /// Returns all metrics, including those without a value.
+    /// Returns all metrics, including metrics without a value.
     pub fn families(&self) -> Vec<Family> {
         let own = DURATIONS.iter().map(|measure| self.family(measure.metric, Kind::Histogram, measure.help, measure));
         let extra = FIELDS.iter().filter_map(|extra| {
@@ -224,7 +220,6 @@ impl SpanMetrics {
     }
 }
 
-/// The measurement of an open span.
 struct OpenSpan {
     measure: &'static DurationMetric,
     began: Instant,
@@ -272,7 +267,6 @@ pub(super) fn layer(metrics: &Arc<SpanMetrics>) -> MetricsLayer {
     MetricsLayer(Arc::clone(metrics))
 }
 
-/// A layer that measures spans.
 pub(super) struct MetricsLayer(Arc<SpanMetrics>);
 
 impl<S> Layer<S> for MetricsLayer

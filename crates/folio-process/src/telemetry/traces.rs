@@ -18,7 +18,7 @@ use super::{Options, SEMANTIC_CONVENTIONS};
 
 /// Spans per export request.
 const BATCH_SPANS: usize = 512;
-/// Maximum time that a span is buffered before it is exported.
+/// Maximum time between the end of a span and its export.
 const BATCH_WAIT: Duration = Duration::from_secs(1);
 
 /// Creates spans and exports them to the collector, if one is configured.
@@ -27,7 +27,7 @@ pub(super) struct Spans(SdkTracerProvider);
 impl Spans {
     pub(super) fn start(options: &Options, exporter: Option<&Exporter>) -> anyhow::Result<Self> {
         let Some(exporter) = exporter else {
-            // Spans only get ids, for the log, and are not exported.
+            // The sampler drops every span, so spans only provide ids for the log.
             return Ok(Self(SdkTracerProvider::builder().with_sampler(Sampler::AlwaysOff).build()));
         };
         let spans = SpanExporter::builder()
@@ -63,7 +63,7 @@ impl Spans {
             .with_context_activation(false)
     }
 
-    /// Exports the buffered spans within `within`. `shutdown_with_timeout` blocks while the exporter needs the runtime.
+    /// Exports the buffered spans. Runs on a blocking thread, because the exporter needs the runtime meanwhile.
     pub(super) async fn stop(self, within: Duration) {
         let stopped = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(within));
         if !matches!(tokio::time::timeout(within, stopped).await, Ok(Ok(Ok(())))) {
@@ -72,8 +72,8 @@ impl Spans {
     }
 }
 
-/// Samples traces that start in this process. A store operation outside of every trace (a heartbeat, a poll of a queue)
-/// is dropped, because it would be one of many traces with a single span. Its duration is still measured.
+/// Samples traces that start in this process. Drops a store operation outside of every trace (a heartbeat, a queue
+/// poll), which would otherwise be a trace with a single span. Its duration is still measured.
 #[derive(Debug, Clone)]
 struct Roots(Sampler);
 
