@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: measures what Folio costs, in the profile of the shipped binary. The measuring program is a
-//! binary of the package `tests`.
+//! `cargo xtask bench`: measures the performance of Folio in the profile of the shipped binary.
 
 use anyhow::Result;
 

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    // The tests read the largest number as no bound.
+    // The tests interpret the maximum as unbounded.
     let depth = if arguments.whole { u32::MAX } else { arguments.depth };
     let mut command = cargo();
     command.args([

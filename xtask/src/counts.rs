@@ -1,4 +1,4 @@
-//! Counts the results that test binaries print, so that a run without a test is not a success.
+//! Counts the test results of test binaries. A run without a test is a failure.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitStatus, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::run::shown;
 
-/// Runs `cargo test …` to its end, prints its output, and counts the results.
+/// Runs `cargo test …`, prints its output, and counts the results.
 pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
     eprintln!("xtask: {}", shown(command));
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo cannot be started")?;
@@ -21,7 +21,6 @@ pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
     Ok((counts, child.wait()?))
 }
 
-/// Runs `cargo test …`. A failure, or a run without a test, is an error.
 pub(crate) fn passed(command: &mut Command) -> Result<()> {
     let (counts, status) = counted(command)?;
     if !status.success() {
@@ -30,14 +29,11 @@ pub(crate) fn passed(command: &mut Command) -> Result<()> {
     counts.some()
 }
 
-/// Results of one or more test binaries.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// Tests that passed.
     pub(crate) passed: u64,
-    /// Tests that failed.
     pub(crate) failed: u64,
-    /// Names of tests that did not run, each with its reason.
+    /// Names of skipped tests, each with its reason.
     pub(crate) ignored: Vec<String>,
 }
 

@@ -33,12 +33,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The tools that are not installed.
 pub(crate) fn missing() -> Vec<Tool> {
     missing_of(&[HELM, KUBERNETES_VALIDATE, COMPOSE_SCHEMA])
 }
 
-/// Runs every check and returns their number. With `accept`, the rendered manifests become the snapshots.
+/// Runs every check and returns the number of checks. With `accept`, the rendered manifests become the snapshots.
 pub(crate) fn check(accept: bool) -> Result<u64> {
     let chart = root().join("helm/folio");
     let examples = examples(&chart)?;
@@ -69,7 +68,6 @@ pub(crate) fn check(accept: bool) -> Result<u64> {
     Ok(checks)
 }
 
-/// The example values of the chart, sorted by name.
 fn examples(chart: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(chart.join("examples"))? {
@@ -87,7 +85,7 @@ fn tool(tool: &Tool) -> Result<Command> {
     Ok(Command::new(tool.path().with_context(|| format!("{} is not found", tool.program))?))
 }
 
-/// `helm` without access to a cluster or to the user's settings.
+/// Returns `helm` without access to a cluster or to the user's settings.
 fn helm() -> Result<Command> {
     let mut command = tool(&HELM)?;
     let nowhere = tools_folder().join("helm");
@@ -111,7 +109,7 @@ fn rendered(chart: &Path, values: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Compares rendered manifests with their snapshot and prints the difference.
+/// Fails and prints the difference if the rendered manifests differ from the snapshot.
 fn compare(known: &Path, rendered: &str) -> Result<()> {
     if std::fs::read_to_string(known).is_ok_and(|text| text == rendered) {
         return Ok(());
@@ -123,7 +121,7 @@ fn compare(known: &Path, rendered: &str) -> Result<()> {
     bail!("the rendered chart differs from {}; `cargo xtask deploy --accept` accepts it", known.display())
 }
 
-/// Renders invalid values on top of a valid example: the schema or the templates must refuse each of them.
+/// Renders a valid example with invalid values. The schema or the templates must refuse each of them.
 fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
     let good = &examples.iter().find(|(name, _)| name == "plain").context("the example `plain` is missing")?.1;
     for (bad, why) in [

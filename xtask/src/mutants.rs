@@ -28,10 +28,8 @@ const PURE: &[&str] = &[
     "crates/folio-permits/src/scheduler.rs",
 ];
 
-/// Sources of tests inside the folders of [`PURE`].
 const TESTS: &[&str] = &["**/tests.rs", "**/tests/**"];
 
-/// The list of explained mutants.
 const EXPLAINED: &str = "docs/mutants.md";
 
 #[derive(clap::Args)]
@@ -79,14 +77,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     verdict(&survivors, &caught, &explained)
 }
 
-/// Runs a command for at most `limit`. Returns whether it ended by itself. Surviving mutants are not an error here.
+/// Runs a command for at most `limit`. Returns true if it ended before the limit. Surviving mutants are not an error.
 fn bounded(command: &mut Command, limit: Duration) -> Result<bool> {
     eprintln!("xtask: {}", shown(command));
     let mut child = command.spawn().context("cargo cannot be started")?;
     let end = Instant::now() + limit;
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
-            // 2: mutants survived; 3: tests of a mutant timed out. Everything else is a failure of the run itself.
+            // 2: mutants survived; 3: tests of a mutant timed out. Any other status is a failure of cargo-mutants.
             return match status.code() {
                 Some(0 | 2 | 3) => Ok(true),
                 _ => bail!("cargo mutants failed ({status})"),
@@ -105,7 +103,7 @@ fn interrupt(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// The mutants in a result file, without line numbers. A file that does not exist has none.
+/// Returns the mutants in a result file, without line numbers. A missing file contains none.
 fn names(file: &Path) -> Result<BTreeSet<String>> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(text.lines().map(without_position).collect()),
@@ -114,14 +112,14 @@ fn names(file: &Path) -> Result<BTreeSet<String>> {
     }
 }
 
-/// `a.rs:12:5: replace b` without the line and the column.
+/// Removes line and column from `a.rs:12:5: replace b`.
 fn without_position(name: &str) -> String {
     let (file, rest) = name.split_once(':').unwrap_or((name, ""));
     let rest = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ':');
     format!("{file}: {}", rest.trim())
 }
 
-/// The mutants that the document explains: rows with code in the first column and text in the second.
+/// Returns the mutants that the document explains: rows with code in the first column and text in the second.
 fn explained(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     rows.filter(|(_, reason)| reason.trim_end_matches(['|', ' ']).len() > 10).map(|(name, _)| name.to_owned()).collect()

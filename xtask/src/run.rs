@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Execution of external programs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,25 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Returns the folder of installed tools, shared by all checkouts of a user: `folio-tools` in the user's cache folder.
+/// Returns the folder of installed tools, which all checkouts of a user share: `folio-tools` in the user's cache
+/// folder.
 pub(crate) fn tools_folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
     cache.unwrap_or_else(std::env::temp_dir).join("folio-tools")
 }
 
-/// `cargo` in the root of the workspace.
+/// Returns `cargo` with the workspace root as working directory.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs a command until it ends. A failed command is an error.
 pub(crate) fn finish(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     eprintln!("xtask: {shown}");
@@ -36,7 +35,7 @@ pub(crate) fn finish(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Does the same as [`finish`], but prints the output of the command only if it fails.
+/// Runs a command and prints its output only if it fails.
 pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown} cannot be started"))?;
@@ -47,7 +46,7 @@ pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A command as a person would type it.
+/// Returns a command as a user would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words: Vec<_> = std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy).collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: keeps the servers of the tests running, so that single tests start fast.
+//! `cargo xtask servers`: runs the test servers until it is interrupted, so that single tests start fast.
 
 use anyhow::Result;
 use folio_test_servers::{Need, Servers};
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Programs that the servers need and that are not installed.
+/// Returns the programs that the servers need and that are not installed.
 pub(crate) fn missing() -> Vec<Tool> {
     let tool = |Need { program, purpose, package }| Tool { program, purpose, source: Source::Debian(package) };
     folio_test_servers::missing().into_iter().map(tool).collect()

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Starts the servers during the compilation, runs the tests, and stops the servers.
 fn tested(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
     let starting = std::thread::spawn(Servers::start);
-    // One build for all: the binaries that the tests start have the features and the profile of the tests.
+    // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
     finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
     let servers = starting.join().map_err(|_| anyhow!("the start of the servers panicked"))??;
     let mut command = cargo();

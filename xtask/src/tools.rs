@@ -10,80 +10,64 @@ use crate::run::{cargo, finish, tools_folder};
 /// Folder of programs that were built from Go modules, below the tools folder.
 const GO_BIN: &str = "go/bin";
 
-/// An external program.
 #[derive(Clone, Copy)]
 pub(crate) struct Tool {
-    /// Name of the executable file.
     pub(crate) program: &'static str,
-    /// The purpose that a message about its absence states.
+    /// Shown in the message about the missing tool.
     pub(crate) purpose: &'static str,
-    /// The way to install it.
     pub(crate) source: Source,
 }
 
-/// The origin of a tool.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
-    /// A Debian package.
     Debian(&'static str),
-    /// A package of PyPI or npm, installed below the tools folder with the client that is available.
+    /// A package of PyPI or npm, installed below the tools folder with the available client.
     Registry {
-        /// The package name on PyPI.
         pypi: &'static str,
-        /// The package name on npm.
         npm: &'static str,
     },
-    /// A package of PyPI that is used from the tools folder only: the arguments of `pip install`.
+    /// A PyPI package that is only used from the tools folder, never from `PATH`: the arguments of `pip install`.
     Python(&'static [&'static str]),
-    /// A program of a Go module, with its version.
+    /// The path of a Go program, with its version.
     Go(&'static str),
-    /// A crate with a program of its own, and its version.
+    /// The name and version of a crate with a binary.
     Crate(&'static str, &'static str),
 }
 
-/// OCR of images and scanned documents.
 pub(crate) const TESSERACT: Tool =
     Tool { program: "tesseract", purpose: "text of images", source: Source::Debian("tesseract-ocr") };
-/// Rendering of PDF pages as images.
 pub(crate) const PDFTOPPM: Tool =
     Tool { program: "pdftoppm", purpose: "text of scanned PDFs", source: Source::Debian("poppler-utils") };
-/// Lint of the proto files.
 pub(crate) const BUF: Tool = Tool {
     program: "buf",
     purpose: "lint of the proto files",
     source: Source::Registry { pypi: "buf-bin", npm: "@bufbuild/buf" },
 };
-/// Rendering and lint of the Helm chart.
 pub(crate) const HELM: Tool =
     Tool { program: "helm", purpose: "the chart", source: Source::Go("helm.sh/helm/v3/cmd/helm@v3.22.0") };
-/// Validation of manifests against the schemas of Kubernetes.
 pub(crate) const KUBERNETES_VALIDATE: Tool = Tool {
     program: "kubernetes-validate",
     purpose: "schemas of manifests",
     source: Source::Python(&["kubernetes-validate==1.37.0"]),
 };
-/// Source of the schema of compose files; the program itself is not used. [`KUBERNETES_VALIDATE`] provides the validator.
+/// Source of the schema of compose files; the program is not used. [`KUBERNETES_VALIDATE`] provides the validator.
 pub(crate) const COMPOSE_SCHEMA: Tool = Tool {
     program: "docker-compose",
     purpose: "schema of compose.yaml",
     source: Source::Python(&["--no-deps", "docker-compose==1.29.2"]),
 };
-/// Mutation tests.
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",
     source: Source::Crate("cargo-mutants", "27.1.0"),
 };
-/// Compiler of programs that are installed as Go modules.
 const GO: Tool = Tool { program: "go", purpose: "building helm", source: Source::Debian("golang-go") };
 
-/// Returns the tools that are not installed.
 pub(crate) fn missing_of(tools: &[Tool]) -> Vec<Tool> {
     tools.iter().copied().filter(|tool| tool.path().is_none()).collect()
 }
 
-/// Checks that no tool is missing. With `install` missing tools are installed; without, the error lists how to get
-/// them.
+/// Fails with installation hints if a tool is missing. With `install`, installs the missing tools instead.
 pub(crate) fn require(find_missing: impl Fn() -> Vec<Tool>, install: bool) -> Result<()> {
     let missing = find_missing();
     if missing.is_empty() {
@@ -115,7 +99,7 @@ fn listed(tools: &[Tool]) -> String {
 }
 
 impl Tool {
-    /// Returns the path of the program: below the tools folder or in `PATH`.
+    /// Searches the tools folder, then `PATH`.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         let own = ["python/bin", "node_modules/.bin", "cargo/bin", GO_BIN];
         let own = own.map(|folder| tools_folder().join(folder).join(self.program));
@@ -194,7 +178,6 @@ fn install_registry(tool: &Tool, pypi: &str, npm: &str) -> Result<()> {
     bail!("{} cannot be installed: {no_pip:#}; {no_npm:#}", tool.program)
 }
 
-/// Installs packages of PyPI into a virtual environment below the tools folder.
 fn install_python(packages: &[&str]) -> Result<()> {
     let python = tools_folder().join("python");
     std::fs::create_dir_all(tools_folder())?;
