@@ -1,9 +1,8 @@
-//! Counters of the meter, over all organizations, for metrics.
+//! Counters of the meter over all organizations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of the meter of a process. Clones share the values.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     inner: Arc<Inner>,
@@ -18,23 +17,23 @@ struct Inner {
 }
 
 impl Counters {
-    /// Returns the credits that are reserved for calls in flight.
+    /// Credits that are reserved for calls in flight.
     pub fn reserved(&self) -> u64 {
         self.inner.reserved.load(Ordering::Relaxed)
     }
 
-    /// Returns the credits that calls of this process cost.
+    /// Credits that were charged to calls of this process.
     pub fn used(&self) -> u64 {
         self.inner.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of calls that were refused because credit was exhausted.
+    /// Number of calls that were refused because credit was exhausted.
     pub fn refused(&self) -> u64 {
         self.inner.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of calls that were settled after another process had settled their row. Their usage is
-    /// recorded but not charged.
+    /// Number of calls that were settled after another process had settled their row. Their usage is recorded but not
+    /// charged.
     pub fn settled_late(&self) -> u64 {
         self.inner.settled_late.load(Ordering::Relaxed)
     }
@@ -51,14 +50,12 @@ impl Counters {
         self.inner.used.fetch_add(credits, Ordering::Relaxed);
     }
 
-    /// Adds reserved credits until the guard is dropped.
     pub(crate) fn reserve(&self, credits: u64) -> ReservedGuard {
         self.inner.reserved.fetch_add(credits, Ordering::Relaxed);
         ReservedGuard { counters: self.clone(), credits }
     }
 }
 
-/// Guard of the reserved credits of a call.
 #[derive(Debug)]
 pub(crate) struct ReservedGuard {
     counters: Counters,

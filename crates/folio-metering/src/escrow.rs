@@ -1,10 +1,9 @@
-//! Credit escrow: the operations on an account and its blocks. Each operation consists of steps; a crash after any step
-//! is safe.
+//! Credit escrow: the operations on an account and its blocks. An operation is a sequence of idempotent steps, so a
+//! crash after any step is safe and any process can complete the operation.
 //!
-//! A change of the account is a compare-and-set on its version; on a conflict it is computed again from the new
-//! account. Closing a block seals it, settles its rows and returns the unused credit to the account. Every step is
-//! idempotent, so any process can complete it. The escrow does not use liveness: a block has an expiry time, and a row
-//! has a deadline.
+//! A change of the account is a compare-and-set on its version, recomputed after a conflict. Closing a block seals it,
+//! settles its rows and returns the unused credit to the account. The escrow does not use liveness: a block has an
+//! expiry time, and a row has a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,31 +17,26 @@ use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId
 /// Maximum attempts of a compare-and-set on the account.
 const ATTEMPTS: usize = 32;
 
-/// Result of closing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
-    /// The block is closed.
     Closed,
-    /// The block is sealed, and calls that use it may still be in flight.
+    /// The block is sealed, but calls that reserved from it may still be in flight.
     CallsInFlight,
 }
 
-/// Parameters of a draw.
 #[derive(Debug, Clone)]
 pub struct Draw {
-    /// Id of the block, new for each draw.
+    /// Must be new for each draw.
     pub id: BlockId,
-    /// Process that draws.
+    /// The drawing process.
     pub holder: Incarnation,
-    /// Minimum amount.
+    /// Minimum credits.
     pub need: u64,
-    /// Wanted amount.
+    /// Desired credits.
     pub want: u64,
-    /// Time until the block expires.
     pub life: Duration,
 }
 
-/// The escrow operations. Clones share the stores.
 #[derive(Clone)]
 pub struct Escrow {
     store: Arc<dyn CreditStore>,
@@ -57,12 +51,10 @@ impl std::fmt::Debug for Escrow {
 }
 
 impl Escrow {
-    /// Creates the escrow on these stores.
     pub fn new(store: Arc<dyn CreditStore>, usage: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
         Self { store, usage, environment }
     }
 
-    /// Returns the credit store.
     pub fn store(&self) -> &dyn CreditStore {
         self.store.as_ref()
     }
@@ -71,7 +63,7 @@ impl Escrow {
         self.environment.now()
     }
 
-    /// Changes the account. `change` returns the new account for the stored one, or None if there is nothing to change.
+    /// Changes the account. `change` returns None if there is nothing to change.
     async fn change<T>(
         &self,
         org: &OrgId,
@@ -92,11 +84,11 @@ impl Escrow {
         Err(Error::new(Code::Aborted, Reason::VersionConflict, message).retry_after(Duration::from_millis(100)))
     }
 
-    /// Adds a grant. Idempotent by its id.
+    /// Adds a grant. Idempotent by the id of the grant.
     ///
     /// # Errors
-    /// `INVALID_FIELD` if the amount is out of bounds. `STORE_UNAVAILABLE`: the outcome is unknown; the call can be
-    /// repeated.
+    /// `INVALID_FIELD` if the amount is out of bounds. After `STORE_UNAVAILABLE` the outcome is unknown; the call can
+    /// be repeated.
     pub async fn grant(&self, org: &OrgId, grant: Grant) -> Result<()> {
         let key = AccountEntry::Granted(grant.clone()).key();
         if !self.store.account_entries(org, &key, None, 1).await?.is_empty() {
@@ -105,10 +97,10 @@ impl Escrow {
         self.change(org, |account, now| Ok(Some((account.grant(grant.clone(), now)?, ())))).await.map(|_| ())
     }
 
-    /// Withdraws available credit. Idempotent by its id.
+    /// Withdraws available credit. Idempotent by `id`.
     ///
     /// # Errors
-    /// As [`Self::grant`], and `INVALID_FIELD` if less is available.
+    /// As [`Self::grant`], and `INVALID_FIELD` if `amount` exceeds the available credit.
     pub async fn withdraw(
         &self,
         org: &OrgId,
@@ -123,7 +115,7 @@ impl Escrow {
             Ok(Some((AccountEntry::Withdrawn { id, amount, note, by, at }, ())))
         };
         match self.change(org, change).await {
-            // If this withdrawal was already made, less may be available now.
+            // A repeated withdrawal may exceed the credit that the first one left.
             Err(error) if error.reason == Reason::InvalidField => {
                 let entries = self.store.account_entries(org, &key, None, 1).await?;
                 if entries.is_empty() { Err(error) } else { Ok(()) }
@@ -135,7 +127,7 @@ impl Escrow {
     /// Draws a block. The inner error is the refusal of the account.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the outcome is unknown; a drawn block is closed after its expiry.
+    /// After `STORE_UNAVAILABLE` the outcome is unknown; a block that was drawn is closed after its expiry.
     pub async fn draw(&self, org: &OrgId, draw: &Draw) -> Result<Result<OpenBlock, InsufficientCredit>> {
         let mut refused = None;
         let drawn = self.change(org, |account, now| {
@@ -158,7 +150,7 @@ impl Escrow {
     /// holder may not have written.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: some steps may be done; the call can be repeated.
+    /// After `STORE_UNAVAILABLE` some steps may be done; the call can be repeated.
     pub async fn close(&self, org: &OrgId, block: &BlockId, record: bool) -> Result<Closing> {
         self.store.seal(org, block).await?;
         let ledger = self.store.ledger(org, block).await?;
@@ -185,7 +177,7 @@ impl Escrow {
     /// Closes the expired blocks of every process.
     ///
     /// # Errors
-    /// The first error of [`Self::close`]. The other blocks are closed nevertheless.
+    /// The first error of [`Self::close`]; the remaining blocks are closed nevertheless.
     pub async fn collect(&self, org: &OrgId) -> Result<()> {
         self.close_each(org, |block, now| block.until <= now).await
     }
@@ -203,13 +195,13 @@ impl Escrow {
         let mut done = Ok(());
         for block in account.blocks.iter().filter(|block| which(block, self.now())) {
             let closed = self.close(org, &block.id, true).await;
-            // A block that cannot be closed does not prevent closing the others.
+            // Continue with the remaining blocks after a failure.
             done = done.and(closed.map(|_| ()));
         }
         done
     }
 
-    /// Returns the usage record of a settled row whose call was made.
+    /// Writes the usage record of a settled row. Does nothing if the call was not sent.
     pub(crate) async fn record(&self, org: &OrgId, row: &LedgerRow) -> Result<()> {
         match usage_record(org, row) {
             Some(record) => self.usage.record(record).await,

@@ -1,9 +1,9 @@
 //! Metering: reserves credit before every model call and charges it afterwards.
 //!
-//! A call is made only with a permit. A permit is a row in the ledger of a block of credit that this process drew; the
-//! settlement completes the row. [`PriceOptions`] define the price of a call, [`Escrow`] the operations on accounts and
-//! blocks, and [`Wallet`] decides when a process draws and closes blocks. The actor of an organization executes the
-//! wallet's effects, and [`CreditMeter`] is its handle.
+//! A call requires a permit. A permit is a row in the ledger of a block of credit that this process drew; the
+//! settlement completes the row. [`PriceOptions`] define the price of a call, [`Escrow`] implements the operations on
+//! accounts and blocks, and [`Wallet`] decides when a process draws and closes blocks. The actor of an organization
+//! executes the wallet's effects, and [`CreditMeter`] is its handle.
 //!
 //! The crate must not know models or conversations: the caller passes the reservation and the usage of a call.
 
@@ -38,83 +38,74 @@ pub use record::UsageRecorder;
 use reservation::Reservation;
 pub use wallet::{Effect, Ticket, Wallet};
 
-/// A model call that needs a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeteredCall {
-    /// Organization that pays.
+    /// The paying organization.
     pub org: OrgId,
-    /// User on whose behalf the call is made.
     pub user: UserId,
-    /// Unique key of the call: (turn, round, call, epoch, attempt), or (job, item, epoch, attempt).
+    /// Unique: (turn, round, call, epoch, attempt), or (job, item, epoch, attempt).
     pub key: String,
-    /// Kind of operation: `chat`, `extraction`, …
+    /// `chat`, `extraction`, …
     pub operation: &'static str,
-    /// Name of the model.
     pub model: String,
-    /// Prices of the model.
     pub prices: ModelPrices,
-    /// Document that the call is about. None if there is none.
+    /// None if the call concerns no document.
     pub document: Option<DocumentId>,
-    /// Tokens of the prompt, counted by Folio.
+    /// Estimated by Folio.
     pub input_tokens: u64,
-    /// Maximum tokens of the answer.
     pub max_output_tokens: u64,
 }
 
-/// Outcome of a call that had a permit.
+/// Outcome of a permitted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
-    /// The model answered completely. `usage.reported` is true if the provider counted the tokens.
+    /// The response is complete. `usage.reported` is true if the provider reported the tokens.
     Completed(Usage),
-    /// The call was cut, failed or was cancelled after it was sent. Contains the usage until then.
+    /// The call was aborted, failed or was cancelled after it was sent. Contains the usage until then.
     Partial(Usage),
     /// The call did not reach a provider.
     NotSent,
 }
 
-/// Handling of abandoned calls, whose turn was cancelled or whose caller left.
+/// Handling of calls whose turn or caller was cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbandonedCalls {
-    /// Cuts the call. It costs its prompt and the received part of the answer, as counted by Folio.
+    /// Aborts the call. The charge covers the prompt and the received part of the response, as counted by Folio.
     #[default]
     Cut,
-    /// Reads the answer to its end. The call costs what the provider reports.
+    /// Reads the response to its end. The charge covers the usage that the provider reports.
     Drain,
 }
 
-/// The metering port. Every model call requests a permit before it starts and settles the permit after it ended.
+/// Meter of model calls. Every model call requests a permit before it starts and settles the permit after it ends.
 #[async_trait]
 pub trait Meter: Send + Sync {
-    /// Requests a permit. After an error the call must not be made.
+    /// Requests a permit. After an error the caller must not make the call.
     ///
     /// # Errors
-    /// `SPU_EXHAUSTED`, `OVERLOADED`, `STORE_UNAVAILABLE`.
+    /// `SPU_EXHAUSTED`; `OVERLOADED` if too many calls wait for credit.
     async fn permit(&self, call: MeteredCall) -> Result<Permit>;
 
-    /// Settles a permit. Called exactly once per permit, also if the caller left.
+    /// Settles a permit. The caller must call it exactly once per permit, also if the call was cancelled.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: after the deadline, the call is charged as reserved.
+    /// After `STORE_UNAVAILABLE` the call is charged as reserved once its deadline has passed.
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()>;
 
-    /// Returns the handling of abandoned calls.
     fn abandoned_calls(&self) -> AbandonedCalls;
 }
 
-/// The right to make one call.
 #[derive(Debug)]
 #[must_use = "a permit is settled"]
 pub struct Permit {
-    /// The permitted call.
     pub call: MeteredCall,
-    /// Reserved credit. None if the meter only records.
+    /// None if the meter only records usage.
     reservation: Option<Reservation>,
-    /// Counts as a concurrent call of the organization until dropped.
+    /// Counts as a concurrent call of the organization until it is dropped.
     slot: Option<Slot>,
-    /// Counts as reserved credit until dropped.
+    /// Counts as reserved credit until it is dropped.
     _reserved: Option<ReservedGuard>,
 }
 
-/// A shared meter.
 pub type SharedMeter = Arc<dyn Meter>;

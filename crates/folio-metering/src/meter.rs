@@ -17,27 +17,24 @@ use crate::escrow::Escrow;
 use crate::reservation::{Reservation, UnconfirmedReservation, settled};
 use crate::{AbandonedCalls, Counters, Meter, MeteredCall, Options, Permit, Settlement};
 
-/// Time limit for waiting for credit.
+/// Maximum time that a call waits for credit.
 const WAIT: Duration = Duration::from_secs(10);
-/// Maximum calls of a process that wait for credit. Further calls are refused.
+/// Maximum number of calls of a process that wait for credit. Further calls are refused.
 const WAITING_MAX: usize = 8_192;
-/// Maximum blocks that a call requests if it finds each of them sealed.
+/// Maximum number of blocks that a call requests if each of them is sealed before the call reserves credit.
 const BLOCKS_TRIED: u32 = 16;
-/// Maximum attempts of a settlement.
 const SETTLED_TRIED: u32 = 3;
 
-/// Credit of an organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
-    /// The account.
     pub account: Account,
-    /// Credits that can be drawn now.
+    /// Credits that can be drawn.
     pub available: u64,
-    /// Credits in open blocks, of which a part is reserved or used.
+    /// Credits in open blocks, including reserved and charged ones.
     pub in_blocks: u64,
 }
 
-/// The meter of a process. Clones share it.
+/// The meter of a process. Clones share the actors and counters.
 #[derive(Clone)]
 pub struct CreditMeter {
     shared: Arc<Shared>,
@@ -54,7 +51,6 @@ impl std::fmt::Debug for CreditMeter {
 }
 
 impl CreditMeter {
-    /// Starts the supervisor of the meter actors.
     pub async fn start(stores: &Stores, environment: Arc<dyn Environment>, options: Options) -> Result<Self> {
         let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
         let shared = Arc::new(Shared {
@@ -72,28 +68,25 @@ impl CreditMeter {
         Ok(Self { shared, meters, supervisor, admission, counters: Counters::default() })
     }
 
-    /// Returns the escrow operations, for administration.
     pub fn escrow(&self) -> &Escrow {
         &self.shared.escrow
     }
 
-    /// Returns the counters of the meter.
     pub fn counters(&self) -> Counters {
         self.counters.clone()
     }
 
-    /// Returns true if calls are recorded but never refused.
     pub fn is_unlimited(&self) -> bool {
         self.shared.options.unlimited
     }
 
-    /// Closes expired blocks of an organization, so that their calls are charged and recorded, as far as currently
-    /// possible. Failures are logged.
+    /// Closes expired blocks of an organization as far as currently possible, so that their calls are charged and
+    /// recorded. Failures are logged.
     pub async fn collect(&self, org: &OrgId) {
         self.shared.collect(org).await;
     }
 
-    /// Returns the credit of an organization, after adding the monthly allowance and closing expired blocks.
+    /// Adds the monthly allowance, closes expired blocks and returns the credit of an organization.
     pub async fn balance(&self, org: &OrgId) -> Result<Balance> {
         if let Some(grant) = self.shared.allowance(org) {
             self.shared.escrow.grant(org, grant).await?;
@@ -104,7 +97,8 @@ impl CreditMeter {
         Ok(Balance { account, available, in_blocks })
     }
 
-    /// Returns unneeded credit and stops. Waits at most `within` for the last settlements.
+    /// Returns unreserved credit and stops. Waits at most `limit` for the meter actors, and again for the store
+    /// operations.
     pub async fn stop(&self, limit: Duration) {
         if tokio::time::timeout(limit, self.meters.leave()).await.is_err() {
             tracing::warn!("meters not stopped in time");
@@ -117,7 +111,7 @@ impl CreditMeter {
         }
     }
 
-    /// Returns the meter of an organization, unless it is `ended`.
+    /// Returns the meter of an organization, unless its actor is `ended`.
     async fn meter(&self, org: &OrgId, ended: Option<ActorId>) -> Result<MeterRef> {
         if let Some(meter) = self.meters.find(org, ended) {
             return Ok(meter);
@@ -128,14 +122,14 @@ impl CreditMeter {
         answer.await.map_err(|_| stopping())?
     }
 
-    /// Returns the block that covers a call, and its holder.
+    /// Returns the block that covers a call, and the meter that holds the block.
     async fn cover(&self, org: &OrgId, need: u64) -> Result<(BlockId, MeterRef)> {
         let _permit = self.admission.try_acquire().map_err(|_| {
             let message = "too many calls of this process wait for credit";
             Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(500))
         })?;
         let request = async {
-            // A meter may end before it answers; then the next one is used.
+            // A meter may stop before it replies; then request the block from its replacement.
             let mut ended = None;
             for _ in 0..3 {
                 let meter = self.meter(org, ended).await?;
@@ -151,7 +145,7 @@ impl CreditMeter {
             .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "drawing credit timed out"))?
     }
 
-    /// Reserves a call. None: the block was sealed meanwhile.
+    /// Reserves the credit of a call. None: the block was sealed before the row was written.
     async fn reserve(&self, call: &MeteredCall, need: u64) -> Result<Option<Reservation>> {
         let (block, actor) = self.cover(&call.org, need).await?;
         let now = self.shared.environment.now();
@@ -226,7 +220,7 @@ impl Meter for CreditMeter {
             }
             stored = escrow.store().settle(&call.org, &block, settled_row.clone()).await;
         }
-        // If the usage is unknown, the reservation is charged.
+        // If the settlement fails, the reservation is charged.
         let charge = stored.as_ref().map_or(row.credits, LedgerRow::charge);
         self.counters.add_used(charge);
         if stored.as_ref().is_ok_and(|stored| stored.settled != settled_row.settled) {

@@ -13,34 +13,34 @@ use crate::prices::PriceOptions;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Settings of metering (section `credit`).
+/// The settings section `credit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// If true, calls are recorded but never refused. Default: false.
     pub unlimited: bool,
-    /// Credits that each organization receives per calendar month (UTC) and that expire with it. 0: none. Default:
+    /// Credits that each organization receives per calendar month (UTC) and that expire at its end. 0: none. Default:
     /// 1,000,000.
     pub monthly_allowance: u64,
-    /// Conversion of costs to credits.
     pub price: PriceOptions,
-    /// Credits that a process draws at once under low load. Default: 100.
+    /// Initial and minimum credits of a drawn block; doubled per draw under high load. Default: 100.
     pub block_credits: u64,
-    /// Maximum credits that a process draws at once under high load. Default: 5,000.
+    /// Maximum credits of a drawn block. Default: 5,000.
     pub block_credits_max: u64,
-    /// Seconds for which a process reserves from a block. Afterwards any process may close it. Default: 60.
+    /// Lifetime of a block in seconds. A process reserves from an unexpired block; any process may close an expired
+    /// one. Default: 60.
     #[serde(with = "seconds")]
     pub block_seconds: Duration,
-    /// Seconds without a call after which a process closes its blocks. Default: 15.
+    /// Seconds without a call after which a process closes a block. Default: 15.
     #[serde(with = "seconds")]
     pub idle_seconds: Duration,
-    /// Deadline of a call in seconds. A call that is not settled by then is charged as reserved. Must be longer than
+    /// Deadline of a call in seconds. An unsettled call is charged as reserved after its deadline. Must exceed
     /// `models.timeouts.call_seconds`. Default: 900.
     #[serde(with = "seconds")]
     pub reservation_seconds: Duration,
-    /// Handling of abandoned calls: `cut` (default) or `drain`.
+    /// `cut` (default) or `drain`.
     pub abandoned_calls: AbandonedCalls,
-    /// Maximum calls of an organization that wait for a draw. Further calls are refused. Default: 1,024.
+    /// Maximum number of calls of an organization that wait for a draw. Further calls are refused. Default: 1,024.
     pub waiting_calls_max: usize,
 }
 
@@ -62,10 +62,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Validates the section.
-    ///
-    /// # Errors
-    /// Every invalid setting.
+    /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("credit");
         problems.number("monthly_allowance", self.monthly_allowance, 0, AMOUNT_MAX);

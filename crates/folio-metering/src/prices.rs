@@ -5,7 +5,7 @@ use folio_types::models::ModelPrices;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// Number of tokens that a price refers to.
+/// Number of tokens that a model price refers to.
 const PRICED_TOKENS: u128 = 1_000_000;
 
 /// Conversion of costs to credits: `max(minimum, ceil(markup × cost ÷ price of a credit))`, bounded by the maximum.
@@ -14,9 +14,9 @@ const PRICED_TOKENS: u128 = 1_000_000;
 pub struct PriceOptions {
     /// Price of a credit in micro-dollars (10⁻⁶ USD). Default: 10,000, one cent.
     pub credit_microdollars: u64,
-    /// Price of a call in percent of the provider's price. Default: 200.
+    /// Price of a call relative to the provider's price, in percent. Default: 200.
     pub markup_percent: u32,
-    /// Minimum credits of a call, and the price of a call whose model has no known price. Default: 1.
+    /// Minimum credits of a call. A call of a model without known prices costs the minimum. Default: 1.
     pub minimum_credits: u64,
     /// Maximum credits of a call. Default: 50.
     pub call_credits_max: u64,
@@ -28,12 +28,10 @@ impl Default for PriceOptions {
     }
 }
 
-/// Price of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// Price in credits.
     pub credits: u64,
-    /// Price of the provider in micro-dollars. None: the prices of the model are unknown, and the call costs the
+    /// The provider's price in micro-dollars. None: the prices of the model are unknown, and the call costs the
     /// minimum.
     pub cost_microdollars: Option<u64>,
 }
@@ -46,7 +44,6 @@ impl PriceOptions {
         problems.number("call_credits_max", self.call_credits_max, 1, 1_000_000_000);
     }
 
-    /// Returns the price of a usage.
     pub fn price(&self, prices: &ModelPrices, usage: &Usage) -> Price {
         let cost_microdollars = cost(prices, usage);
         let credits = cost_microdollars.map_or(0, |cost| {
@@ -58,17 +55,14 @@ impl PriceOptions {
         Price { credits, cost_microdollars }
     }
 
-    /// Returns the maximum price of a call: a prompt without cached tokens and an answer of maximum length.
+    /// Returns the maximum price of a call: no cached prompt tokens and a response of maximum length.
     pub fn worst(&self, prices: &ModelPrices, input_tokens: u64, max_output_tokens: u64) -> u64 {
         let usage = Usage { input_tokens, output_tokens: max_output_tokens, ..Usage::default() };
         let dearest = ModelPrices { cached_input: None, ..*prices };
         self.price(&dearest, &usage).credits
     }
 
-    /// Validates these settings.
-    ///
-    /// # Errors
-    /// Every invalid setting, below `credit.price`.
+    /// Returns every invalid setting, with paths below `credit.price`.
     pub fn verdict(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("credit.price");
         self.check(&mut problems);
@@ -76,7 +70,7 @@ impl PriceOptions {
     }
 }
 
-/// Returns the provider's price of a usage in micro-dollars, rounded up. None: the prices are unknown.
+/// Returns the provider's price in micro-dollars, rounded up. None: the prices are unknown.
 pub(crate) fn cost(prices: &ModelPrices, usage: &Usage) -> Option<u64> {
     let (input, output) = (prices.input?, prices.output?);
     let cached = usage.cached_input_tokens.min(usage.input_tokens);
@@ -97,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// 1 USD per million prompt tokens, 0.1 USD if cached, 4 USD per million answer tokens.
+    /// 1 USD per million prompt tokens, 0.1 USD if cached, 4 USD per million output tokens.
     const PRICES: ModelPrices =
         ModelPrices { input: Some(1_000_000), cached_input: Some(100_000), output: Some(4_000_000) };
 

@@ -1,4 +1,4 @@
-//! Quota of concurrent model calls of an organization over all processes. Checked before any credit is reserved.
+//! Quota of concurrent model calls of an organization over all processes, checked before credit is reserved.
 
 use async_trait::async_trait;
 use folio_quotas::Slots;
@@ -6,7 +6,7 @@ use folio_types::Result;
 
 use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 
-/// A meter with a quota of concurrent calls in front.
+/// Acquires a slot of the quota before it requests a permit from the inner meter.
 pub struct QuotaMeter {
     inner: SharedMeter,
     slots: Slots,
@@ -19,7 +19,6 @@ impl std::fmt::Debug for QuotaMeter {
 }
 
 impl QuotaMeter {
-    /// Creates a meter that acquires a slot before it calls `inner`.
     pub fn new(inner: SharedMeter, slots: Slots) -> Self {
         Self { inner, slots }
     }
@@ -35,7 +34,7 @@ impl Meter for QuotaMeter {
     }
 
     async fn settle(&self, mut permit: Permit, settlement: Settlement) -> Result<()> {
-        // The call has ended, so its slot is released before the settlement is written.
+        // Release the slot first: the call has ended, and writing the settlement may take long.
         drop(permit.slot.take());
         self.inner.settle(permit, settlement).await
     }

@@ -10,7 +10,6 @@ use folio_types::{Environment, Result};
 use crate::prices::cost;
 use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement};
 
-/// Records usage and permits everything.
 pub struct UsageRecorder {
     store: Arc<dyn UsageStore>,
     environment: Arc<dyn Environment>,
@@ -18,12 +17,11 @@ pub struct UsageRecorder {
 }
 
 impl UsageRecorder {
-    /// Creates a recorder that cuts abandoned calls.
+    /// Creates a recorder that aborts abandoned calls.
     pub fn new(store: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
         Self { store, environment, abandoned_calls: AbandonedCalls::Cut }
     }
 
-    /// Sets the handling of abandoned calls.
     #[must_use]
     pub fn with_abandoned_calls(self, abandoned_calls: AbandonedCalls) -> Self {
         Self { abandoned_calls, ..self }

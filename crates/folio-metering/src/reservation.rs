@@ -9,7 +9,7 @@ use crate::actor::MeterRef;
 use crate::prices::PriceOptions;
 use crate::{MeteredCall, Settlement};
 
-/// A row that is stored in a block's ledger.
+/// A reservation whose row is stored in the ledger of a block.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) block: BlockId,
@@ -18,7 +18,7 @@ pub(crate) struct Reservation {
 }
 
 /// A reservation whose row is not stored, or whose write has an unknown outcome. Dropping it settles the row as not
-/// sent, and only then returns the credit.
+/// sent, then releases the credit.
 pub(crate) struct UnconfirmedReservation {
     parts: Option<Reservation>,
 }
@@ -32,19 +32,18 @@ impl UnconfirmedReservation {
         self.parts.as_ref().map(|parts| (&parts.block, &parts.row))
     }
 
-    /// Confirms that the row is stored.
     pub(crate) fn confirm(mut self) -> Option<Reservation> {
         self.parts.take()
     }
 
-    /// Cancels the reservation: the block was sealed, and the row was not stored.
+    /// Releases the credit and retires the block. Call it if the block was sealed and the row was not stored.
     pub(crate) fn sealed(mut self) {
         if let Some(Reservation { block, row, actor }) = self.parts.take() {
             actor.sealed(block, row.credits);
         }
     }
 
-    /// Cancels the reservation: the row belongs to another reservation and must not be settled.
+    /// Releases the credit without settling the row. Call it if the stored row belongs to another reservation.
     pub(crate) fn unused(mut self) {
         if let Some(Reservation { block, row, actor }) = self.parts.take() {
             actor.settled(block, row.credits, 0);
@@ -60,7 +59,7 @@ impl Drop for UnconfirmedReservation {
     }
 }
 
-/// Returns the settled row: the charge for the known usage.
+/// Returns the row with the charge for the settlement, at most the reservation. The excess is written off.
 pub(crate) fn settled(
     row: &LedgerRow,
     call: &MeteredCall,

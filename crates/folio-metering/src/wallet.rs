@@ -1,6 +1,7 @@
-//! The wallet: which block covers a call, when a block is drawn, and when it is closed, for one organization in one
-//! process. A pure state machine: commands change it and return effects; it does no I/O and takes the time as an
-//! argument.
+//! The wallet of one organization in one process: decides which block covers a call, when a block is drawn, and when it
+//! is closed.
+//!
+//! A pure state machine: commands change it and return effects. It does no I/O and receives the time as an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,30 +11,27 @@ use folio_types::{BlockId, Timestamp};
 
 use crate::Options;
 
-/// Id of a waiting call, assigned by the caller.
+/// Id of a waiting call, unique per wallet, assigned by the caller.
 pub type Ticket = u64;
 
-/// Effect that the actor executes.
+/// An instruction to the actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// The block covers the call: its row may be inserted.
+    /// The block covers the call: insert the ledger row.
     Cover(Ticket, BlockId),
-    /// Draw a block.
     Draw {
-        /// Minimum amount.
+        /// Minimum credits.
         need: u64,
-        /// Wanted amount.
+        /// Desired credits.
         want: u64,
     },
     /// The account does not cover the call.
     Refuse(Ticket, InsufficientCredit),
-    /// The draw failed; the call may be repeated.
+    /// The draw failed. The call may be repeated.
     Fail(Ticket),
-    /// Close a block without open reservations.
     Close {
-        /// Id of the block.
         block: BlockId,
-        /// True if usage records of its calls may be missing.
+        /// If true, usage records of its calls may be missing.
         record: bool,
     },
 }
@@ -41,20 +39,19 @@ pub enum Effect {
 #[derive(Debug, Clone)]
 struct DrawnBlock {
     amount: u64,
-    /// Credits that its calls cost or may cost.
+    /// Credits that are reserved for or charged to its calls.
     taken: u64,
-    /// Number of unsettled calls.
     open: u32,
     until: Timestamp,
     used_at: Timestamp,
-    /// True if the block accepts no new reservation.
+    /// A retired block covers no further call.
     retired: bool,
-    /// True if the usage record of a call was not written.
+    /// If true, the usage record of a call was not written.
     unrecorded: bool,
 }
 
 impl DrawnBlock {
-    /// Returns the effect that closes the block. Usage records may also be missing if a call was never settled.
+    /// Returns the effect that closes the block. A call that was never settled may have no usage record.
     fn close(&self, block: BlockId) -> Effect {
         Effect::Close { block, record: self.unrecorded || self.open > 0 }
     }
@@ -64,16 +61,16 @@ impl DrawnBlock {
 struct WaitingCall {
     ticket: Ticket,
     need: u64,
-    /// The call was queued when the draw in flight started, so the result of that draw applies to it.
+    /// If true, the call was queued when the draw in flight started, so the result of that draw applies to it.
     drawn_for: bool,
 }
 
-/// Blocks of one organization in one process, and the calls that wait for credit.
+/// Drawn blocks, and the calls that wait for credit.
 #[derive(Debug)]
 pub struct Wallet {
     blocks: BTreeMap<BlockId, DrawnBlock>,
     waiting: VecDeque<WaitingCall>,
-    /// Amount that the draw in flight must cover. None: no draw is in flight.
+    /// Credits that the draw in flight must cover. None: no draw is in flight.
     drawing: Option<u64>,
     want: u64,
     drawn_at: Option<Timestamp>,
@@ -83,7 +80,6 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// Creates an empty wallet.
     pub fn new(options: &Options) -> Self {
         Self {
             blocks: BTreeMap::new(),
@@ -97,28 +93,25 @@ impl Wallet {
         }
     }
 
-    /// Returns true if there are no blocks and no waiting calls.
+    /// Returns true if there are no blocks, no waiting calls and no draw in flight.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.waiting.is_empty() && self.drawing.is_none()
     }
 
-    /// Returns the number of waiting calls.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Requests credit for a call.
     pub fn request(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
         self.waiting.push_back(WaitingCall { ticket, need, drawn_for: false });
         self.serve(now)
     }
 
-    /// Removes calls whose callers left.
     pub fn forget(&mut self, is_cancelled: impl Fn(Ticket) -> bool) {
         self.waiting.retain(|call| !is_cancelled(call.ticket));
     }
 
-    /// A call ended with this charge of its reservation. 0: the call was not made.
+    /// A call ended. `credits`: its charge, 0 if the call was not sent.
     pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.taken = drawn.taken.saturating_sub(reserved.saturating_sub(credits));
@@ -128,14 +121,14 @@ impl Wallet {
         self.give_back()
     }
 
-    /// The usage record of an ended call was not written. Called before [`Self::settled`], which may close the block.
+    /// The usage record of a call was not written. Call it before [`Self::settled`], which may close the block.
     pub fn unrecorded(&mut self, block: &BlockId) {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.unrecorded = true;
         }
     }
 
-    /// The block was sealed by another process: the call was not reserved.
+    /// Another process sealed the block before the call reserved credit.
     pub fn sealed(&mut self, block: &BlockId, reserved: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(drawn) = self.blocks.get_mut(block) {
             drawn.retired = true;
@@ -143,7 +136,6 @@ impl Wallet {
         self.settled(block, reserved, 0, now)
     }
 
-    /// A block was drawn.
     pub fn drawn(&mut self, block: &OpenBlock, now: Timestamp) -> Vec<Effect> {
         self.drawing = None;
         let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
@@ -162,8 +154,8 @@ impl Wallet {
         self.serve(now)
     }
 
-    /// The account refused a draw. Refuses every call that was queued at its start and needs more than the account has.
-    /// If the account has enough credit and only too many blocks, only the first call is refused.
+    /// The account refused a draw. Refuses every call that was queued at the start of the draw and needs more than the
+    /// available credit. If the account has enough credit but too many blocks, only the first call is refused.
     pub fn short(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
         let has_too_many_blocks = self.drawing.take().is_some_and(|need| need <= short.available);
         let mut effects = Vec::new();
@@ -180,14 +172,14 @@ impl Wallet {
         effects
     }
 
-    /// The outcome of a draw is unknown. Fails the calls that were queued at its start.
+    /// The outcome of a draw is unknown. Fails all waiting calls.
     pub fn failed(&mut self) -> Vec<Effect> {
         self.drawing = None;
         self.waiting.drain(..).map(|call| Effect::Fail(call.ticket)).collect()
     }
 
-    /// Closes idle and expired blocks. `overdue`: time after expiry for which a block with unsettled calls is kept;
-    /// afterwards closing it settles their rows.
+    /// Closes idle and expired blocks. A block with unsettled calls is closed `overdue` after its expiry; closing it
+    /// settles their rows.
     pub fn tick(&mut self, overdue: Duration, now: Timestamp) -> Vec<Effect> {
         for drawn in self.blocks.values_mut() {
             let idle = drawn.open == 0 && now.duration_since(drawn.used_at).unsigned_abs() >= self.idle;
@@ -199,7 +191,7 @@ impl Wallet {
         effects
     }
 
-    /// Closes every block that no call needs.
+    /// Closes every block without unsettled calls, and retires the others.
     pub fn leave(&mut self) -> Vec<Effect> {
         for drawn in self.blocks.values_mut() {
             drawn.retired = true;
@@ -207,7 +199,7 @@ impl Wallet {
         self.give_back()
     }
 
-    /// Covers waiting calls in order from the newest block, or draws a block.
+    /// Covers waiting calls in order, or draws a block.
     fn serve(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some(call) = self.waiting.front().cloned() {
@@ -231,7 +223,7 @@ impl Wallet {
                 call.drawn_for = true;
             }
             effects.push(Effect::Draw { need, want: self.want.max(all) });
-            // A block that does not cover a call is replaced by the next one.
+            // The next block replaces all blocks that do not cover the call.
             for drawn in self.blocks.values_mut() {
                 drawn.retired = true;
             }
@@ -312,7 +304,7 @@ mod tests {
         for (ticket, need) in [(2, 10), (3, 8), (4, 7), (5, 9)] {
             assert_eq!(wallet.request(ticket, need, at(0)), []);
         }
-        // A top-up may have occurred since. No call is refused because of a balance that was read before its request.
+        // A call is never refused because of a balance that was read before its request.
         assert_eq!(wallet.short(short, at(1)), [Effect::Refuse(1, short), draw]);
         assert_eq!(wallet.request(6, 8, at(1)), []);
         let refused = [2, 3, 5].map(|ticket| Effect::Refuse(ticket, short));

@@ -1,8 +1,8 @@
-//! The meter actor of an organization: executes the effects of its wallet. One per organization with traffic in this
-//! process.
+//! The meter actor of an organization: executes the effects of its wallet. A process runs one per organization with
+//! traffic.
 //!
-//! The actor's mailbox is bounded by other means: requests by the admission of the handle, ends of calls by the
-//! permits.
+//! The mailbox itself is unbounded. The admission of [`crate::CreditMeter`] bounds the requests, and the permits bound
+//! the settlements.
 
 mod supervisor;
 
@@ -26,26 +26,24 @@ use crate::{Closing, Options};
 
 pub(crate) use supervisor::{Meters, Supervisor, SupervisorMsg};
 
-/// State that the actors share.
 pub(crate) struct Shared {
     pub(crate) escrow: Escrow,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) options: Options,
-    /// Owner of the store operations in flight.
+    /// Tracks the store operations in flight.
     pub(crate) tasks: TaskTracker,
-    /// Cancelled at shutdown.
     pub(crate) token: CancellationToken,
 }
 
 impl Shared {
-    /// Closes expired blocks as far as currently possible.
+    /// Closes expired blocks as far as currently possible. Failures are logged.
     pub(crate) async fn collect(&self, org: &OrgId) {
         if let Err(error) = self.escrow.collect(org).await {
             tracing::warn!(%org, %error, "expired blocks not closed");
         }
     }
 
-    /// Returns the monthly allowance. None if there is none.
+    /// Returns the allowance of the current month. None if the allowance is 0.
     pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
         let now = self.environment.now();
         let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
@@ -61,29 +59,25 @@ impl Shared {
     }
 }
 
-/// Message to the actor.
 pub(crate) enum Msg {
-    /// Requests a block for a call, with the span of the caller.
+    /// Requests a block that covers the credits of a call. The draw runs in the span of the caller.
     RequestBlock(u64, oneshot::Sender<Result<BlockId>>, Span),
-    /// A call of a block ended: reserved and used credits.
+    /// A call of a block ended: reserved and charged credits.
     Settled(BlockId, u64, u64),
-    /// The usage record of a call could not be written; the call ends next.
+    /// The usage record of a call could not be written. Sent before `Settled`.
     Unrecorded(BlockId),
-    /// A call found its block sealed.
+    /// A call found its block sealed: reserved credits.
     Sealed(BlockId, u64),
-    /// A row with an unknown outcome must be settled as not sent.
+    /// The outcome of a reservation is unknown: settle its row as not sent.
     GiveUp(BlockId, Box<LedgerRow>),
-    /// Result of a draw.
     Drawn(Result<Result<OpenBlock, InsufficientCredit>>),
-    /// The monthly allowance is stored.
+    /// The allowance of the current month is stored.
     Allowed(GrantId),
-    /// Periodic timer.
     Tick,
-    /// Returns all credit that no call needs, and stops. The reply is sent once the closing of blocks has started.
+    /// Returns all unreserved credit and stops. The reply is sent after the closing of blocks has started.
     Leave(oneshot::Sender<()>),
 }
 
-/// Handle of a meter actor.
 #[derive(Clone)]
 pub(crate) struct MeterRef(ActorRef<Msg>);
 
@@ -98,7 +92,7 @@ impl MeterRef {
         self.0.get_id()
     }
 
-    /// Returns the block that covers a call. None: the actor has ended, and the caller must look up the next one.
+    /// Returns the block that covers a call. None: the actor has stopped, and the caller must find its replacement.
     pub(crate) async fn request_block(&self, need: u64) -> Option<Result<BlockId>> {
         let (reply, answer) = oneshot::channel();
         self.0.send_message(Msg::RequestBlock(need, reply, Span::current())).ok()?;
@@ -122,24 +116,22 @@ impl MeterRef {
     }
 
     fn send(&self, message: Msg) {
-        // A stopped actor has no blocks: the rows are settled when their blocks are closed.
+        // A stopped actor has no wallet. Its rows are settled when their blocks are closed.
         let _ = self.0.send_message(message);
     }
 }
 
-/// The meter actor.
 pub(crate) struct MeterActor;
 
-/// State of the actor.
 pub(crate) struct MeterState {
     shared: Arc<Shared>,
     org: OrgId,
-    /// Incarnation of this actor. Blocks of an earlier one are closed after expiry.
+    /// Holder of the drawn blocks. Any process closes the blocks of an earlier incarnation after their expiry.
     holder: Incarnation,
     wallet: Wallet,
     asked: HashMap<Ticket, (u64, oneshot::Sender<Result<BlockId>>)>,
     next: Ticket,
-    /// Month of the allowance that is known to be stored.
+    /// The last allowance that is known to be stored.
     allowed: Option<GrantId>,
     used_at: Timestamp,
 }
@@ -169,7 +161,7 @@ impl Actor for MeterActor {
         let now = state.shared.environment.now();
         let mut caller_span = Span::none();
         if matches!(message, Msg::Drawn(_)) {
-            // Another draw may follow, only for callers that still wait.
+            // Otherwise the wallet would draw again for cancelled calls.
             state.remove_abandoned();
         }
         let effects = match message {
@@ -207,7 +199,7 @@ impl Actor for MeterActor {
                 Vec::new()
             }
         };
-        // The draw belongs to the trace of the waiting call.
+        // A draw belongs to the trace of the call that caused it.
         caller_span.in_scope(|| {
             for effect in effects {
                 state.run(&myself, effect);
@@ -237,7 +229,7 @@ impl MeterState {
         self.wallet.request(self.next, need, now)
     }
 
-    /// Calls whose callers left no longer wait.
+    /// Removes calls that were cancelled while they waited.
     fn remove_abandoned(&mut self) {
         self.asked.retain(|_, (_, reply)| !reply.is_closed());
         self.wallet.forget(|ticket| !self.asked.contains_key(&ticket));
@@ -248,7 +240,7 @@ impl MeterState {
             Effect::Cover(ticket, block) => {
                 let Some((need, reply)) = self.asked.remove(&ticket) else { return };
                 if let Err(Ok(block)) = reply.send(Ok(block)) {
-                    // The caller left, and nothing was reserved.
+                    // The caller cancelled the call after it was covered, and no row was written.
                     let _ = myself.send_message(Msg::Settled(block, need, 0));
                 }
             }
@@ -289,7 +281,7 @@ impl MeterState {
                     Err(short) if short.in_blocks > 0 => {
                         let reclaimed = shared.escrow.reclaim(&org).await;
                         let drawn = shared.escrow.draw(&org, &draw()).await?;
-                        // The refusal may be due to credit that could not be reclaimed.
+                        // The account may refuse only because of credit that could not be reclaimed.
                         if drawn.is_ok() { Ok(drawn) } else { reclaimed.map(|()| drawn) }
                     }
                     drawn => Ok(drawn),
@@ -314,7 +306,7 @@ impl MeterState {
         });
     }
 
-    /// Settles a row with an unknown outcome as not sent. Only then is its credit free.
+    /// Settles a row with an unknown outcome as not sent, then releases its reservation.
     fn give_up(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
         let (shared, org, reserved) = (Arc::clone(&self.shared), self.org.clone(), row.credits);
         self.shared.tasks.spawn(async move {
@@ -343,10 +335,9 @@ impl MeterState {
     }
 }
 
-/// Retry hint of a call that was refused temporarily.
+/// Retry delay of a call that was refused temporarily.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Returns the error of a call that the account does not cover.
 fn exhausted(need: u64, short: InsufficientCredit) -> Error {
     let message = format!("the call may need {need} credits, {} are left", short.available);
     Error::exhausted(Reason::SpuExhausted, message)

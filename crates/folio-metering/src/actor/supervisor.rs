@@ -1,5 +1,5 @@
-//! The supervisor of the meter actors: starts one per organization and removes stopped or failed ones. The stores hold
-//! the blocks of a failed actor; another process closes them after expiry. The next call starts a new actor.
+//! The supervisor of the meter actors: starts one per organization and removes stopped or failed ones. Any process
+//! closes the blocks of a failed actor after their expiry. The next call starts a new actor.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{MeterActor, MeterRef, Msg, Shared};
 
-/// Table of the running meter actors.
+/// The running meter actors.
 #[derive(Clone, Default)]
 pub(crate) struct Meters(Arc<Mutex<HashMap<OrgId, ActorRef<Msg>>>>);
 
@@ -19,18 +19,18 @@ impl Meters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the meter of an organization, unless it is `ended`.
+    /// Returns the meter of an organization, unless its actor is `ended`.
     pub(crate) fn find(&self, org: &OrgId, ended: Option<ActorId>) -> Option<MeterRef> {
         self.table().get(org).filter(|actor| Some(actor.get_id()) != ended).cloned().map(MeterRef)
     }
 
-    /// Stops every actor after it returned its credit.
+    /// Stops every actor. Each actor first starts the return of its credit.
     pub(crate) async fn leave(&self) {
         let actors: Vec<_> = self.table().values().cloned().collect();
         for actor in actors {
             let (left, done) = oneshot::channel();
             if actor.send_message(Msg::Leave(left)).is_ok() {
-                // A failed actor returns nothing; its blocks are closed after expiry.
+                // A failed actor sends no reply; its blocks are closed after expiry.
                 let _ = done.await;
             }
         }
@@ -41,13 +41,12 @@ impl Meters {
     }
 }
 
-/// Message to the supervisor.
 pub(crate) enum SupervisorMsg {
-    /// Requests the meter of an organization. Starts one if there is none, or only the given one, which has ended.
+    /// Requests the meter of an organization. Starts one if there is none, or if the current one is the given one,
+    /// which has ended.
     Find(OrgId, Option<ActorId>, oneshot::Sender<Result<MeterRef>>),
 }
 
-/// The supervisor actor.
 pub(crate) struct Supervisor;
 
 impl Actor for Supervisor {

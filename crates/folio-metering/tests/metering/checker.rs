@@ -1,5 +1,5 @@
-//! Invariants of the stored credit, computed independently of the escrow:
-//! grants − expired = available + in open blocks + settled in closed blocks.
+//! Invariants of the stored credit, computed independently of the escrow: grants − expired = available + in open blocks
+//! + settled in closed blocks.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use folio_types::{BlockId, OrgId};
 
 use crate::node::Made;
 
-/// Checks the sums, which hold at all times.
+/// Checks the invariants that hold at all times.
 pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
     let account = store.account(org).await.map_err(|error| error.to_string())?;
     account.check()?;
@@ -23,7 +23,7 @@ pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), St
     Ok(())
 }
 
-/// Checks the sums when all blocks are closed, from the entries and the ledgers alone.
+/// Checks the invariants that hold when all blocks are closed, from the entries and ledgers alone.
 pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) -> Result<(), String> {
     let message = |error: folio_types::Error| error.to_string();
     let account = store.account(org).await.map_err(message)?;

@@ -1,4 +1,4 @@
-//! Blocks that others left are closed, each for itself.
+//! Closing expired blocks of other processes. A block that cannot be closed does not affect the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use folio_types::{BlockId, Environment as _, Error, GrantId, Incarnation, OrgId,
 
 use crate::meter::Bench;
 
-/// Never answers a seal of one block.
+/// Fails every seal of one block.
 struct Stuck(BlockId);
 
 #[async_trait]
@@ -25,7 +25,7 @@ impl CreditLayer for Stuck {
     }
 }
 
-/// Draws a block of ten credits, which is used for as long.
+/// Draws a block of ten credits that expires after `life`.
 async fn drawn(escrow: &Escrow, org: &OrgId, name: &str, life: Duration) -> BlockId {
     let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&["another process"]));
     let draw = Draw { id, holder, need: 10, want: 10, life };
@@ -51,7 +51,7 @@ async fn a_block_that_cannot_be_closed_does_not_block_the_others() {
     assert!(collected.is_err_and(|error| error.reason == Reason::StoreUnavailable));
     assert_eq!(open().await, [stuck.clone(), live.clone()]);
 
-    // A call that needs the returned credit gets it. A call that needs more is not refused while credit is in blocks.
+    // Reclaimed credit covers a call. A call that needs more fails but is not refused while a block cannot be closed.
     let options = Options { monthly_allowance: 0, ..Options::default() };
     let meter = CreditMeter::start(&bench.stores, Arc::new(System), options).await.unwrap();
     let permit = meter.permit(bench.call("enough", 10_000)).await.unwrap();

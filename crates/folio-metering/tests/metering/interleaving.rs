@@ -1,5 +1,5 @@
-//! Any interleaving of draw, reserve, settle, expire, crash, close and top-up from many nodes, with answers lost and
-//! batches that come late.
+//! Random interleavings of draw, reserve, settle, expiry, crash, close and top-up from several nodes, with lost replies
+//! and late writes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,9 +22,9 @@ use crate::memory::{Memory, Records};
 use crate::node::{Node, World};
 use crate::steps::{Fate, Stepped, Steps, Waiting, Who};
 
-/// Nodes at once.
+/// Number of concurrent nodes.
 const NODES: usize = 3;
-/// Acts of a node before it ends in order and another takes its place.
+/// Operations of a node before it stops and a new node replaces it.
 const ACTS: usize = 12;
 
 struct Run {
@@ -72,7 +72,7 @@ impl Run {
         self.nodes.insert(number, task);
     }
 
-    /// Lets one operation go.
+    /// Executes one waiting operation with a random fate.
     async fn step(&mut self) {
         self.time.advance(Duration::from_millis(self.random.random_range(0..1_500)));
         while self.nodes.len() < NODES {
@@ -97,7 +97,7 @@ impl Run {
         if let Who::Node(number) = who
             && self.random.random_range(0..60) == 0
         {
-            // The process dies at this step; writes that it has sent may still be executed.
+            // The process crashes at this step. Its writes in flight may still be executed.
             let rest = self.steps.all_wait().await;
             let (its, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|other| other.who == who);
             self.steps.put_back(others);
@@ -181,7 +181,7 @@ async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
     }
 }
 
-/// The faults of `docs/protocol.md` that concern credit.
+/// The faults of `docs/protocol.md` that affect credit.
 const FAULTS: [Fault; 3] = [Fault::SettledAgain, Fault::SealIgnored, Fault::AccountVersionIgnored];
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_fault() {
         let outcome = run(stores.credit.clone(), (&name, seed), (400, 20)).await;
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
-    // The others are seen on the embedded store in less time, and by the suite on CQL.
+    // The embedded store detects the other faults in less time, and the conformance suite detects them on CQL.
     let fault = Fault::SettledAgain;
     let stores = decorate(&cql.stores(blobs.stores().blobs), fault);
     let mut caught = false;

@@ -1,5 +1,5 @@
-//! Credit: every interleaving keeps its sums, on a model of a store, on the embedded one and on CQL; and the meter
-//! above it.
+//! Invariants of credit under any interleaving, on a model of the store, the embedded store and CQL; and tests of the
+//! meter.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A store in memory: what the adapters do, at its plainest.
+//! In-memory reference model of the credit and usage stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -15,7 +15,7 @@ struct Rows {
     blocks: BTreeMap<BlockId, (bool, BTreeMap<String, LedgerRow>)>,
 }
 
-/// Of one organization.
+/// The credit rows of one organization.
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<Rows>);
 
@@ -86,7 +86,7 @@ impl CreditStore for Memory {
     }
 }
 
-/// Records of calls, by key.
+/// Usage records by key.
 #[derive(Default)]
 pub(crate) struct Records(Mutex<BTreeMap<String, UsageRecord>>);
 

@@ -1,4 +1,4 @@
-//! The meter above the escrow, on the embedded store.
+//! The credit meter on the embedded store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ impl Bench {
         CreditMeter::start(&self.stores, Arc::new(System), options).await.unwrap()
     }
 
-    /// A call of a prompt of `input` tokens, a cent for a thousand of them: two credits.
+    /// A call with a prompt of `input_tokens`. 1,000 tokens cost 1 cent, which are 2 credits.
     pub(crate) fn call(&self, key: &str, input_tokens: u64) -> MeteredCall {
         let prices = ModelPrices { input: Some(10_000_000), cached_input: None, output: Some(0) };
         MeteredCall {
@@ -75,7 +75,6 @@ async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
     let again = meter.permit(bench.call("a", 5_000)).await;
     assert!(again.is_err_and(|error| error.reason == Reason::VersionConflict), "a key is used once in a block");
 
-    // An idle block is returned automatically.
     let idle = async || meter.balance(&bench.org).await.unwrap().account.blocks.is_empty().then_some(());
     wait_for("the block to be returned", STOP, idle).await;
     let balance = meter.balance(&bench.org).await.unwrap();
@@ -110,7 +109,7 @@ async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
     assert_eq!(bases, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
 }
 
-/// Fails once if armed.
+/// Fails one write after the flag is set.
 struct Forgetful(Arc<AtomicBool>);
 
 #[async_trait]

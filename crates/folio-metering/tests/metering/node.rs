@@ -1,4 +1,4 @@
-//! A simulated node: makes calls under credit like the meter actor, one step at a time.
+//! A simulated node: makes calls like the meter actor, one store operation at a time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,18 +13,16 @@ use rand::{Rng as _, SeedableRng as _};
 
 use crate::steps::Stepped;
 
-/// A call whose reservation was confirmed.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
     pub(crate) key: String,
     pub(crate) block: BlockId,
     pub(crate) reserved: u64,
     pub(crate) cost: u64,
-    /// True if its own settlement was stored first, as the store returned.
+    /// The charge that the store returned for the settlement. None: not settled, or the outcome is unknown.
     pub(crate) settled: Option<u64>,
 }
 
-/// State that all nodes share.
 pub(crate) struct World {
     pub(crate) org: OrgId,
     pub(crate) environment: Arc<dyn Environment>,
@@ -32,7 +30,6 @@ pub(crate) struct World {
     pub(crate) options: Options,
 }
 
-/// Deadline of a call.
 pub(crate) const CALL: Duration = Duration::from_secs(30);
 
 pub(crate) struct Node {
@@ -42,7 +39,7 @@ pub(crate) struct Node {
     wallet: Wallet,
     holder: Incarnation,
     random: StdRng,
-    /// Calls in flight.
+    /// Calls in flight, each with its index in [`World::made`].
     running: Vec<(usize, LedgerRow)>,
     number: u64,
 }
@@ -93,7 +90,7 @@ impl Node {
         let expires_at = (seconds < 80).then(|| now.checked_add(Duration::from_secs(seconds)).unwrap());
         let priority = self.random.random_range(0..2);
         let grant = Grant { expires_at, priority, ..Grant::new(id, GrantKind::Admin, amount, now) };
-        // Whoever tops up asks again until it is answered.
+        // Retry like a client that received no reply.
         for _ in 0..5 {
             if self.escrow.grant(&self.world.org, grant.clone()).await.is_ok() {
                 return;

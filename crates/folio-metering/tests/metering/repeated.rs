@@ -1,4 +1,4 @@
-//! Repeated operations have one effect, on every store.
+//! Idempotency of grants and withdrawals on every store.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn is_done_once(store: Arc<dyn CreditStore>) {
         escrow.grant(&org, grant.clone()).await.unwrap();
     }
     for _ in 0..2 {
-        // The second time there is less than that.
+        // At the second attempt, less than this amount is available.
         escrow.withdraw(&org, &taken, 30, ("taken back", None)).await.unwrap();
     }
     let account = escrow.store().account(&org).await.unwrap();

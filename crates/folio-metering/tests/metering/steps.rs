@@ -1,5 +1,4 @@
-//! A store whose operations wait until a scheduler decides: executed, executed with a lost reply, executed later, or
-//! never executed.
+//! A store whose operations wait until a scheduler chooses their fate.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +10,6 @@ use folio_types::{BlockId, Error, OrgId, Reason, Result};
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 
-/// Fate of an operation, chosen by the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Done,
@@ -20,11 +18,10 @@ pub(crate) enum Fate {
     Never,
 }
 
-/// Task that made an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Node(usize),
-    /// An operation that is executed later, of any task.
+    /// An operation that is executed late, of any node.
     Late,
 }
 
@@ -34,16 +31,15 @@ pub(crate) struct Waiting {
     pub(crate) go: oneshot::Sender<Fate>,
 }
 
-/// Operations that wait for the scheduler.
 #[derive(Default)]
 pub(crate) struct Steps {
     waiting: Mutex<Vec<Waiting>>,
-    /// Tasks that wait or will wait. Each has at most one operation.
+    /// Number of tasks that wait or will wait. Each task has at most one operation.
     live: AtomicUsize,
     changed: Notify,
 }
 
-/// A live task.
+/// Counts a task as live until it is dropped.
 pub(crate) struct Live(Arc<Steps>);
 
 impl Drop for Live {
@@ -66,7 +62,7 @@ impl Steps {
         gone.await.unwrap_or(Fate::Never)
     }
 
-    /// Returns every waiting operation once every live task waits. [`Self::put_back`] returns them to the queue.
+    /// Waits until every live task waits, then removes and returns their operations. [`Self::put_back`] restores them.
     pub(crate) async fn all_wait(&self) -> Vec<Waiting> {
         loop {
             {
@@ -79,7 +75,6 @@ impl Steps {
         }
     }
 
-    /// Drops the operations of dead tasks.
     pub(crate) fn forget_the_dead(&self) {
         self.waiting.lock().unwrap().retain(|waiting| waiting.who == Who::Late);
     }
@@ -89,7 +84,6 @@ impl Steps {
     }
 }
 
-/// The store as one node uses it.
 #[derive(Clone)]
 pub(crate) struct Stepped {
     pub(crate) inner: Arc<dyn CreditStore>,
