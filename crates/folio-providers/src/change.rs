@@ -1,5 +1,5 @@
-//! Changes of model settings: the part that needs the platform's providers, the vault or an endpoint. The rules of the
-//! settings themselves are in [`ModelSettings`].
+//! Changes of model settings that need the platform's providers, the vault or an endpoint. [`ModelSettings`] validates
+//! the settings themselves.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,26 @@ use tokio_util::sync::CancellationToken;
 use crate::check;
 use crate::models::Providers;
 
-/// Maximum attempts of a change after version conflicts.
 const ATTEMPTS: u32 = 5;
 
 /// Changes of a provider. None: unchanged, or the default for a new provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderChange {
-    /// Enables or disables the provider.
     pub enabled: Option<bool>,
-    /// Base URL. Empty: the URL of the platform's provider with this name. A new URL removes the stored key, which is
-    /// valid for the old URL only, and the list of the endpoint's models.
+    /// Empty: the URL of the platform's provider with this name. A new URL deletes the stored API key, which is valid
+    /// for the old URL only, and the list of the endpoint's models.
     pub base_url: Option<String>,
-    /// API key. Empty: removes the key.
+    /// Empty: deletes the stored key.
     pub api_key: Option<Secret>,
-    /// Name of the request field with the limit of output tokens.
+    /// Name of the request field that limits the output tokens.
     pub output_limit_field: Option<OutputLimitField>,
-    /// Requests usage in streams.
+    /// If true, streaming requests ask for usage.
     pub stream_usage: Option<bool>,
-    /// All models of the provider.
+    /// Replaces all models of the provider.
     pub models: Option<BTreeMap<String, ModelOptions>>,
 }
 
-/// Result of moving the stored keys to the newest master key.
+/// Result of re-encrypting the stored keys with the newest master key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Renewed {
     /// Number of keys whose master key is missing.
@@ -47,8 +45,7 @@ pub struct Renewed {
 }
 
 impl Providers {
-    /// Creates or updates a provider of the owner, which is the tenant of `write`. Returns the settings after the
-    /// change.
+    /// Creates or updates a provider of the owner, which is the tenant of `write`. Returns the new settings.
     ///
     /// # Errors
     /// `INVALID_FIELD`, `NAME_TAKEN`, `QUOTA_EXCEEDED`; `SECRETS_UNAVAILABLE` for a key without a master key;
@@ -101,11 +98,11 @@ impl Providers {
         self.change(write, etag, |_| Ok(change.clone())).await
     }
 
-    /// Requests the list of models from an endpoint of the owner and stores it, truncated to the bounds of the settings.
+    /// Requests the model list of an endpoint of the owner and stores it, truncated to the bounds of the settings.
     /// Returns the new settings.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, errors of the endpoint;
+    /// `NOT_FOUND` if the owner has no own provider of this name, `SECRETS_UNAVAILABLE`, errors of the endpoint;
     /// `VERSION_CONFLICT` if the URL changed during the request.
     pub async fn discover(&self, write: Write<()>, name: &str) -> Result<ModelSettings> {
         let (base_url, available) = self.available(&write.org, name).await?;
@@ -113,11 +110,8 @@ impl Providers {
         self.change(write, None, |_| Ok(change.clone())).await
     }
 
-    /// Encrypts every stored key with the newest master key. A failure affects only its owner. Returns None if it was
-    /// cancelled before the end.
-    ///
-    /// # Errors
-    /// `STORE_UNAVAILABLE`: the organizations cannot be listed.
+    /// Re-encrypts every stored key with the newest master key. A failure affects only its owner. Returns None if
+    /// `ended` was cancelled before the last owner. Fails if the organizations cannot be listed.
     pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<Option<Renewed>> {
         let mut renewed = Renewed::default();
         let (mut owners, mut is_last) = (vec![OrgId::platform()], false);
@@ -219,8 +213,8 @@ impl Providers {
         Ok(new)
     }
 
-    /// Writes the change that `change` computes from the stored settings. Computes it again after a version conflict,
-    /// unless the request is based on a version.
+    /// Writes the change that `change` computes from the stored settings. After a version conflict, computes and writes
+    /// it again, unless the request has an etag.
     async fn change(
         &self,
         write: Write<()>,

@@ -1,4 +1,4 @@
-//! Validation of a provider against the platform's provider of the same name and the permitted addresses.
+//! Validation of a provider against the platform's provider of the same name and the address policy.
 
 use folio_llm::{AddressPolicy, ModelOptions, ProviderOptions, options};
 use folio_resources::Provider;
@@ -7,8 +7,8 @@ use folio_types::{Error, Result, Secret};
 const URL_BYTES: usize = 500;
 const KEY_BYTES: usize = 4_096;
 
-/// Validates the base URL of an endpoint. `policy`: the addresses that an organization's URL may have. None: the platform,
-/// whose URLs are unrestricted.
+/// Validates the base URL of an endpoint. `policy`: the permitted addresses. None: the platform, whose URLs are
+/// unrestricted.
 pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) -> Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -37,7 +37,7 @@ pub(crate) fn api_key(field: &str, key: &Secret) -> Result<()> {
     Err(Error::invalid_field(field, wrong))
 }
 
-/// Validates the models of one provider. `below`: the platform's provider with the same name.
+/// Validates the models of a provider. `below`: the platform's provider with the same name.
 pub(crate) fn models(field: &str, set: &Provider, below: Option<&ProviderOptions>) -> Result<()> {
     for (name, model) in &set.models {
         let path = format!("{field}[{name}]");

@@ -1,11 +1,11 @@
-//! Model settings of organizations, layered over those of the platform.
+//! Model settings of organizations.
 //!
 //! The catalogue of an organization is the platform's table (the settings file with the changes of the platform
-//! administrator) overlaid with the organization's own providers. A pure function (`resolve`) computes it,
-//! [`Providers`] (the [`folio_llm::Models`] of a process) caches it for some seconds, and the store holds its API keys
-//! encrypted ([`Vault`]).
+//! administrator) overlaid with the organization's own providers. A pure function (`resolve`) computes it, and
+//! [`Providers`] (the [`folio_llm::Models`] of a process) caches it for some seconds. [`Vault`] encrypts stored API
+//! keys.
 //!
-//! This crate knows nothing of turns, tools or credit. Permits for model calls belong to the caller.
+//! This crate must not know turns, tools or credit. The caller acquires permits for model calls.
 
 mod change;
 mod check;

@@ -19,22 +19,21 @@ use crate::check;
 use crate::resolve::{Layer, Resolved, resolve};
 use crate::vault::Vault;
 
-/// Maximum cached catalogues, least recently used first out.
+/// Maximum number of cached catalogues. The least recently used one is evicted first.
 const KEPT: u64 = 10_000;
-/// Time after which an unused catalogue is evicted.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Settings of the catalogues of organizations (`providers`).
+/// The settings section `providers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Time for which a catalogue is cached, in seconds. Every process applies a change after this time. Default 3.
+    /// Time for which a catalogue is cached, in seconds. Other processes apply a change within this time. Default: 3.
     #[serde(with = "folio_types::seconds")]
     pub refresh_seconds: Duration,
-    /// Networks, in addition to the public internet, to which base URLs of organizations may resolve, such as
+    /// Networks to which base URLs of organizations may resolve in addition to the public internet, such as
     /// `10.1.0.0/16`. At most 100.
     pub allowed_networks: Vec<Network>,
-    /// Networks to which base URLs of organizations must not resolve, although they are public or allowed: the
+    /// Networks to which base URLs of organizations must not resolve, even if they are public or allowed: the
     /// operator's own networks with public addresses, such as `2001:db8:7::/48`. At most 100.
     pub denied_networks: Vec<Network>,
 }
@@ -46,9 +45,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks every setting.
-    ///
-    /// # Errors
     /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("providers");
@@ -59,7 +55,7 @@ impl Options {
     }
 }
 
-/// The catalogues of all organizations, and operations that change them. Cheap to clone.
+/// The catalogues of all organizations, and the operations that change them. Cheap to clone.
 #[derive(Clone)]
 pub struct Providers {
     inner: Arc<Inner>,
@@ -73,12 +69,12 @@ struct Inner {
     address_policy: AddressPolicy,
     table: folio_llm::Options,
     endpoints: Endpoints,
-    /// Models of the table in the settings. Keeping them preserves the state of their endpoints' circuit breakers.
+    /// Keeps the circuit breakers of the endpoints in the settings file alive.
     _kept: OpenAiModels,
-    /// Catalogues within `refresh_seconds`.
+    /// Catalogues that are used without reading their settings, for `refresh_seconds`.
     fresh: Cache<OrgId, Arc<CachedCatalogue>>,
-    /// Catalogues that are reused while the versions of their settings are unchanged. Organizations without settings
-    /// share the platform's.
+    /// Catalogues that are used while the versions of their settings are unchanged. Organizations without settings
+    /// share the platform's catalogue.
     built: Cache<OrgId, Arc<CachedCatalogue>>,
 }
 
@@ -95,10 +91,10 @@ impl std::fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// Creates the catalogues over this table of the settings. Does not connect to endpoints.
+    /// Creates the catalogues over the table of the settings file. Does not connect to endpoints.
     ///
     /// # Errors
-    /// Returns every problem of the table.
+    /// Every problem of the table.
     pub fn new(
         table: folio_llm::Options,
         options: &Options,
@@ -109,7 +105,7 @@ impl Providers {
         let table = table.resolve(|name| std::env::var(name).ok())?;
         let address_policy = AddressPolicy::new(&options.allowed_networks).without(&options.denied_networks);
         let endpoints = Endpoints::new(&table, address_policy.clone(), Arc::clone(&environment));
-        // An invalid table fails the start.
+        // Reject an invalid table at startup.
         let kept = OpenAiModels::built(table.clone(), &endpoints, |_| AccountOwner::Platform)?;
         let inner = Inner {
             settings: stores.of(),
@@ -126,7 +122,7 @@ impl Providers {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Returns true if there are older master keys, so that stored keys should be moved to the newest one.
+    /// Returns true if there are older master keys, so stored keys should be re-encrypted with the newest one.
     pub fn rotates(&self) -> bool {
         self.inner.vault.rotates()
     }
@@ -137,23 +133,18 @@ impl Providers {
     }
 
     /// Returns the settings of an owner. Version 0: no settings were ever stored.
-    ///
-    /// # Errors
-    /// `STORE_UNAVAILABLE`.
     pub async fn settings(&self, owner: &OrgId) -> Result<ModelSettings> {
         Ok(self.inner.settings.get(owner, ModelSettings::fixed_id()).await?.unwrap_or_default())
     }
 
-    /// Returns the current models of an organization, or of the platform for [`OrgId::platform`].
+    /// Returns the models of an organization, or of the platform for [`OrgId::platform`], at most `refresh_seconds`
+    /// old.
     pub async fn models_of(&self, owner: &OrgId) -> Result<OpenAiModels> {
         let known = self.inner.fresh.try_get_with_by_ref(owner, self.load(owner)).await;
         known.map(|known| known.models.clone()).map_err(|error: Arc<Error>| (*error).clone())
     }
 
     /// Returns the names of the platform's providers that an owner may override.
-    ///
-    /// # Errors
-    /// `STORE_UNAVAILABLE`.
     pub async fn platform_names(&self, owner: &OrgId) -> Result<Vec<String>> {
         if *owner == OrgId::platform() {
             return Ok(self.inner.table.providers.keys().cloned().collect());
@@ -173,7 +164,7 @@ impl Providers {
             return Ok(known);
         }
         for (name, provider) in set.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
-            // The URL may have been permitted when it was set. The other providers are not affected.
+            // The address policy may have changed after the URL was stored. Other providers are not affected.
             if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.address_policy)) {
                 tracing::warn!(org = %owner, provider = name, %error, "ignored a model provider");
                 provider.enabled = false;
@@ -199,7 +190,7 @@ impl Providers {
         }
     }
 
-    /// Returns the model names that an own endpoint of the owner lists, and the configured URL of the endpoint.
+    /// Requests the model list of an own endpoint of the owner. Returns the configured URL and the model names.
     pub(crate) async fn available(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
         let settings = self.settings(owner).await?;
         let set = settings.providers.get(name).filter(|set| set.is_own());
@@ -208,11 +199,11 @@ impl Providers {
             return Err(Error::not_found("own model provider", shown));
         };
         if let Some(key) = &set.key {
-            // A key that cannot be decrypted is an error; the endpoint is not called without it.
+            // Fail if the key cannot be decrypted, rather than call the endpoint without a key.
             self.inner.vault.open(owner, name, key)?;
         }
         let base_url = set.base_url.clone();
-        // A provider without models may be queried; this is how its models are discovered.
+        // Query the provider even if it is disabled.
         let mut asked = settings.clone();
         asked.providers.retain(|there, _| there == name);
         asked.providers.values_mut().for_each(|set| set.enabled = true);
@@ -227,7 +218,7 @@ impl Providers {
         let Resolved { options, owners } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
         if *owner != platform && owners.of(name) == AccountOwner::Platform {
-            // The platform's endpoint does not accept the provider's key.
+            // The endpoint is the platform's, which accepts no keys of organizations.
             return Err(Error::not_found("own model provider", name));
         }
         let found = self.inner.endpoints.available(name, provider, owners.of(name)).await;
@@ -246,7 +237,6 @@ impl Providers {
         &self.inner.table
     }
 
-    /// Returns the encryption of stored secrets.
     pub fn vault(&self) -> &Vault {
         &self.inner.vault
     }

@@ -1,4 +1,5 @@
-//! Resolves the effective model table of an organization: the platform's table overlaid with its own settings. Pure.
+//! Computes the effective model table of an organization: the platform's table overlaid with the organization's
+//! settings. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,41 +7,37 @@ use folio_llm::{AccountOwner, ModelOptions, Options, ProviderOptions};
 use folio_resources::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
 
-/// The effective table of an organization.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
-    /// Endpoints that may be called. Each model name occurs once.
+    /// Enabled providers with a URL. Each enabled model name occurs once.
     pub(crate) options: Options,
-    /// Owners of the endpoints.
     pub(crate) owners: Owners,
 }
 
-/// Owners of the providers. A provider that is not listed belongs to the platform.
+/// Account owners of the providers. A missing provider belongs to the platform.
 #[derive(Debug, Clone)]
 pub(crate) struct Owners(BTreeMap<String, AccountOwner>);
 
 impl Owners {
-    /// Returns the owner of a provider.
     pub(crate) fn of(&self, name: &str) -> AccountOwner {
         self.0.get(name).copied().unwrap_or_default()
     }
 }
 
-/// Stored settings with their owner.
 pub(crate) struct Layer<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) settings: &'a ModelSettings,
 }
 
-/// Decrypts the key of an owner's provider. Returns None if that fails.
+/// Decrypts the API key of an owner's provider. Returns None on failure.
 pub(crate) trait Open: Fn(&OrgId, &str, &SealedKey) -> Option<Secret> {}
 
 impl<F: Fn(&OrgId, &str, &SealedKey) -> Option<Secret>> Open for F {}
 
-/// Overlays the table with the platform's stored settings, then with an organization's.
+/// Overlays the table with the platform's stored settings, then with the organization's.
 pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>, open: impl Open) -> Resolved {
     let mut providers = table.providers.clone();
-    // The platform may override all of its own providers.
+    // The platform may use its own keys with all of its providers.
     overlay(&mut providers, platform, |_| true, &open);
     let owners = overlay(&mut providers, tenant, ProviderOptions::takes_own_keys, &open);
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
@@ -59,8 +56,8 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owners }
 }
 
-/// Overlays the providers with one layer. Returns the owners of this layer's providers. `takes_keys`: true if a
-/// provider below may be called with this layer's key.
+/// Overlays the providers with one layer. Returns the account owners of this layer's providers. `takes_keys`: true if a
+/// provider of the layer below may be called with this layer's key.
 fn overlay(
     providers: &mut BTreeMap<String, ProviderOptions>,
     layer: &Layer<'_>,
@@ -90,7 +87,7 @@ fn overlay(
     Owners(owners)
 }
 
-/// Returns the provider as an account of the layer. A key of another layer is never sent to its URL.
+/// Returns a provider with the URL or key of the layer. A key of another layer is never sent to its URL.
 fn tenant_provider(
     below: Option<&ProviderOptions>,
     name: &str,
@@ -102,7 +99,7 @@ fn tenant_provider(
         Some(key) => open(org, name, key)?,
         None => Secret::default(),
     };
-    // Another URL means another endpoint.
+    // A provider with another URL is independent of the disabled one.
     let is_available = !set.base_url.is_empty() || below.is_some_and(|below| below.enabled);
     let base = ProviderOptions {
         enabled: set.enabled && is_available,
@@ -127,7 +124,7 @@ fn tenant_provider(
     Some(if set.models.is_empty() { base } else { ProviderOptions { models: set.models.clone(), ..base } })
 }
 
-/// Returns the provider of the layer below, restricted to the models that this layer offers.
+/// Returns the provider of the layer below, restricted by the settings of this layer.
 fn narrowed(below: Option<&ProviderOptions>, set: &Provider) -> Option<ProviderOptions> {
     let mut over = below?.clone();
     over.enabled &= set.enabled;
@@ -140,7 +137,7 @@ fn narrowed(below: Option<&ProviderOptions>, set: &Provider) -> Option<ProviderO
     Some(over)
 }
 
-/// Assigns each model name to one provider: an own one before the platform's, then the first by name.
+/// Assigns each model name to one provider: own providers before the platform's, then the first by name.
 fn name_once(providers: &mut BTreeMap<String, ProviderOptions>, own: impl Fn(&str) -> bool) {
     let (mut models, mut embedding_models) = (BTreeSet::new(), BTreeSet::new());
     for first in [true, false] {

@@ -1,4 +1,4 @@
-//! Encryption of stored API keys: AES-256-GCM with organization and provider as associated data, so that a key that was
+//! Encryption of stored API keys with AES-256-GCM. The associated data are organization and provider, so a key that was
 //! copied to another row cannot be decrypted.
 
 use std::path::PathBuf;
@@ -13,25 +13,24 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 const KEY_BYTES: usize = 32;
-/// Bytes of a key's digest that form its id.
+/// Bytes of a master key's digest that form its id.
 const ID_BYTES: usize = 8;
 
-/// Settings of encrypted data (`secrets`).
+/// The settings section `secrets`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecretsOptions {
     /// Master keys: 32 bytes each, in Base64 (`openssl rand -base64 32`). The first key encrypts, all keys decrypt. To
-    /// rotate, put a new key first; remove the old key after a start logged that no stored key uses it. None: the API
+    /// rotate, put a new key first; remove the old key after a start logged that no stored key uses it. Empty: the API
     /// cannot store API keys of providers.
     pub master_keys: Vec<Secret>,
-    /// A file with further master keys, one per line, which precede those above.
+    /// A file with further master keys, one per line, which precede those in `master_keys`.
     pub master_key_file: Option<PathBuf>,
 }
 
-/// Encrypts and decrypts with the master keys.
 #[derive(Debug, Default)]
 pub struct Vault {
-    /// Master keys, newest first.
+    /// Newest first.
     keys: Vec<Master>,
 }
 
@@ -50,7 +49,7 @@ impl Vault {
     /// Reads the master keys.
     ///
     /// # Errors
-    /// Returns an unreadable file and the position of each invalid key.
+    /// An unreadable file; the position of each invalid key.
     pub fn new(options: &SecretsOptions) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::of("secrets");
         let mut keys = Vec::new();
@@ -77,6 +76,7 @@ impl Vault {
     ///
     /// # Errors
     /// `SECRETS_UNAVAILABLE` if there is no master key.
+    /// `SECRETS_UNAVAILABLE` if there is no master key.
     pub fn seal(&self, org: &OrgId, name: &str, key: &Secret) -> Result<SealedKey> {
         let Some(newest) = self.keys.first() else {
             let message = "secrets cannot be stored: this installation has no master key (secrets.master_keys)";
@@ -89,7 +89,7 @@ impl Vault {
         Ok(SealedKey { master: newest.id.clone(), sealed })
     }
 
-    /// Decrypts the API key of an organization's provider.
+    /// Decrypts a secret of an organization. `provider` is the name that [`Self::seal`] received.
     ///
     /// # Errors
     /// `SECRETS_UNAVAILABLE` if its master key is missing, `STORED_FORMAT` if the stored value was modified or copied.
@@ -110,7 +110,8 @@ impl Vault {
         Ok(Secret::new(std::str::from_utf8(opened).map_err(|_| broken())?))
     }
 
-    /// Encrypts a key with the newest master key. None if it already is, or if its master key is missing.
+    /// Re-encrypts a key with the newest master key. None if no newer master key exists, or if the key cannot be
+    /// decrypted.
     pub(crate) fn renewed(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Option<SealedKey> {
         let newest = self.keys.first()?;
         if newest.id == sealed.master {
@@ -140,7 +141,7 @@ fn take(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems)
     }
 }
 
-/// Returns the associated data. An organization's id has a fixed length, so different pairs have different bytes.
+/// Returns the associated data. An organization id has a fixed length, so different pairs have different bytes.
 fn aad(org: &OrgId, provider: &str) -> Vec<u8> {
     [org.as_str().as_bytes(), b"/", provider.as_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! Tests of model settings with a real store and model endpoints.
+//! Model settings with the embedded store and simulated model endpoints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 const KEY: &str = "sk-tenant-very-secret-0123456789";
-/// Two keys with 32 bytes each, in Base64.
+/// 32 bytes each, in Base64.
 const MASTER_KEYS: [&str; 2] =
     ["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="];
 
@@ -39,14 +39,14 @@ fn process(stores: &Stores, hub: &str, keys: &[&str], networks: &[&str]) -> anyh
     over(table, stores, keys, networks)
 }
 
-/// Creates the providers of a process whose platform has this table.
+/// Creates the providers of a process with this platform table.
 fn over(mut table: folio_llm::Options, stores: &Stores, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
     table.retries.retries = 0;
     let networks = networks.iter().map(|network| network.parse().map_err(anyhow::Error::msg));
     let options = Options {
         refresh_seconds: Duration::from_millis(50),
         allowed_networks: networks.collect::<anyhow::Result<_>>()?,
-        // A network that the test endpoints are not in.
+        // Does not contain the test endpoints.
         denied_networks: vec!["192.0.2.0/24".parse().map_err(anyhow::Error::msg)?],
     };
     let environment: Arc<dyn Environment> = Arc::new(System);
@@ -57,7 +57,6 @@ fn org(name: &str) -> OrgId {
     OrgId::derive(&[name])
 }
 
-/// A write of a new request for an owner.
 fn write(owner: &OrgId) -> Write<()> {
     Write::by_platform(owner.clone(), RequestId::generate(&System), System.now(), Expected::Absent, ())
 }
@@ -185,7 +184,7 @@ async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow
     Ok(())
 }
 
-/// Fields of model call spans, from which metrics take their labels.
+/// Records the fields of model call spans, which become labels of metrics.
 #[derive(Clone, Default)]
 struct RecordedFields(Arc<Mutex<Vec<String>>>);
 
@@ -217,7 +216,6 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
-    // The endpoint accepts any key.
     let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
     let process = process(&stores, &hub.url(), &MASTER_KEYS[..1], &[])?;
     let platform: Vec<String> =
@@ -274,7 +272,7 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     allowing.update(write(&them), "openai", None, invented).await?;
     assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator permits the network");
     allowing.discover(write(&them), "openai").await?;
-    // The key was stored before it was forbidden: the platform's account applies, with its model options and prices.
+    // The key was stored before the platform forbade own keys. The platform's account, models and prices apply.
     let after = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model"]);
     let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
@@ -308,7 +306,6 @@ async fn a_url_that_is_no_longer_permitted_affects_only_its_own_models() -> anyh
     Ok(())
 }
 
-/// Stores the model list of a provider.
 async fn list(stores: &Stores, owner: &OrgId, name: &str, available: Vec<String>) -> anyhow::Result<()> {
     let settings = stores.of::<ModelSettings>().get(owner, ModelSettings::fixed_id()).await?;
     let settings = settings.ok_or_else(|| anyhow::anyhow!("no settings"))?;
@@ -359,7 +356,7 @@ async fn without_a_master_key_only_api_keys_are_refused() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Resources of which the platform's model settings cannot be read.
+/// A store that cannot read the platform's model settings.
 struct UnreadablePlatform;
 
 #[async_trait]
@@ -402,7 +399,7 @@ async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result
     let ended = CancellationToken::new();
     ended.cancel();
     assert_eq!(both.renew_keys(&ended).await?, None, "a cancelled pass returns no result");
-    // An unreadable row does not block the others.
+    // An unreadable row does not affect the other owners.
     let holed = Stores { resources: Layered::over(UnreadablePlatform, &stores.resources), ..stores.clone() };
     let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert_eq!(passed.renew_keys(&CancellationToken::new()).await?, Some(Renewed { lost: 0, failed: 1 }));
