@@ -1,11 +1,10 @@
-//! The RPCs between processes, each identified by its request type: a signed header is valid for one of them only.
+//! The RPCs between processes, each identified by its request type. A signed header is valid for one RPC only.
 
 use folio_proto::cluster::v1 as cluster;
 use folio_proto::v1;
 
-/// The request type of an RPC.
 pub(crate) trait Call {
-    /// Service and method, for the signed header and for traces.
+    /// Service and method, as in the signed header and in traces.
     const METHOD: &'static str;
 }
 

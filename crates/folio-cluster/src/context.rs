@@ -1,7 +1,6 @@
 //! Context of an RPC between processes in addition to its principal: the hop count and the trace.
 //!
-//! The context is task-local to the task that answers the RPC, so that a forwarded RPC carries it without passing it as
-//! an argument.
+//! The context is local to the task that serves the RPC, so that a forwarded RPC carries it without an argument.
 
 use folio_trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::HeaderMap;
@@ -11,28 +10,26 @@ tokio::task_local! {
     static CALL: CallContext;
 }
 
-/// Context of an RPC between processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// Number of times the RPC was forwarded before it reached this process.
     pub hops: u8,
-    /// Trace context in the caller's headers, if any. It is forwarded unchanged if this process exports no traces.
+    /// Trace context in the caller's headers. It is forwarded unchanged if this process exports no traces.
     pub trace: Option<TraceContext>,
 }
 
 impl CallContext {
-    /// Returns the context of the RPC that this task answers.
+    /// Returns the context of the RPC that this task serves. Default: no hops, no trace.
     pub fn current() -> Self {
         CALL.try_with(Clone::clone).unwrap_or_default()
     }
 
-    /// Runs the handler of an RPC within its context.
     pub async fn within<T>(self, call: impl Future<Output = T>) -> T {
         CALL.scope(self, call).await
     }
 }
 
-/// Returns the trace context in a request's headers. None: it is missing or malformed.
+/// Returns the trace context in request headers. None: it is missing or malformed.
 pub fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let text = |name: &str| headers.get(name).and_then(|text| text.to_str().ok());
     TraceContext::parse(text(TRACEPARENT)?, text(TRACESTATE))

@@ -13,22 +13,20 @@ use rcgen::{
 
 use crate::options::NODE_NAME;
 
-/// Name in the certificate of a gateway.
 const GATEWAY_NAME: &str = "folio-gateway";
-/// Validity of the certificates, in years.
 const YEARS: i16 = 2;
 
 /// Writes certificates into a folder, which is created if it is missing:
 ///
-/// - `ca.pem`, `ca-key.pem`: the authority, whose key is only needed to create further certificates;
+/// - `ca.pem`, `ca-key.pem`: the authority; its key is only needed to create further certificates;
 /// - `node.pem`, `node-key.pem`: for nodes, with the names `folio-node`, `localhost`, the loopback addresses and
-///   `names`;
+/// `names`;
 /// - `gateway.pem`, `gateway-key.pem`: for gateways, which cannot impersonate a node.
 ///
-/// Only their owner can read the keys. Returns the paths.
+/// Only the owner can read the keys. The certificates are valid for two years. Returns the paths.
 ///
 /// # Errors
-/// A file exists (nothing is overwritten), a name is not a DNS name or address, or the folder is not writable.
+/// A file exists (nothing is overwritten), a name is neither a DNS name nor an address, or the folder is not writable.
 pub fn write(folder: &Path, names: &[String], now: Timestamp) -> Result<Vec<PathBuf>> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| io(folder, &error))?;
     for name in
@@ -66,7 +64,7 @@ fn authority(now: Timestamp) -> Result<CertificateParams> {
     Ok(params)
 }
 
-/// A certificate and its key.
+/// Returns a certificate and its key in PEM.
 fn signed(
     ca: &CertifiedIssuer<'_, KeyPair>,
     names: Vec<String>,
@@ -86,7 +84,7 @@ fn signed(
 fn params(names: Vec<String>, title: &str, now: Timestamp) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(names).map_err(failed)?;
     params.distinguished_name.push(DnType::CommonName, title);
-    // Validity starts on the first of a month: clocks may differ, and every month has this day.
+    // Start at the first of the month, because clocks may differ, and every month has this day.
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let month = u8::try_from(today.month()).unwrap_or(1);
     params.not_before = date_time_ymd(i32::from(today.year()), month, 1);

@@ -1,13 +1,13 @@
 //! The connection between the gateway and the nodes.
 //!
 //! [`ConversationPeer`](folio_history::peer::ConversationPeer) is the interface to a node: it takes commands with their
-//! principal. In one process the node implements it. Between processes there are two adapters:
+//! principal. The node implements it within its process. Two adapters implement it between processes:
 //!
-//! - [`RemotePeer`], a node in another process, behind its [`NodeServer`];
-//! - [`Router`], all nodes: it finds the node of a thread and calls it.
+//! - [`RemotePeer`]: a node in another process, behind its [`NodeServer`];
+//! - [`Router`]: all nodes; it finds the node of a thread and calls it.
 //!
-//! [`Membership`] knows the live nodes from the store of heartbeats; [`place`](placement::place) is the pure function
-//! that places a thread. This crate knows neither turns nor the owners of threads: nodes answer with the owner.
+//! [`Membership`] derives the live nodes from the store of heartbeats; [`place`](placement::place) is the pure function
+//! that places a thread. This crate must not know turns or the owners of threads: nodes redirect to the owner.
 
 mod calls;
 mod context;

@@ -13,94 +13,94 @@ use crate::membership::MembershipOptions;
 use crate::placement::LoadBound;
 use crate::seal::SECRET_BYTES_MIN;
 
-/// Settings of the RPCs between processes.
+/// The settings section `cluster`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Address on which a node listens for gateways and other nodes: `HOST:PORT`; port 0: any free port.
+    /// Address on which a node listens for gateways and other nodes: `HOST:PORT`. Port 0: any free port. Default:
+    /// `127.0.0.1:7400`.
     pub listen: String,
-    /// Address at which other processes reach the node: `HOST:PORT`. Empty: the address on which it listens.
+    /// Address at which other processes reach the node: `HOST:PORT`. Empty: the listen address.
     pub advertise: String,
-    /// Secrets that sign the principal of an RPC, at least 32 bytes each. The first one signs; all are accepted.
+    /// Secrets that sign the principal of an RPC, at least 32 bytes each. The first secret signs; all are accepted.
     pub secrets: Vec<Secret>,
-    /// A file with further secrets, one per line, which precede those above.
+    /// A file with further secrets, one per line, which precede those in `secrets`.
     pub secret_file: Option<PathBuf>,
-    /// Certificates. Required unless all addresses are loopback.
+    /// Required unless all addresses are loopback.
     pub tls: TlsOptions,
-    /// Allows addresses that are not loopback without certificates.
+    /// If true, addresses that are not loopback are permitted without certificates.
     pub insecure: bool,
-    /// Maximum number of RPCs in flight to one node; further ones are refused with `OVERLOADED`.
+    /// Maximum number of RPCs in flight to one node. Further RPCs fail with `OVERLOADED`. Default: 8,192.
     pub calls_per_peer: usize,
-    /// Maximum number of RPCs in flight at a node; further ones are refused with `OVERLOADED`.
+    /// Maximum number of RPCs in flight at a node. Further RPCs fail with `OVERLOADED`. Default: 16,384.
     pub calls: usize,
-    /// Maximum size of a request, in bytes.
+    /// Maximum size of a request in bytes. Default: 8 MiB.
     pub request_bytes: usize,
-    /// Maximum size of a response or event, in bytes.
+    /// Maximum size of a response or event in bytes. Default: 64 MiB.
     pub answer_bytes: usize,
-    /// Time limit for making a connection.
+    /// Timeout of connecting, and of the TLS handshake. Default: 2 s.
     #[serde(rename = "connect_timeout_seconds", with = "folio_types::seconds")]
     pub connect_timeout: Duration,
-    /// Interval of keepalive pings on a silent connection.
+    /// Interval of keepalive pings. Default: 2 s.
     #[serde(rename = "keepalive_interval_seconds", with = "folio_types::seconds")]
     pub keepalive_interval: Duration,
-    /// Time limit of the answer to a keepalive ping.
+    /// Timeout of a keepalive ping. Default: 3 s.
     #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
     pub keepalive_timeout: Duration,
-    /// Time limit of an RPC that does not wait for a model.
+    /// Timeout of an RPC that does not wait for a model. Default: 70 s.
     #[serde(rename = "call_timeout_seconds", with = "folio_types::seconds")]
     pub call_timeout: Duration,
-    /// Time limit of an RPC that waits for a turn.
+    /// Timeout of an RPC that waits for a turn. Default: 2 h 1 min.
     #[serde(rename = "turn_timeout_seconds", with = "folio_types::seconds")]
     pub turn_timeout: Duration,
-    /// Time limit from the acceptance of a stream to its first event.
+    /// Maximum time until the first event of a stream. Default: 60 s.
     #[serde(rename = "stream_first_seconds", with = "folio_types::seconds")]
     pub stream_first: Duration,
-    /// Time limit between two events of a stream.
+    /// Maximum time between two events of a stream. Default: 15 min.
     #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
     pub stream_idle: Duration,
-    /// Maximum lifetime of a stream.
+    /// Maximum lifetime of a stream. Default: 6 h.
     #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
     pub stream_lifetime: Duration,
-    /// Interval between two heartbeats of a node, and between two reads of the membership by every process.
+    /// Interval between two heartbeats of a node, and between two reads of the membership by every process. Default:
+    /// 1.5 s.
     #[serde(rename = "heartbeat_seconds", with = "folio_types::seconds")]
     pub heartbeat: Duration,
-    /// Time limit of the store's answer to a heartbeat.
+    /// Timeout of the store's response to a heartbeat. Default: 1 s.
     #[serde(rename = "heartbeat_answer_seconds", with = "folio_types::seconds")]
     pub heartbeat_answer: Duration,
-    /// Time without a heartbeat after which a node counts as dead and others take over its threads. The same for every
-    /// process.
+    /// Time without a heartbeat after which a node is declared dead and other nodes take over its threads. Must be
+    /// equal in every process. Default: 5 s.
     #[serde(rename = "dead_after_seconds", with = "folio_types::seconds")]
     pub dead_after: Duration,
-    /// Time for which an unreachable node is called only if no other node is left.
+    /// Time for which the router prefers other nodes to an unreachable node. Default: 1 s.
     #[serde(rename = "avoid_seconds", with = "folio_types::seconds")]
     pub avoid: Duration,
-    /// Maximum number of threads whose owner a gateway caches.
+    /// Maximum number of threads whose owner a gateway caches. Default: 100,000.
     pub owners_remembered: u64,
-    /// Load bound of a node in percent of the mean; above it threads are placed on other nodes.
+    /// Maximum load of a node in percent of the mean. Above it, threads are placed on other nodes. Default: 125.
     pub load_percent: u64,
-    /// Conversations that a node may have in addition to that bound.
+    /// Conversations that a node may have in addition to `load_percent`. Default: 16.
     pub load_slack: u64,
 }
 
-/// Certificates in PEM files. All three or none are set.
+/// Certificates in PEM files. Either all three files are set or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// Certificates of the cluster's own authority: only certificates signed by it are trusted.
+    /// Certificates of the cluster's own authority. Only certificates that it signed are trusted.
     pub ca: Option<PathBuf>,
     /// Certificate of this process, followed by the chain to the authority.
     pub certificate: Option<PathBuf>,
-    /// The private key of the certificate.
     pub key: Option<PathBuf>,
-    /// Server name that the certificate of every node contains, because the addresses of nodes change.
+    /// Server name that the certificate of every node contains, because node addresses change. Default: `folio-node`.
     pub server_name: String,
-    /// Interval between two reads of the files. A change applies to new connections; unusable files are reported, and
-    /// the previous certificates stay in use.
+    /// Interval between two reads of the files. A change applies to new connections. Invalid files are logged, and the
+    /// previous certificates stay in use. Default: 5 s.
     #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
     pub reload_interval: Duration,
 }
 
-/// Default server name in the certificates of nodes.
 pub const NODE_NAME: &str = "folio-node";
 
 impl Default for TlsOptions {
@@ -116,7 +116,6 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    /// Returns true if certificates are configured.
     pub fn is_on(&self) -> bool {
         self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
     }
@@ -155,16 +154,13 @@ impl Default for Options {
     }
 }
 
-/// Minimum of every time limit.
 const SHORTEST: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MEBIBYTE: usize = 1024 * 1024;
 
 impl Options {
-    /// Checks every setting. The listener and the connections check that secrets and certificates exist.
-    ///
-    /// # Errors
-    /// Returns every invalid setting with its bounds.
+    /// Returns every invalid setting. Does not check that secrets and certificates exist; the listener and the
+    /// connections do.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("cluster");
         for (at, secret) in self.secrets.iter().enumerate() {
@@ -210,7 +206,7 @@ impl Options {
         ] {
             problems.seconds(path, value, SHORTEST, most);
         }
-        // The store treats a longer gap between two requests as its own outage, during which no node counts as silent.
+        // The store treats a longer gap between two requests as its own outage, during which no node is declared dead.
         let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
         let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
         problems.check(often, "dead_after_seconds", why);
@@ -230,10 +226,7 @@ impl Options {
         Err(Error::internal(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))
     }
 
-    /// Returns every secret. Those of the file come first.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Returns every secret, those of the file first.
     pub(crate) fn all_secrets(&self) -> Result<Vec<Secret>> {
         let mut secrets = Vec::new();
         if let Some(path) = &self.secret_file {
@@ -245,17 +238,14 @@ impl Options {
         Ok(secrets)
     }
 
-    /// Returns true if any secret is configured.
     pub fn has_secret(&self) -> bool {
         self.secret_file.is_some() || !self.secrets.is_empty()
     }
 
-    /// Returns the intervals and time limits of the membership.
     pub fn membership(&self) -> MembershipOptions {
         MembershipOptions { heartbeat: self.heartbeat, answer_within: self.heartbeat_answer }
     }
 
-    /// Returns the load bound of a node.
     pub fn load_bound(&self) -> LoadBound {
         LoadBound { percent: self.load_percent, slack: self.load_slack }
     }

@@ -2,17 +2,17 @@
 //!
 //! Rendezvous hashing with a load bound: every node has a score for the thread, and the best node below the bound is
 //! chosen. All processes with the same membership view agree, a joining node takes only the threads for which it has
-//! the best score, and a leaving node loses only its own threads. A node is scored by its address, so that a restarted
-//! node gets its threads back.
+//! the best score, and a leaving node loses only its own threads. The score uses the node's address, so that a
+//! restarted node gets its threads back.
 
 use folio_storage::Member;
 use folio_types::{OrgId, ThreadId};
 use sha2::{Digest as _, Sha256};
 
-/// Bound on the load of a node relative to the mean.
+/// Upper bound of a node's load relative to the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadBound {
-    /// Bound in percent of the mean, at least 100.
+    /// Percent of the mean, at least 100.
     pub percent: u64,
     /// Conversations in addition to the bound, so that single conversations do not change the placement in a nearly
     /// idle cluster.
@@ -26,7 +26,7 @@ impl Default for LoadBound {
 }
 
 impl LoadBound {
-    /// Returns the maximum number of conversations of a node when one more is placed among nodes with these loads.
+    /// Returns the maximum number of conversations per node after one more is placed among nodes with these loads.
     pub fn of(self, loads: impl IntoIterator<Item = u64>) -> u64 {
         let (mut total, mut nodes) = (1u128, 0u128);
         for load in loads {
@@ -38,7 +38,7 @@ impl LoadBound {
     }
 }
 
-/// Returns the node for a thread, which stays within the bound with one more conversation. None: there are no nodes.
+/// Returns the best node that stays within the bound with one more conversation. None: there are no nodes.
 pub fn place<'a>(
     org: &OrgId,
     thread: &ThreadId,

@@ -1,9 +1,9 @@
 //! The signed principal of an RPC between processes: short-lived and verified by the node.
 //!
 //! The header `folio-principal` is `BODY.MAC`, both in base64url without padding. The body is JSON; the MAC is
-//! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. Secrets are a list so that one can be
-//! rotated while the cluster runs: the first one signs, all are accepted. A header is valid for the RPC that it names
-//! only; it does not cover the request body.
+//! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. For rotation, several secrets may be
+//! configured: the first one signs, all are accepted. A header is valid only for the RPC that it names; it does not
+//! cover the request body.
 
 use std::time::Duration;
 
@@ -15,46 +15,42 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
-/// Name of the header.
 const HEADER: &str = "folio-principal";
-/// Prefix of the signed bytes, so that a MAC made for another purpose is not accepted.
+/// Prefix of the signed bytes, so that a MAC for another purpose is invalid.
 const PURPOSE: &[u8] = b"folio-principal-2\n";
 /// Validity of a header in seconds.
 const VALIDITY_SECONDS: i64 = 30;
-/// Seconds by which the clocks of two processes may differ.
+/// Tolerated clock difference between two processes in seconds.
 const SKEW_SECONDS: i64 = 5;
-/// Maximum size in bytes of a header.
+/// Maximum size of a header in bytes.
 const HEADER_BYTES: usize = 2_048;
 
-/// Minimum size of a cluster secret, in bytes.
+/// Minimum size of a cluster secret in bytes.
 pub(crate) const SECRET_BYTES_MIN: usize = 32;
 
-/// Claims of a process about an RPC that it makes or forwards.
+/// Claims of the sending process about an RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
-    /// The principal of the RPC. None: the RPC is made by the cluster itself.
+    /// None: the cluster itself makes the RPC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
-    /// The RPC.
+    /// Service and method.
     call: String,
-    /// Time of the signature, in seconds since the Unix epoch.
+    /// Seconds since the Unix epoch.
     issued: i64,
-    /// Expiry, in seconds since the Unix epoch.
+    /// Seconds since the Unix epoch.
     expires: i64,
     /// Number of times the RPC was forwarded, including this time.
     pub(crate) hop: u8,
 }
 
-/// Signs and verifies headers.
 #[derive(Clone)]
 pub(crate) struct Seal {
     keys: Vec<Hmac<Sha256>>,
 }
 
 impl Seal {
-    /// Creates the seal.
-    ///
     /// # Errors
     /// There is no secret, or a secret is too short.
     pub(crate) fn new(secrets: &[Secret]) -> Result<Self> {
@@ -67,7 +63,7 @@ impl Seal {
         if keys.is_empty() { Err(Error::internal("no cluster secret is configured")) } else { Ok(Self { keys }) }
     }
 
-    /// Returns the header for an RPC that is made now.
+    /// Adds the signed header of an RPC to `to`.
     pub(crate) fn sign(
         &self,
         principal: Option<&Principal>,
@@ -87,7 +83,7 @@ impl Seal {
         Ok(())
     }
 
-    /// Verifies the header for this RPC at this time, and returns its claims. Errors: `INVALID_PRINCIPAL`.
+    /// Verifies the header of an RPC and returns its claims. Fails with `INVALID_PRINCIPAL`.
     pub(crate) fn check(&self, metadata: &MetadataMap, call: &str, now: Timestamp) -> Result<Claims> {
         let mut values = metadata.get_all(HEADER).iter();
         let text = values.next().and_then(|value| value.to_str().ok()).ok_or_else(|| refused("missing"))?;
@@ -97,7 +93,7 @@ impl Seal {
         let (body, tag) = text.split_once('.').ok_or_else(|| refused("malformed"))?;
         let decode = |text: &str| BASE64.decode(text).map_err(|_| refused("malformed"));
         let (body, tag) = (decode(body)?, decode(tag)?);
-        // The comparison takes constant time.
+        // Constant-time comparison.
         if !self.keys.iter().any(|key| mac(key, &body).verify_slice(&tag).is_ok()) {
             return Err(refused("signed with another secret, or modified"));
         }
@@ -134,8 +130,8 @@ fn refused(why: &str) -> Error {
     Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, message)
 }
 
-/// Returns the error of a caller whose gateway a node does not trust. The caller's own credentials are valid, so it may
-/// retry.
+/// Returns the error of a caller whose gateway a node does not trust. The caller's credentials are valid, so the error
+/// is retriable.
 pub(crate) fn untrusted(error: &Error) -> Error {
     tracing::error!(message = %error.message, "a node refused the signed principal of this process: compare cluster secrets and clocks");
     Error::unavailable(Reason::InvalidPrincipal, "a node refused the signed principal of the gateway")

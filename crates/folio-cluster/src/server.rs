@@ -24,18 +24,16 @@ use crate::shutdown::Shutdown;
 use crate::streams::Limits;
 use crate::tls::Tls;
 
-/// The server of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeServer;
 
 impl NodeServer {
-    /// Serves a node on this listener until shutdown, see [`Shutdown`]. The node is drained before, because other nodes
-    /// ask here for the threads that it still runs until it has released them. `health` is visible to every process
-    /// that may connect.
+    /// Serves a node on this listener until shutdown, see [`Shutdown`]. The caller drains the node first: until the
+    /// node has released its threads, other nodes query them here. `health` is visible to every process that may
+    /// connect.
     ///
     /// # Errors
-    ///
-    /// Secrets or certificates are missing or unusable, the listener's address requires certificates, or the listener
+    /// Secrets or certificates are missing or invalid, the listener's address requires certificates, or the listener
     /// failed.
     pub async fn serve(
         listener: TcpListener,
@@ -93,7 +91,6 @@ impl NodeServer {
     }
 }
 
-/// The services of the listener.
 struct Services {
     conversations: ConversationServiceServer<NodeService>,
     threads: ThreadServiceServer<NodeService>,

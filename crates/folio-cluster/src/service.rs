@@ -1,6 +1,6 @@
-//! The services of a node's listener, over a [`NodePeer`] that runs the conversations.
+//! The services of a node's listener, over a [`NodePeer`].
 //!
-//! Every RPC acquires a permit, its header is verified, and it was forwarded at most once.
+//! Every RPC requires a permit and a valid signed header, and may be forwarded at most once.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::shutdown::{draining, survive};
 use crate::spans::Answering;
 use crate::streams::{Limits, limited};
 
-/// The services of a node's listener. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NodeService {
     pub(crate) peer: Arc<dyn NodePeer>,
@@ -36,14 +36,12 @@ pub(crate) struct NodeService {
     pub(crate) cut: CancellationToken,
 }
 
-/// An admitted RPC.
 struct Caller {
     principal: Option<Principal>,
     context: CallContext,
     permit: OwnedSemaphorePermit,
 }
 
-/// The result of a handler.
 type Reply<T> = Result<Response<T>, Status>;
 
 type Events<T> = BoxStream<'static, Result<T, Status>>;
@@ -66,7 +64,7 @@ impl NodeService {
         Ok(Caller { principal: claims.principal, context: CallContext { hops: claims.hop, trace }, permit })
     }
 
-    /// Admits an RPC and runs it in a span of its trace. Returns the guards of the RPC with the response.
+    /// Admits an RPC and runs it in a span of its trace. Returns the response with the guards of the RPC.
     async fn enter<Q: Call, A, F>(
         &self,
         request: Request<Q>,
@@ -105,7 +103,7 @@ impl NodeService {
         })
     }
 
-    /// Answers a unary RPC that requires a principal.
+    /// Serves a unary RPC that requires a principal.
     async fn answer<Q: Call, A, F>(&self, request: Request<Q>, run: impl FnOnce(Principal, Q) -> F) -> Reply<A>
     where
         F: Future<Output = Result<A>>,
@@ -114,8 +112,8 @@ impl NodeService {
         Ok(Response::new(enter.await?.0))
     }
 
-    /// Answers a streaming RPC that requires a principal, within the limits of streams. The stream keeps its permit
-    /// until it ends.
+    /// Serves a streaming RPC that requires a principal, within the stream limits. The stream keeps its permit until it
+    /// ends.
     async fn stream<Q: Call, T: Send + 'static, F>(
         &self,
         request: Request<Q>,
@@ -145,7 +143,7 @@ fn turn(text: &str) -> Result<TurnId> {
     fields::id("turn_id", text)
 }
 
-/// Refuses an RPC that only reads the stores: gateways answer such RPCs themselves.
+/// Refuses an RPC that only reads the stores. Gateways serve such RPCs themselves.
 fn gateway_only<T>() -> Reply<T> {
     Err(Status::unimplemented("only gateways serve this RPC"))
 }

@@ -1,4 +1,4 @@
-//! Shutdown of a server and isolation of its RPCs, for the listeners of gateways and nodes.
+//! Shutdown of a server and panic isolation of its RPCs, for the listeners of gateways and nodes.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,25 +8,24 @@ use folio_types::{Error, Reason, Result};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-/// Time limit for cutting every RPC.
+/// Time limit for ending the remaining RPCs.
 const CUT_TAKES: Duration = Duration::from_secs(2);
 
 /// The shutdown signals of a server. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
-    /// From this signal on no new connection is accepted and health reports it; RPCs in flight continue.
+    /// When cancelled, the server accepts no new connection, and health reports the shutdown. RPCs in flight continue.
     pub begin: CancellationToken,
-    /// From this signal on remaining RPCs are answered with `DRAINING`.
+    /// When cancelled, the remaining RPCs fail with `DRAINING`.
     pub cut: CancellationToken,
 }
 
 impl Shutdown {
-    /// Runs a server through both phases of the shutdown. The server returns by itself after `begin` once its RPCs have
-    /// ended. `begun` runs at the first phase.
+    /// Runs a server through both phases of the shutdown. After `begin`, the server must return once its RPCs have
+    /// ended. `begun` runs at the start of the first phase.
     ///
     /// # Errors
-    ///
-    /// The server failed by itself.
+    /// The server failed.
     pub async fn run(
         &self,
         server: impl Future<Output = Result<(), tonic::transport::Error>>,
@@ -50,16 +49,12 @@ fn failed(error: tonic::transport::Error) -> Error {
     Error::internal(format!("the server failed: {error:?}"))
 }
 
-/// Returns the error of every RPC that arrives or is cut during the shutdown.
+/// Returns the error of an RPC that arrives or is aborted during the shutdown.
 pub fn draining() -> Error {
     Error::unavailable(Reason::Draining, "the server is shutting down").retry_after(Duration::from_secs(1))
 }
 
-/// Runs an RPC so that a panic ends this RPC only, instead of every RPC of its connection.
-///
-/// # Errors
-///
-/// The RPC panicked.
+/// Runs an RPC so that a panic fails only this RPC, instead of every RPC of its connection.
 pub async fn survive<T>(call: impl Future<Output = T>) -> Result<T> {
     AssertUnwindSafe(call).catch_unwind().await.map_err(|panic| broken(panic.as_ref()))
 }

@@ -7,14 +7,14 @@ use tracing::field::Empty;
 
 use crate::calls::Call;
 
-/// An RPC whose answer is in progress. Dropping it ends its span with the status of the answer.
+/// The span of an RPC. Dropping it ends the span with the recorded status.
 pub(crate) struct Answering {
     span: Span,
     code: Code,
 }
 
 impl Answering {
-    /// Returns the span of an RPC that this process makes.
+    /// Starts the span of an RPC that this process makes.
     pub(crate) fn client<Q: Call>(address: &str) -> Self {
         Self::new(tracing::info_span!(
             "peer_call",
@@ -29,7 +29,7 @@ impl Answering {
         ))
     }
 
-    /// Returns the span of an RPC that this process serves.
+    /// Starts the span of an RPC that this process serves.
     pub(crate) fn server<Q: Call>() -> Self {
         Self::new(tracing::info_span!(
             "peer",
@@ -43,7 +43,7 @@ impl Answering {
         ))
     }
 
-    /// Creates the guard. Until another status is set, the RPC counts as cancelled.
+    /// Until another status is recorded, the RPC counts as cancelled.
     fn new(span: Span) -> Self {
         Self { span, code: Code::Cancelled }
     }
@@ -52,17 +52,14 @@ impl Answering {
         &self.span
     }
 
-    /// Records that the RPC was answered.
     pub(crate) fn answered(&mut self) {
         self.code = Code::Ok;
     }
 
-    /// Records that the RPC was refused with this status.
     pub(crate) fn refused(&mut self, status: &Status) {
         self.code = status.code();
     }
 
-    /// Records that the RPC exceeded its time limit.
     pub(crate) fn late(&mut self) {
         self.code = Code::DeadlineExceeded;
     }

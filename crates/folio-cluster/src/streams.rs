@@ -1,4 +1,4 @@
-//! Limits of streams: initial item, idle time, lifetime, and the end of the drain. Gateways and nodes use them.
+//! Limits of the streams of gateways and nodes: initial item, idle time, lifetime, and the end of the drain.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,6 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::shutdown::draining;
 
-/// Time limits of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bounds the time until the initial item of a stream is received.
@@ -23,7 +22,7 @@ pub struct Limits {
     pub lifetime: Duration,
 }
 
-/// Applies the limits to a stream. It ends after its first error. Dropping it only drops the inner stream.
+/// Applies the limits to a stream. The stream ends after its first error.
 pub fn limited<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
@@ -44,14 +43,14 @@ pub fn limited<T: Send + 'static>(
     }
 }
 
-/// A stream with limits. Available items cost no timer operation: the timer is only reset when it fires.
+/// A stream with limits. An available item costs no timer operation: the timer is only reset when it fires.
 pub struct Limited<T> {
     source: BoxStream<'static, Result<T>>,
     idle: Duration,
     end: Instant,
-    /// Time at which the current silence exceeds its limit.
+    /// Time at which the stream exceeds the limit of its silence.
     silent_from: Instant,
-    /// True if an item was received since the timer was set.
+    /// True if an item was received since `silent_from` was set.
     item_received: bool,
     timer: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -65,7 +64,7 @@ impl<T> std::fmt::Debug for Limited<T> {
 }
 
 impl<T> Limited<T> {
-    /// Returns the error of a passed limit while no item is available.
+    /// Resolves to the error of an exceeded limit. Polled while no item is available.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         if std::mem::take(&mut self.item_received) {
             self.silent_from = Instant::now() + self.idle;

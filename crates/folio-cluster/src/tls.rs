@@ -10,7 +10,6 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTls
 
 use crate::options::{Options, TlsOptions};
 
-/// The certificates of this process and the expected server name.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pem: Pem,
@@ -18,7 +17,6 @@ pub(crate) struct Tls {
     handshake_within: Duration,
 }
 
-/// Contents of the certificate files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pem {
     ca: Vec<u8>,
@@ -41,8 +39,8 @@ impl Tls {
         Ok(Some(Self { pem, server_name: server_name.clone(), handshake_within: options.connect_timeout }))
     }
 
-    /// Waits until the files contain other valid certificates. Never returns without certificates. Invalid files are
-    /// skipped, for example while only one of them is replaced.
+    /// Waits until the files contain other valid certificates. Pending forever without certificates. Invalid files are
+    /// skipped, for example while only one of them has been replaced.
     pub(crate) async fn changed(options: &Options, now: Option<&Self>) -> Self {
         let Some(now) = now else { return std::future::pending().await };
         loop {
@@ -61,7 +59,7 @@ impl Tls {
         }
     }
 
-    /// Returns the configuration of a node: a client without a certificate of the authority is refused.
+    /// Returns the configuration of a node: clients need a certificate of the authority.
     pub(crate) fn server(&self) -> ServerTlsConfig {
         ServerTlsConfig::new()
             .identity(self.identity())
@@ -69,8 +67,8 @@ impl Tls {
             .timeout(self.handshake_within)
     }
 
-    /// Returns the configuration of a client: only a node with a certificate of the authority is trusted, at any
-    /// address.
+    /// Returns the configuration of a client: any node with a certificate of the authority is trusted, regardless of
+    /// its address.
     pub(crate) fn client(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(self.identity())

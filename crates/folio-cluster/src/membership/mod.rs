@@ -1,7 +1,7 @@
 //! Membership: heartbeats of this process, and the liveness of the other nodes.
 //!
 //! [`Membership`] reads the store of heartbeats periodically, and writes heartbeats if this process is a node. While
-//! the store is unavailable the membership view does not change.
+//! the store is unavailable, the membership view does not change.
 
 #[cfg(test)]
 mod tests;
@@ -18,12 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use view::MembershipView;
 
-/// Intervals and time limits of the membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MembershipOptions {
-    /// Interval between two heartbeats and reads of the store. Default: 1.5 s.
+    /// Interval between two heartbeats, and between two reads of the store. Default: 1.5 s.
     pub heartbeat: Duration,
-    /// Time limit of the store's answer. Default: 1 s.
+    /// Timeout of a store operation. Default: 1 s.
     pub answer_within: Duration,
 }
 
@@ -36,7 +35,7 @@ impl Default for MembershipOptions {
 /// Returns the record of this node; called before each heartbeat.
 pub type Describe = Arc<dyn Fn() -> NodeRecord + Send + Sync>;
 
-/// Membership as this process sees it. Cheap to clone.
+/// The membership view of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Membership {
     inner: Arc<Inner>,
@@ -47,16 +46,14 @@ struct Inner {
     options: MembershipOptions,
     known: Mutex<MembershipView>,
     own: Mutex<Option<OwnNode>>,
-    /// The live nodes in the last snapshot.
     live: watch::Sender<Arc<Vec<Member>>>,
     /// Number of membership snapshots that reported a newly dead node.
     losses: watch::Sender<u64>,
-    /// The incarnation of this process that was declared dead.
+    /// The last incarnation of this process that was declared dead.
     declared_dead: watch::Sender<Option<Incarnation>>,
-    /// Callers that wait for a heartbeat that starts after their request: start and drain of the node, and bounded
-    /// RPCs.
+    /// Notified after a heartbeat that started after their request.
     waiters: Mutex<Vec<oneshot::Sender<()>>>,
-    /// Set if a heartbeat was requested before the next interval.
+    /// Notified to send the next heartbeat before the interval has passed.
     soon: Notify,
     tracker: TaskTracker,
     token: CancellationToken,
@@ -78,7 +75,7 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Starts reading the membership. A node then calls [`Membership::join`].
+    /// Starts to read the membership periodically. A node then calls [`Membership::join`].
     pub fn start(store: Arc<dyn NodeStore>, options: MembershipOptions) -> Self {
         let fresh_for = options.heartbeat + options.answer_within;
         let inner = Arc::new(Inner {
@@ -104,26 +101,26 @@ impl Membership {
         Self { inner }
     }
 
-    /// Registers this process as a node of this incarnation. Returns once the store knows the node, or after a time
-    /// limit: then a later heartbeat registers it.
+    /// Registers this process as a node. Returns after the first heartbeat, or after a time limit; a later heartbeat
+    /// then registers the node.
     pub async fn join(&self, incarnation: Incarnation, describe: Describe) {
         *self.inner.own() = Some(OwnNode { incarnation, describe, is_registered: false });
         self.inner.heartbeat_now().await;
     }
 
-    /// Sends the changed record of this node immediately.
+    /// Publishes the current record of this node immediately.
     pub async fn announce(&self) {
         self.inner.heartbeat_now().await;
     }
 
-    /// Reads the store again, unless it has not answered recently.
+    /// Reads the store immediately, unless it is unavailable.
     pub async fn refresh(&self) {
         if self.answers() {
             self.inner.heartbeat_now().await;
         }
     }
 
-    /// Removes this process from the membership at once, so that other nodes may take its threads over.
+    /// Removes this process from the membership, so that other nodes may take over its threads. A failure is logged.
     pub async fn leave(&self) {
         let Some(own) = self.inner.own().take() else { return };
         let record = (own.describe)();
@@ -132,29 +129,28 @@ impl Membership {
         }
     }
 
-    /// Returns once this incarnation counts as dead. Its actors must be stopped first.
+    /// Waits until this incarnation is declared dead. The caller then stops its actors.
     pub async fn declared_dead(&self, incarnation: &Incarnation) {
         let mut declared_dead = self.inner.declared_dead.subscribe();
         let _ = declared_dead.wait_for(|dead| dead.as_ref() == Some(incarnation)).await;
     }
 
-    /// Returns the liveness of another incarnation by the current view.
     pub fn liveness(&self, incarnation: &Incarnation) -> Liveness {
         self.inner.known().liveness(incarnation, Instant::now())
     }
 
-    /// Returns the live nodes in the last snapshot, as a channel.
+    /// Returns the live nodes in the last snapshot.
     pub fn live(&self) -> watch::Receiver<Arc<Vec<Member>>> {
         self.inner.live.subscribe()
     }
 
-    /// Returns a counter that is incremented whenever a node is newly dead, so that its turns are found soon.
+    /// Returns a counter that is incremented whenever a snapshot reports a newly dead node.
     pub fn losses(&self) -> watch::Receiver<u64> {
         self.inner.losses.subscribe()
     }
 
-    /// Returns true if this process runs the tasks that only one node runs: it is the live node with the smallest
-    /// incarnation. While membership views differ, this may be true for two nodes or none.
+    /// Returns true if this process runs the tasks that only one node runs: it is the live, not draining node with the
+    /// smallest incarnation. While membership views differ, this may be true for two nodes or none.
     pub fn is_first(&self) -> bool {
         let own = self.inner.own().as_ref().map(|own| own.incarnation.clone());
         let live = self.inner.live.borrow();
@@ -162,12 +158,11 @@ impl Membership {
         own.is_some_and(|own| up.min() == Some(&own))
     }
 
-    /// Returns true if the store answered recently.
+    /// Returns true if the last snapshot is fresh.
     pub fn answers(&self) -> bool {
         self.inner.known().is_fresh(Instant::now())
     }
 
-    /// Stops reading and heartbeats, and waits for their end.
     pub async fn stop(&self) {
         self.inner.token.cancel();
         self.inner.tracker.close();
@@ -204,7 +199,7 @@ impl Inner {
         }
     }
 
-    /// Waits, within bounds, for a complete heartbeat that starts after this call.
+    /// Waits, within bounds, for a heartbeat and a read that start after this call.
     async fn heartbeat_now(&self) {
         let (done, completed) = oneshot::channel();
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(done);
@@ -213,7 +208,7 @@ impl Inner {
         let _ = tokio::time::timeout(bound, completed).await;
     }
 
-    /// Sends a heartbeat, and reads whether this node still counts as live.
+    /// Sends a heartbeat and applies the returned liveness of this node.
     async fn heartbeat(&self) {
         let Some(own) = self.own().clone() else { return };
         let record = (own.describe)();
@@ -232,7 +227,7 @@ impl Inner {
         }
     }
 
-    /// Changes the registration of this process if the process still has the incarnation of the sent heartbeat.
+    /// Changes the registration of this process, unless the incarnation changed after the heartbeat was sent.
     fn change(&self, sent: &OwnNode, change: impl FnOnce(&mut Option<OwnNode>)) {
         let mut own = self.own();
         if own.as_ref().is_some_and(|own| own.incarnation == sent.incarnation) {
@@ -240,7 +235,6 @@ impl Inner {
         }
     }
 
-    /// Reads the membership.
     async fn read_members(&self) {
         let asked_at = Instant::now();
         match self.in_time(self.store.nodes()).await {

@@ -1,4 +1,4 @@
-//! Tests of the membership with a scripted store.
+//! The membership with a scripted store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,6 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A store of heartbeats with scripted answers.
 #[derive(Default)]
 struct Hearts {
     members: Mutex<Vec<Member>>,

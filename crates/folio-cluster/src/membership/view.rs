@@ -1,12 +1,10 @@
-//! The membership view of a process: the last snapshot of the store of heartbeats, and its age. Pure: the time is an
-//! argument.
+//! The membership view of a process: the last snapshot of the store of heartbeats. Pure: the time is an argument.
 
 use std::time::{Duration, Instant};
 
 use folio_storage::{Member, Nodes};
 use folio_types::{Incarnation, Liveness};
 
-/// The last membership snapshot and its age.
 #[derive(Debug, Clone)]
 pub(crate) struct MembershipView {
     snapshot: Option<(Nodes, Instant)>,
@@ -14,14 +12,15 @@ pub(crate) struct MembershipView {
 }
 
 impl MembershipView {
-    /// Returns an empty view. A snapshot is fresh for `fresh_for`.
     pub(crate) fn new(fresh_for: Duration) -> Self {
         Self { snapshot: None, fresh_for }
     }
 
     /// Applies a membership snapshot that was requested at `asked_at`. Returns true if the snapshot reports a newly
-    /// dead node; an unknown node counts as dead once the store has answered for long enough. Before that the store may
-    /// have lost its data, and nodes that were live in the previous snapshot stay live.
+    /// dead node.
+    ///
+    /// Until the store has been available for `dead_after`, it may have lost its data: nodes that were live in the
+    /// previous snapshot stay live. Afterwards an unknown node counts as dead.
     pub(crate) fn apply(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
         let is_reliable = |nodes: &Nodes| nodes.answering_for > nodes.dead_after;
         if let Some((before, _)) = self.snapshot.as_ref().filter(|_| !is_reliable(&nodes)) {
@@ -36,7 +35,6 @@ impl MembershipView {
         before.members.iter().any(lost) || (is_reliable(now) && !is_reliable(&before))
     }
 
-    /// Returns the live nodes in the last snapshot.
     pub(crate) fn live(&self) -> Vec<Member> {
         self.snapshot.iter().flat_map(|(nodes, _)| nodes.live().cloned()).collect()
     }
@@ -47,7 +45,7 @@ impl MembershipView {
     }
 
     /// Returns the liveness of an incarnation. Only a fresh snapshot reports a dead node, because an unavailable store
-    /// proves nothing. A node that was live in the last snapshot stays live, so that its threads stay with it.
+    /// proves nothing. A node that was live in the last snapshot stays live.
     pub(crate) fn liveness(&self, incarnation: &Incarnation, now: Instant) -> Liveness {
         let Some((nodes, _)) = &self.snapshot else { return Liveness::Unknown };
         let member = nodes.members.iter().find(|member| member.node.incarnation == *incarnation);

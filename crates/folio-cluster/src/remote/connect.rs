@@ -1,4 +1,4 @@
-//! Connections to nodes: one per node, kept while the node is in use.
+//! Cached connections to nodes, one per node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::seal::Seal;
 use crate::tls::Tls;
 
-/// Maximum cached nodes. Beyond it the cache is cleared, and connections are made again on demand.
+/// Maximum number of cached nodes. Beyond it the cache is cleared, and later RPCs reconnect.
 const PEERS_MAX: usize = 1_024;
 
 /// The nodes in other processes by address. Cheap to clone.
@@ -45,8 +45,8 @@ impl Peers {
         Ok(Self { inner: Arc::new(Shared { options: options.clone(), seal, tls, environment, known }) })
     }
 
-    /// Reloads the certificate files periodically. A change applies to new connections; existing ones end with their
-    /// last RPC. Never returns.
+    /// Reloads the certificate files periodically. A change applies to new connections; an existing connection closes
+    /// after its last RPC. Never returns.
     pub async fn follow(&self) {
         loop {
             let now = self.inner.tls();
@@ -56,7 +56,7 @@ impl Peers {
         }
     }
 
-    /// Returns the node at an address (`host:port`). The connection is made at the first RPC.
+    /// Returns the node at an address (`host:port`). The first RPC connects.
     ///
     /// # Errors
     /// The address is malformed or requires certificates.

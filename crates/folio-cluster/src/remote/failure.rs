@@ -1,7 +1,7 @@
 //! Interpretation of a gRPC status from a node or from the transport.
 //!
-//! A status of a node carries details and is decoded completely. A status without details comes from the transport: the
-//! node was unreachable, or was lost before it answered.
+//! A status of a node has details and is decoded completely. A status without details is from the transport: the node
+//! was unreachable, or was lost before it responded.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -12,23 +12,22 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::seal::untrusted;
 
-/// Error detail that distinguishes an unreachable node from an error that a node reported.
+/// Error detail with the loss stage. An error without it was reported by a node.
 const LOST: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";
-/// Retry-after of an RPC to an unreachable node.
+/// Retry delay of an RPC to an unreachable node.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The stage at which a node was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossStage {
-    /// The request was not sent and had no effect.
+    /// The request had no effect.
     NotSent,
-    /// The request was sent and may take effect.
+    /// The request may take effect.
     PerhapsSent,
 }
 
-/// Returns the stage at which the node was lost. None: the error is another one.
+/// Returns the stage at which the node was lost. None: another error, or an error that a node reported.
 pub(crate) fn lost(error: &Error) -> Option<LossStage> {
     if error.reason != Reason::NodeLost {
         return None;
@@ -39,7 +38,7 @@ pub(crate) fn lost(error: &Error) -> Option<LossStage> {
     }
 }
 
-/// Returns the error of a node that was lost.
+/// Returns the error of an RPC whose node died.
 pub(crate) fn node_lost() -> Error {
     unreached(LossStage::PerhapsSent)
 }
@@ -52,7 +51,6 @@ fn unreached(stage: LossStage) -> Error {
     Error::unavailable(Reason::NodeLost, "the node is unreachable").retry_after(RETRY).detail(LOST, detail)
 }
 
-/// Returns the error of a status.
 pub(crate) fn read(status: &Status, address: &str) -> Error {
     if !status.details().is_empty() {
         let error = status::to_error(status);

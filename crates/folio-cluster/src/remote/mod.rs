@@ -35,7 +35,7 @@ use crate::peer::{NodePeer, NodeStatus};
 use crate::seal::Seal;
 use crate::spans::Answering;
 
-/// The clients of a node's services, on one connection.
+/// The clients of a node's services. They share one connection.
 #[derive(Clone)]
 struct Clients {
     conversations: ConversationServiceClient<Channel>,
@@ -43,10 +43,11 @@ struct Clients {
     node: NodeServiceClient<Channel>,
 }
 
-/// A node in another process. Cheap to clone: clones share one connection, which is made on demand and after a loss.
+/// A node in another process. Cheap to clone: clones share one connection, which is opened on demand and reopened after
+/// a loss.
 ///
-/// Errors: `UNAVAILABLE` with reason `NODE_LOST` if the node is unreachable; an RPC that was sent may still take effect
-/// there.
+/// Errors: `UNAVAILABLE` with reason `NODE_LOST` if the node is unreachable. An RPC that was sent may still take
+/// effect.
 #[derive(Clone)]
 pub struct RemotePeer {
     inner: Arc<Inner>,
@@ -69,7 +70,7 @@ impl std::fmt::Debug for RemotePeer {
 }
 
 impl RemotePeer {
-    /// Builds an RPC with the signed principal, the hop count and the trace; returns it with its permit and its span.
+    /// Builds an RPC with the signed principal, the hop count and the trace.
     fn request<Q: Call>(
         &self,
         principal: Option<&Principal>,
@@ -90,7 +91,7 @@ impl RemotePeer {
         Ok((request, permit, answering))
     }
 
-    /// Makes a unary RPC. Dropping the future cancels it.
+    /// Dropping the future cancels the RPC at the node.
     async fn unary<Q: Call, A, F>(
         &self,
         principal: Option<&Principal>,
@@ -112,7 +113,8 @@ impl RemotePeer {
         }
     }
 
-    /// Makes a streaming RPC. Dropping the stream cancels it at the node.
+    /// Makes a streaming RPC. Dropping the stream cancels the RPC at the node. The stream keeps its permit until it is
+    /// dropped.
     async fn events<Q: Call, T, F>(
         &self,
         principal: &Principal,
@@ -171,7 +173,7 @@ fn malformed(error: Error) -> Error {
     unreadable(&error.message)
 }
 
-/// Decodes a message that the answer must hold.
+/// Decodes a required message of a response.
 fn decode<M, T: TryFrom<M, Error = Error>>(part: Option<M>) -> Result<T> {
     present(part)?.try_into().map_err(malformed)
 }

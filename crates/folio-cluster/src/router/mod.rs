@@ -1,9 +1,9 @@
 //! The router of a gateway: finds the node of a thread and calls it.
 //!
-//! The node is the cached owner, otherwise the node that placement selects for the thread. A redirect `MOVED(owner)` is
-//! followed once. If a node is unreachable or drains, it is removed from the cache and another node is called, which
-//! takes over the thread or refuses. A request calls at most [`CALLED_MAX`] nodes. `watch.rs` continues a watch if the
-//! owner fails.
+//! The router calls the cached owner, otherwise the node that placement selects for the thread. It follows one redirect
+//! `MOVED(owner)`. If a node is unreachable or drains, the router removes it from the cache and calls another node,
+//! which takes over the thread or refuses. A request calls at most [`CALLED_MAX`] nodes. `watch.rs` continues a watch
+//! if the owner fails.
 
 mod watch;
 
@@ -45,9 +45,8 @@ struct Inner {
     /// The live nodes of the membership view.
     live: Receiver<Arc<Vec<Member>>>,
     peers: Peers,
-    /// The node of this process, by its address in the membership.
+    /// Address and interface of the node in this process.
     local: Option<(Arc<str>, SharedPeer)>,
-    /// Stores that a watcher reads while no owner is reachable.
     shared: Option<watch::Shared>,
     owners: Cache<Key, Incarnation>,
     avoided: Cache<Incarnation, ()>,
@@ -61,12 +60,11 @@ impl std::fmt::Debug for Router {
     }
 }
 
-/// Whether a request may be sent again after it was possibly sent to a lost node.
+/// Specifies whether a request may be resent after it was possibly sent to a lost node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RetrySafety {
-    /// The request may be sent again, because it is idempotent.
+    /// The request is idempotent.
     Repeatable,
-    /// The request must not be sent again.
     Once,
 }
 
@@ -78,8 +76,7 @@ impl RetrySafety {
 }
 
 impl Router {
-    /// Returns a router over the live nodes of a membership view. While the store of heartbeats is unavailable the view
-    /// does not change.
+    /// Creates a router over the live nodes of a membership view.
     pub fn new(
         live: Receiver<Arc<Vec<Member>>>,
         peers: Peers,
@@ -100,15 +97,14 @@ impl Router {
         }
     }
 
-    /// Returns a router that calls the node of this process directly. `address` is the node's address in the
-    /// membership.
+    /// Calls the node of this process directly. `address` is the node's address in the membership.
     #[must_use]
     pub fn with_node(self, address: &str, node: SharedPeer) -> Self {
         let local = Some((address.into(), node));
         Self { inner: Arc::new(Inner { local, ..(*self.inner).clone() }) }
     }
 
-    /// Adds the stores that a watcher reads while no owner is reachable: the published events, and the threads to check
+    /// Adds the stores that a watch reads while no owner is reachable: the published events, and the threads to check
     /// the permission.
     #[must_use]
     pub fn with_shared(self, threads: Arc<dyn ThreadStore>, events: Arc<dyn TurnEventStore>) -> Self {
@@ -116,7 +112,6 @@ impl Router {
         Self { inner: Arc::new(Inner { shared, ..(*self.inner).clone() }) }
     }
 
-    /// Makes a unary RPC to the node of a thread.
     async fn ask<T, F>(&self, key: Key, safety: RetrySafety, call: impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -124,7 +119,7 @@ impl Router {
         self.inner.ask(key, safety, call).await.map(|(answer, _)| answer)
     }
 
-    /// Calls the node of a thread for a stream, which ends when the node dies.
+    /// Makes a streaming RPC to the node of a thread. The stream fails with `NODE_LOST` when the node dies.
     async fn follow<F>(&self, key: Key, call: impl Fn(SharedPeer) -> F) -> Result<EventStream>
     where
         F: Future<Output = Result<EventStream>>,
@@ -167,11 +162,11 @@ impl Inner {
                 Err(error) => error,
             };
             if let Some(now) = error.owner() {
-                // A node that failed is not called again if another node names it: its failure is the answer.
+                // If another node redirects to a node that failed, the failure is the result.
                 if let Some((_, failure)) = called.iter().find(|(node, _)| *node == now) {
                     return Err(failure.clone());
                 }
-                // A redirect is followed once.
+                // Only one redirect is followed.
                 if owner.is_some() {
                     return Err(error);
                 }
@@ -194,13 +189,13 @@ impl Inner {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
                 stage == LossStage::NotSent || safety == RetrySafety::Repeatable
             }
-            // A draining node refuses a request before it starts it.
+            // A draining node refuses a request before it has an effect.
             None => error.reason == Reason::Draining,
         }
     }
 
-    /// Returns the node to call: the owner of the last redirect, the cached owner, or the node at which the thread is
-    /// placed among those that were not called. Draining and recently unreachable nodes come last.
+    /// Returns the node to call among those that were not called: the owner of the last redirect, the cached owner, or
+    /// the placement of the thread. Draining and recently unreachable nodes have the lowest priority.
     async fn choose(
         &self,
         key: &Key,
@@ -240,16 +235,16 @@ impl Inner {
         }
     }
 
-    /// Returns once the node is dead, because a stopped process keeps its connections open.
+    /// Resolves when the node is dead. A stopped process does not close its connections.
     ///
-    /// A restarted node at the same address answers the RPCs to the previous incarnation. Therefore the wait continues
-    /// while any incarnation at the address is live; keepalive ends the connections of a stopped process.
+    /// A restarted node at the same address serves the RPCs to the previous incarnation. Therefore the future is
+    /// pending while any incarnation at the address is live; keepalive closes the connections of a stopped process.
     fn death_of(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
             let serves = |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
             if live.wait_for(|live| !live.iter().any(serves)).await.is_err() {
-                // Membership has stopped: no further snapshot can report a death.
+                // Membership has stopped, so no further snapshot can report a death.
                 std::future::pending::<()>().await;
             }
             node_lost()
@@ -261,7 +256,6 @@ fn find<'a>(live: &'a [Member], incarnation: &Incarnation) -> Option<&'a Member>
     live.iter().find(|member| member.node.incarnation == *incarnation)
 }
 
-/// Returns the error for an empty set of nodes.
 fn no_node() -> Error {
     Error::unavailable(Reason::NodeLost, "no node is available").retry_after(std::time::Duration::from_secs(1))
 }
@@ -273,7 +267,7 @@ fn key(principal: &Principal, thread: &ThreadId) -> Key {
 #[async_trait]
 impl ConversationPeer for Router {
     async fn chat(&self, principal: &Principal, mut command: ChatCommand) -> Result<EventStream> {
-        // The id that a node would generate. With it, a second node joins the turn that the first one started.
+        // Generate the id that a node would generate, so that a second node joins the turn that the first one started.
         let request = command.request_id.get_or_insert_with(|| RequestId::generate(&*self.inner.environment)).clone();
         let thread = command.thread.clone().unwrap_or_else(|| {
             let profile = command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);
@@ -319,7 +313,7 @@ impl ConversationPeer for Router {
     }
 
     async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
-        // A thread without a turn has no owner: any node creates it.
+        // A new thread has no owner, so any node may create it.
         let key = key(principal, &ThreadId::generate(&*self.inner.environment));
         self.ask(key, RetrySafety::by(command.request_id.as_ref()), |peer| {
             let command = command.clone();

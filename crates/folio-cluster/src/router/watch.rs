@@ -16,21 +16,20 @@ use tokio::time::Instant;
 use super::{Router, key};
 use crate::remote::node_lost;
 
-/// Time without any event source after which a watcher receives `NODE_LOST`; longer than a takeover.
+/// Time without any event source after which the stream fails with `NODE_LOST`. Longer than a takeover.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two attempts to find an event source.
+/// Delay between two attempts to find an event source.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Published events per read.
+/// Maximum number of published events per read.
 const BATCH: usize = 64;
 
-/// Stores that a watcher reads while no owner is reachable.
+/// Stores that a watch reads while no owner is reachable.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) threads: Arc<dyn ThreadStore>,
     pub(super) events: Arc<dyn TurnEventStore>,
 }
 
-/// State of a watch.
 struct Watcher {
     router: Router,
     principal: Principal,
@@ -39,12 +38,12 @@ struct Watcher {
     next: u64,
 }
 
-/// Streams the events of a turn from this number on.
+/// Streams the events of a turn, starting with event number `from`.
 pub(super) async fn watch(router: &Router, principal: &Principal, turn: &TurnId, from: u64) -> Result<EventStream> {
     let watcher = Watcher { router: router.clone(), principal: principal.clone(), turn: turn.clone(), next: from };
     match watcher.watch_at_node().await {
         Ok(events) => Ok(watcher.stream(Some(events))),
-        // The owner, which checks the permission, is unreachable.
+        // The unreachable owner cannot check the permission, so check it here.
         Err(error) if allows_failover(&error) && watcher.may_see().await => Ok(watcher.stream(None)),
         Err(error) => Err(error),
     }
@@ -56,14 +55,13 @@ fn allows_failover(error: &Error) -> bool {
 }
 
 impl Watcher {
-    /// Watches the turn at its node.
     async fn watch_at_node(&self) -> Result<EventStream> {
         let (principal, turn, from) = (&self.principal, &self.turn, self.next);
         let call = |peer: SharedPeer| async move { peer.watch(principal, turn, from).await };
         self.router.follow(key(principal, &turn.thread), call).await
     }
 
-    /// Returns true if the principal may see the turn, by the header of its thread.
+    /// Checks in the thread header that the principal may see the turn.
     async fn may_see(&self) -> bool {
         let Some(shared) = &self.router.inner.shared else { return false };
         let header = shared.threads.header(&self.principal.org, &self.turn.thread).await;
@@ -71,7 +69,7 @@ impl Watcher {
         header.is_ok_and(|header| header.is_some_and(|header| may_see(header.user)))
     }
 
-    /// Returns the events that the owner published, from the next number on.
+    /// Returns the next published events. Empty if there are none, or if they cannot be read.
     async fn shared(&self) -> Vec<Event> {
         let Some(shared) = &self.router.inner.shared else { return Vec::new() };
         match shared.events.read(&self.principal.org, &self.turn, self.next, BATCH).await {
@@ -94,7 +92,7 @@ impl Watcher {
                 let (received, lost) = match &mut node {
                     None => (self.shared().await, None),
                     Some(events) => match events.next().await {
-                        // Every stream ends with a closing event; a stream without one was lost with its node.
+                        // A complete stream ends with a closing event, so the node was lost.
                         None => {
                             tokio::time::sleep(PAUSE).await;
                             (Vec::new(), Some(node_lost()))
@@ -105,7 +103,7 @@ impl Watcher {
                 };
                 let is_empty = received.is_empty();
                 for event in received {
-                    // A second source starts with events that were sent before, or with a snapshot of them.
+                    // A second source may start with events that were already sent, or with a snapshot of them.
                     if event.number < self.next && !first {
                         continue;
                     }

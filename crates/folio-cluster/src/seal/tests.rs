@@ -75,7 +75,7 @@ fn missing_repeated_and_malformed_headers_are_refused() {
 fn a_header_signed_with_an_unknown_secret_is_refused() {
     let (old, new) = (seal(&[OLD]), seal(&[NEW]));
     assert!(why(&new, &signed(&old), at(0)).contains("another secret"));
-    // During a rotation every process has both secrets and signs with the first.
+    // During a rotation, every process has both secrets and signs with the first.
     let (first, then) = (seal(&[OLD, NEW]), seal(&[NEW, OLD]));
     for (signs, checks) in [(&old, &first), (&first, &old), (&first, &then), (&then, &first), (&then, &new)] {
         assert!(checks.check(&signed(signs), "Chat", at(0)).is_ok());

@@ -1,4 +1,4 @@
-//! Bounds of calls and streams, and how a server ends.
+//! Limits of RPCs and streams, and the shutdown of a server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Nodes behind real listeners on loopback, with scripted peers, and their callers.
+//! Nodes with scripted peers behind real listeners on loopback, and their clients.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod limits;

@@ -39,7 +39,6 @@ async fn a_redirect_to_the_owner_is_followed_once_and_cached() {
     // The cached owner applies only to this thread.
     let other = (0..).map(thread).find(|thread| *thread != turn.thread).unwrap();
     cluster.router.open_turn(&principal(), &other).await.unwrap();
-    // The owner changes again.
     cluster.nodes[2].scripted.then([moved_to(&cluster, 1)]);
     let answer = cluster.router.cancel(&principal(), &turn).await.unwrap();
     assert_eq!(cluster.which(&answer.turn.thread), 1);
@@ -98,7 +97,7 @@ async fn a_chat_without_a_thread_is_routed_by_the_placement_of_its_new_thread() 
         let again = all(cluster.router.chat(&principal(), asked(None, Some(&begun))).await.unwrap()).await;
         assert_eq!(chat[0].as_ref().unwrap().turn.thread, again[0].as_ref().unwrap().turn.thread);
     }
-    // The router generates a missing request id, and a second node receives the same id.
+    // The router generates a missing request id, and the next node receives the same id.
     let before = cluster.asked();
     let draining = Behavior::Refuse(folio_cluster::draining());
     for node in &cluster.nodes {
@@ -133,7 +132,7 @@ async fn a_draining_node_gets_requests_only_for_threads_that_it_owns() {
     let other = (0..).map(turn).find(|turn| *turn != owned).unwrap();
     cluster.router.get_turn(&principal(), &other).await.unwrap();
     assert_eq!(cluster.asked(), [2, 1]);
-    // A request that the draining node refuses is sent to the other node, which is cached as the owner.
+    // A request that the draining node refuses is sent to the other node, which becomes the cached owner.
     cluster.nodes[0].scripted.then([Behavior::Refuse(folio_cluster::draining())]);
     cluster.router.cancel(&principal(), &owned).await.unwrap();
     cluster.router.get_turn(&principal(), &owned).await.unwrap();

@@ -1,4 +1,4 @@
-//! Nodes on loopback, each in a runtime of its own, so that one can die with all that it holds.
+//! Nodes on loopback. Each has its own runtime, so that it can be killed with all its tasks and connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn turn(number: u32) -> TurnId {
     TurnId::new(thread(number), 1)
 }
 
-/// A server of a node. It dies when it is dropped.
+/// The server of a node. Dropping it kills the server.
 pub(crate) struct Server {
     pub(crate) address: String,
     pub(crate) shutdown: Shutdown,
@@ -65,10 +65,10 @@ impl Server {
         Self { address, shutdown, runtime: Some(runtime) }
     }
 
-    /// As if the process were killed: every connection is cut.
+    /// Kills the server like a process: every connection is closed.
     pub(crate) fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // It waits until the listener is closed, which no thread of a runtime may do.
+            // Wait until the listener is closed. A thread of a runtime must not block, so use another one.
             std::thread::spawn(move || runtime.shutdown_timeout(LIMIT)).join().unwrap();
         }
     }
@@ -80,7 +80,6 @@ impl Drop for Server {
     }
 }
 
-/// A node with its server.
 pub(crate) struct Node {
     pub(crate) scripted: Arc<ScriptedPeer>,
     pub(crate) server: Server,
@@ -136,12 +135,11 @@ impl Cluster {
         Self { nodes, members, router }
     }
 
-    /// Changes the membership.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Member>)) {
         self.members.send_modify(|members| change(Arc::make_mut(members)));
     }
 
-    /// A thread that is placed at this node.
+    /// Returns a thread that is placed at this node.
     pub(crate) fn thread_of(&self, node: usize) -> ThreadId {
         let members: Vec<Member> = self.nodes.iter().map(Node::member).collect();
         let placed = |thread: &ThreadId| {
@@ -154,18 +152,17 @@ impl Cluster {
         TurnId::new(self.thread_of(node), 1)
     }
 
-    /// Returns the number of calls to each node.
     pub(crate) fn asked(&self) -> Vec<usize> {
         self.nodes.iter().map(|node| node.scripted.times()).collect()
     }
 
-    /// The node that answered, by the thread of its answer.
+    /// Returns the node that served an RPC, by the thread id in its response.
     pub(crate) fn which(&self, answer: &ThreadId) -> usize {
         self.nodes.iter().position(|node| node.scripted.own_turn().thread == *answer).unwrap()
     }
 }
 
-/// Every item of a stream, within the time that a test has.
+/// Collects a stream within the time limit.
 pub(crate) async fn all(events: EventStream) -> Vec<Result<Event>> {
     in_time(events.collect()).await
 }
@@ -174,7 +171,6 @@ pub(crate) async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.expect("took too long")
 }
 
-/// An approval of a round of a turn.
 pub(crate) fn approve(turn: &TurnId) -> ApproveCommand {
     ApproveCommand {
         turn: turn.clone(),
@@ -185,7 +181,6 @@ pub(crate) fn approve(turn: &TurnId) -> ApproveCommand {
     }
 }
 
-/// A fork of a thread.
 pub(crate) fn fork(thread: &ThreadId, request_id: Option<&str>) -> ForkThreadCommand {
     let request_id = request_id.map(|id| id.parse().unwrap());
     ForkThreadCommand { thread: thread.clone(), message_count: None, title: None, request_id }

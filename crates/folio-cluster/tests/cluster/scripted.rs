@@ -1,4 +1,4 @@
-//! A peer with scripted answers that records its calls.
+//! A peer with scripted behavior that records its calls.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -21,38 +21,34 @@ use tokio::sync::watch;
 /// The behavior of a peer at its next call. Default: `Serve`.
 #[derive(Debug, Clone)]
 pub(crate) enum Behavior {
-    /// Answers. A stream has two events, the second a closing one.
+    /// Responds. A stream has two events, the second a closing one.
     Serve,
-    /// Refuses.
     Refuse(Error),
-    /// Answers never.
+    /// Never responds.
     Hang,
-    /// Returns a stream without a second event.
+    /// Returns a stream that stays open after its first event.
     Open,
-    /// Panics.
     Panic,
 }
 
-/// A recorded call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RecordedCall {
     pub(crate) rpc: &'static str,
     pub(crate) principal: Option<Principal>,
     pub(crate) context: CallContext,
-    /// The thread, turn or request, in short.
+    /// The thread, turn or request of the call.
     pub(crate) about: String,
 }
 
-/// The peer.
 pub(crate) struct ScriptedPeer {
     pub(crate) incarnation: Incarnation,
     plays: Mutex<VecDeque<Behavior>>,
     asked: watch::Sender<Vec<RecordedCall>>,
-    /// Calls and streams that were begun and neither ended nor dropped.
+    /// Number of calls and streams in progress.
     open: watch::Sender<usize>,
 }
 
-/// Counts a call until it is dropped.
+/// Counts a call as open until it is dropped.
 struct Open(watch::Sender<usize>);
 
 impl Drop for Open {
@@ -84,12 +80,12 @@ impl ScriptedPeer {
         self.asked.borrow().len()
     }
 
-    /// Waits until it was asked so often.
+    /// Waits until the peer received `times` calls.
     pub(crate) async fn was_asked(&self, times: usize) {
         self.asked.subscribe().wait_for(|asked| asked.len() >= times).await.unwrap();
     }
 
-    /// Waits until no call and no stream is left.
+    /// Waits until no call or stream is open.
     pub(crate) async fn is_left_alone(&self) {
         self.open.subscribe().wait_for(|open| *open == 0).await.unwrap();
     }
@@ -148,7 +144,7 @@ impl ScriptedPeer {
             .boxed())
     }
 
-    /// A turn by which a test recognizes the peer: of a thread whose id follows from the peer's name.
+    /// Returns a turn that identifies the peer: its thread id is derived from the peer's name.
     pub(crate) fn own_turn(&self) -> TurnId {
         TurnId::new(ThreadId::derive(&[self.incarnation.as_str()]), 1)
     }

@@ -24,7 +24,7 @@ async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
     let answer = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
     let next = cluster.which(&answer.turn.thread);
     assert_ne!(next, 1);
-    // The new owner is remembered.
+    // The new owner is cached.
     let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
     assert_eq!(cluster.which(&answer.turn.thread), next);
     assert_eq!(cluster.asked().iter().sum::<usize>(), 3);
@@ -64,7 +64,7 @@ async fn a_redirect_to_a_dead_owner_is_retried_at_another_node_once() {
     }
 }
 
-/// Makes a call that hangs at its node, then removes the node from the membership; returns the result.
+/// Makes a call that hangs at its node, then removes the node from the membership.
 async fn while_it_hangs<T: Send + 'static>(
     node: usize,
     cluster: Cluster,
@@ -129,7 +129,7 @@ async fn open_chat(cluster: &Cluster) -> EventStream {
 async fn a_chat_ends_when_its_node_dies() {
     let cluster = Cluster::start(2);
     let mut events = open_chat(&cluster).await;
-    // Heartbeats of others change nothing.
+    // A heartbeat of another node has no effect.
     cluster.change(|members| members[1].node.conversations = 5);
     assert!(futures::poll!(events.next()).is_pending());
     cluster.change(|members| drop(members.remove(0)));
@@ -143,7 +143,7 @@ async fn a_chat_ends_when_its_node_dies() {
 async fn a_chat_is_not_affected_by_an_earlier_incarnation_at_the_same_address() {
     let cluster = Cluster::start(2);
     let mut events = open_chat(&cluster).await;
-    // The gateway still knew the dead incarnation when the restarted process answered.
+    // The gateway's view still has the dead incarnation when the restarted process responds.
     cluster.change(|members| {
         let mut restarted = members[0].clone();
         restarted.node.incarnation = Incarnation::derive(&["restarted"]);
@@ -164,7 +164,7 @@ async fn a_watch_fails_over_to_another_node_without_duplicates() {
     let mut seen = vec![in_time(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
     seen.extend(all(watched).await.into_iter().map(Result::unwrap));
-    // The first event of the new owner has the number of an event that the watcher already received.
+    // The watcher skips the new owner's first event, because it already received an event with this number.
     let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn.thread), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
     assert_eq!(cluster.nodes[1].scripted.asked()[0].about, format!("{turn} from 2"));

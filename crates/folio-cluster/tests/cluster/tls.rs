@@ -49,11 +49,11 @@ async fn gateways_and_nodes_of_one_authority_talk() {
 async fn a_client_with_a_missing_or_untrusted_certificate_is_refused() {
     let (own, foreign) = (authority(), authority());
     let node = Node::start("a", &with(own.path(), "node"));
-    // In plain text.
+    // Plain text.
     refused(&node, &options()).await;
-    // Of another authority altogether.
+    // Client and trust of another authority.
     refused(&node, &with(foreign.path(), "gateway")).await;
-    // Trusts the node, but presents a certificate of another authority.
+    // The client trusts the node but presents a certificate of another authority.
     let mut mixed = with(foreign.path(), "gateway");
     mixed.tls.ca = Some(own.path().join("ca.pem"));
     refused(&node, &mixed).await;
@@ -77,7 +77,7 @@ async fn a_caller_without_a_certificate_is_refused_in_the_handshake() {
     assert_ne!(refused.code(), tonic::Code::Unauthenticated, "{refused:?}");
 }
 
-/// Replaces the certificates in a folder by those of another authority.
+/// Replaces the certificates in a folder with those of another authority.
 fn exchange(folder: &Path, from: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let file = entry.unwrap().path();

@@ -142,7 +142,7 @@ async fn without_the_clusters_secret_every_rpc_is_refused() {
     let other = Options { secrets: vec![Secret::new("the secret of another cluster, 0123456789")], ..options() };
     let stranger = peer(&node.server, &other);
     let refused = stranger.get_turn(&principal(), &turn(1)).await.unwrap_err();
-    // The client of an untrusted gateway has valid credentials: the error is retriable.
+    // The client's credentials are valid, so the error is retriable.
     assert_eq!((refused.code, refused.reason), (Code::Unavailable, Reason::InvalidPrincipal));
     assert_eq!(stranger.status().await.unwrap_err().reason, Reason::InvalidPrincipal);
     assert_eq!(stranger.watch(&principal(), &turn(1), 0).await.err().unwrap().reason, Reason::InvalidPrincipal);
