@@ -1,5 +1,5 @@
-//! Active uploads of this process. Their number and their bytes on disk are bounded in total and per organization. A
-//! guard also keeps every other upload, and the clean-up, away from the same document id.
+//! Active uploads of this process, bounded in number and in bytes on disk, in total and per organization. A guard also
+//! excludes every other upload, and the clean-up, from the same document id.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 use crate::options::Options;
 
-/// Retry hint when a bound is reached. A transfer takes seconds.
+/// Retry delay when a bound is reached. A transfer takes seconds.
 const RETRY_FULL: Duration = Duration::from_secs(5);
-/// Retry hint when the same upload is already in progress.
+/// Retry delay when an upload of the same document is in progress.
 const RETRY_SAME: Duration = Duration::from_secs(1);
 
 /// Active uploads of this process. Clones share the set.
@@ -35,7 +35,6 @@ impl ActiveUploads {
         self.permits.load()
     }
 
-    /// Returns the active uploads of an organization.
     pub(crate) fn load_of(&self, org: &OrgId) -> Load {
         self.permits.load_of(org)
     }
@@ -43,8 +42,8 @@ impl ActiveUploads {
     /// Registers an upload of at most `bytes` until the guard is dropped.
     ///
     /// # Errors
-    /// `OVERLOADED` with a retry hint: RESOURCE_EXHAUSTED if a bound is reached, UNAVAILABLE if the same upload is
-    /// already in progress.
+    /// `OVERLOADED` with a retry delay: RESOURCE_EXHAUSTED if a bound is reached, UNAVAILABLE if an upload of the same
+    /// document is in progress.
     pub(crate) fn start(&self, org: &OrgId, id: &DocumentId, bytes: u64) -> Result<UploadGuard> {
         let permit = self.permits.try_acquire(org, bytes).map_err(|refused| {
             let owner = if refused == Refused::KeyBound { "the organization" } else { "the server" };
@@ -59,21 +58,20 @@ impl ActiveUploads {
         Ok(UploadGuard { _permit: permit, _id: id })
     }
 
-    /// Excludes uploads of a document id until the guard is dropped. Returns None if one is active.
+    /// Excludes uploads of a document id until the guard is dropped. None: an upload is active.
     pub(crate) fn reserve(&self, id: &DocumentId) -> Option<IdGuard> {
         let is_new = self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
         is_new.then(|| IdGuard { ids: Arc::clone(&self.ids), id: id.clone() })
     }
 }
 
-/// An active upload. Dropping the guard ends it.
 #[derive(Debug)]
 pub(crate) struct UploadGuard {
     _permit: Permit<OrgId>,
     _id: IdGuard,
 }
 
-/// Exclusive use of a document id. Dropping the guard ends it.
+/// Exclusive use of a document id until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct IdGuard {
     ids: Arc<Mutex<HashSet<DocumentId>>>,

@@ -1,9 +1,9 @@
 //! Background ingestion: reads the text of uploaded documents.
 //!
 //! Uploaders add a job to a queue that all nodes share ([`JobStore`]; in memory for a single process), and any node
-//! takes it. If a node dies, another one takes its jobs. The queue is only a hint that starts ingestion immediately and
-//! usually once; the document store is authoritative ([`folio_storage::TextStore::pending_text`]) and is scanned at
-//! the start and periodically. So neither a crash nor a lost queue loses a document. The store counts started attempts;
+//! takes it. If a node dies, another node takes its jobs. The queue is only a hint that starts ingestion immediately
+//! and usually once. The document store is authoritative ([`folio_storage::TextStore::pending_text`]) and is scanned at
+//! the start and periodically, so neither a crash nor a lost queue loses a document. The store counts started attempts;
 //! a document whose attempts crashed the process too often fails.
 
 use std::collections::HashMap;
@@ -28,23 +28,22 @@ use crate::ocr::Installed;
 use crate::reader::{Reading, TextReader};
 use crate::upload::hexadecimal;
 
-/// Name of the queue.
 const QUEUE: &str = "texts";
-/// Polling interval of the queue without notification.
+/// Interval of polls when no job was submitted in this process.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Polling interval while the queue is unavailable.
+/// Interval of polls while the queue is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval of heartbeats for active jobs, and of counting waiting jobs.
+/// Interval of renewing the active jobs, and of counting the waiting jobs.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
-/// Time without heartbeat after which another node takes a job.
+/// Time without renewal after which another node takes a job.
 const ABANDONED_AFTER: Duration = Duration::from_secs(45);
-/// Maximum documents of one scan of the store.
+/// Maximum number of documents that a scan of the store returns, in addition to the active ones.
 const SCAN_LIMIT: usize = 256;
 /// Maximum attempts per job if the store or the machine fails.
 const FAULTS: u32 = 4;
-/// Pause after the first failed attempt. It doubles with each further one.
+/// Delay after the first failed attempt, doubled after each further one.
 const FAULT_PAUSE: Duration = Duration::from_millis(250);
-/// Prefix of the names of temporary folders.
+/// Prefix of temporary folders.
 const SCRATCH_PREFIX: &str = "folio-read-";
 
 type Key = (OrgId, DocumentId);
@@ -61,15 +60,14 @@ pub struct IngestHandle {
 struct Signals {
     /// Notifies the ingestor of a new job.
     wake: Notify,
-    /// True if the store may contain documents that are not in the queue.
+    /// True if the store may contain pending documents that are not in the queue.
     missed: AtomicBool,
     /// Number of documents that this process reads.
     reading: AtomicU64,
-    /// Number of jobs in the queue that no node has taken.
+    /// Number of jobs that no node has taken.
     waiting: AtomicU64,
 }
 
-/// Ingestion load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngestLoad {
     /// Number of documents that this process reads.
@@ -85,12 +83,10 @@ impl std::fmt::Debug for IngestHandle {
 }
 
 impl IngestHandle {
-    /// Creates a handle of this queue. Every ingestor that shares the queue may take the jobs.
     pub fn new(jobs: Arc<dyn JobStore>) -> Self {
         Self { jobs, signals: Arc::default() }
     }
 
-    /// Returns the load that the ingestor of this process last observed.
     pub fn load(&self) -> IngestLoad {
         let [reading, waiting] =
             [&self.signals.reading, &self.signals.waiting].map(|count| count.load(Ordering::Relaxed));
@@ -122,7 +118,7 @@ async fn push(
     jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: format!("{attempts}{upload}") }).await
 }
 
-/// The ingestor: owns the task that reads documents.
+/// Owns the task that reads documents. Dropping the ingestor cancels active documents.
 #[derive(Debug)]
 pub struct Ingestor {
     stop: CancellationToken,
@@ -130,7 +126,7 @@ pub struct Ingestor {
 }
 
 impl Ingestor {
-    /// Starts reading the documents in the queue and the pending documents of the store.
+    /// Starts to read the documents in the queue and the pending documents of the store.
     pub fn start(stores: Stores, queue: IngestHandle, environment: Arc<dyn Environment>, reader: TextReader) -> Self {
         let stop = CancellationToken::new();
         let actor = Actor {
@@ -148,7 +144,7 @@ impl Ingestor {
     }
 
     /// Stops taking jobs, waits at most `limit` for the active ones, and cancels the rest. Another node or the next
-    /// start reads them.
+    /// start reads the cancelled documents.
     pub async fn drain(mut self, limit: Duration) {
         self.stop.cancel();
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
@@ -159,12 +155,11 @@ impl Ingestor {
 
 impl Drop for Ingestor {
     fn drop(&mut self) {
-        // Its children, which read documents, end with the task.
+        // Aborting the task also kills the child processes.
         self.task.abort();
     }
 }
 
-/// The state of the task.
 struct Actor {
     work: Arc<Work>,
     stop: CancellationToken,
@@ -172,7 +167,6 @@ struct Actor {
     /// Identity of this process in the queue.
     worker: Incarnation,
     running: JoinSet<()>,
-    /// Active documents by task.
     active: HashMap<Id, ActiveRead>,
     /// Time of the next poll of the queue.
     next_poll: Instant,
@@ -180,14 +174,12 @@ struct Actor {
     installed: Installed,
 }
 
-/// A document that is being read.
 struct ActiveRead {
     key: Key,
     job: TakenJob,
     since: Instant,
 }
 
-/// Returns an interval that delays after missed ticks.
 fn every(period: Duration) -> Interval {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -203,7 +195,7 @@ impl Actor {
         loop {
             self.take().await;
             self.queue.signals.reading.store(wide(self.active.len()), Ordering::Relaxed);
-            // At this time a slow document stops counting against the concurrency.
+            // At this time a slow document no longer counts against the concurrency.
             let next_slow = self.next_slow();
             tokio::select! {
                 biased;
@@ -240,7 +232,7 @@ impl Actor {
                     for job in taken {
                         self.start(job).await;
                     }
-                    // The store has the documents that did not fit into the queue.
+                    // Documents that did not fit into the queue are only in the store.
                     if all && !(self.queue.signals.missed.load(Ordering::Acquire) && self.scan().await) {
                         self.next_poll = Instant::now() + POLL_INTERVAL;
                     }
@@ -266,7 +258,7 @@ impl Actor {
         };
         let mut added = false;
         for found in &pending {
-            // The id of a kind that this job does not read.
+            // The row is of a kind that has no text to ingest.
             let Ok(document) = found.id.parse() else { continue };
             let key = (found.org.clone(), document);
             if self.active.values().any(|running| running.key == key) {
@@ -281,7 +273,7 @@ impl Actor {
                 }
             }
         }
-        // If the queue already contained all of them, the next tick scans again.
+        // If the queue already contained all documents, the next tick scans again.
         if added && pending.len() == limit {
             self.queue.signals.missed.store(true, Ordering::Release);
         }
@@ -291,7 +283,7 @@ impl Actor {
         added
     }
 
-    /// Requeues every document that lacked a program if that program was installed.
+    /// If a program was installed since the last check, marks the documents that lacked a program as pending.
     async fn check_programs(&mut self) {
         let installed = self.work.reader.installed();
         if installed.is_more_than(self.installed)
@@ -309,11 +301,11 @@ impl Actor {
             return self.done(&job).await;
         };
         if let Some(running) = self.active.values_mut().find(|running| running.key == key) {
-            // The heartbeat was late and the job was taken again.
+            // The renewal was late, so this process took its own job again.
             running.job = job;
             return;
         }
-        // Attempts that the store had counted, and attempts since then.
+        // The attempts that the store had counted, plus the attempts since then.
         let (counted, upload) = job.job.payload.split_once(' ').unwrap_or((&job.job.payload, ""));
         let counted: u32 = counted.parse().unwrap_or(0);
         let attempts = counted.saturating_add(u32::try_from(job.attempt.saturating_sub(1)).unwrap_or(u32::MAX));
@@ -333,7 +325,7 @@ impl Actor {
         self.active.insert(task.id(), ActiveRead { key, job, since: Instant::now() });
     }
 
-    /// Returns the number of documents that may start. Slow documents count only beyond their own limit.
+    /// Returns the number of documents that may start. Up to `slow_concurrency` slow documents do not count.
     fn capacity(&self) -> usize {
         let options = self.work.reader.options();
         let slow = self.active.values().filter(|running| running.since.elapsed() >= options.slow_after()).count();
@@ -362,14 +354,14 @@ impl Actor {
         self.next_poll = Instant::now();
     }
 
-    /// Removes a job. After a failure the job is taken again and finds its document settled.
+    /// Removes a job. If that fails, the job is taken again and its document is already settled.
     async fn done(&self, job: &TakenJob) {
         if let Err(error) = self.queue.jobs.done(QUEUE, job).await {
             tracing::debug!(%error, "cannot remove a finished job");
         }
     }
 
-    /// Counts waiting jobs. If the queue is unavailable, the last count remains.
+    /// Counts waiting jobs. If the queue is unavailable, the last count is kept.
     async fn count(&self) {
         match self.queue.jobs.waiting(QUEUE).await {
             Ok(waiting) => self.queue.signals.waiting.store(waiting, Ordering::Relaxed),
@@ -377,8 +369,8 @@ impl Actor {
         }
     }
 
-    /// Renews the active jobs. If another node takes one of them, both read the document and the store keeps one
-    /// result.
+    /// Renews the active jobs. If another node takes one of them nevertheless, both read the document and the store
+    /// keeps one result.
     async fn renew(&self) {
         for running in self.active.values() {
             if let Err(error) = self.queue.jobs.keep(QUEUE, &running.job).await {
@@ -397,7 +389,6 @@ fn parse(key: &str) -> Option<Key> {
     Some((org.parse().ok()?, document.parse().ok()?))
 }
 
-/// Dependencies of reading one document.
 struct Work {
     stores: Stores,
     environment: Arc<dyn Environment>,
@@ -405,7 +396,7 @@ struct Work {
 }
 
 impl Work {
-    /// Removes temporary folders of an earlier process from the node's own scratch folder.
+    /// Removes temporary folders of an earlier process. Only in a configured scratch folder, which this node owns.
     fn clear_scratch(&self) {
         let Some(scratch) = &self.reader.options().scratch else { return };
         if let Err(error) = std::fs::create_dir_all(scratch) {
@@ -424,7 +415,7 @@ impl Work {
         let mut before = Vec::new();
         loop {
             let lacking = texts.pending_text(TextWait::Program, SCAN_LIMIT).await?;
-            // The listing makes no progress: a row without a document.
+            // Without progress, the remaining rows have no document.
             if lacking.is_empty() || lacking == before {
                 return Ok(());
             }
@@ -456,7 +447,7 @@ impl Work {
         }
     }
 
-    /// Makes one attempt. Only the first attempt of a run is counted (`first`).
+    /// Makes one attempt. The store counts it only if `first` is true.
     async fn attempt(&self, org: &OrgId, id: &DocumentId, attempts: u32, first: bool) -> Result<()> {
         let Some(document) = self.stores.of::<Document>().get(org, id).await? else { return Ok(()) };
         if document.state.is_settled() {

@@ -1,4 +1,4 @@
-//! The parent's side of a child process: starts it, bounds its time and output, and kills its process group.
+//! The parent of a child process: starts it, bounds its time and output, and kills its process group.
 
 use std::fs::File;
 use std::io;
@@ -19,27 +19,22 @@ const STDERR_BYTES: u64 = 4 * 1024;
 /// Maximum length of the reason in an error, in characters.
 const REASON_CHARS: usize = 200;
 
-/// Failure of a child process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
     /// The child could not be started. The file is not the cause.
     #[error("a child process could not be started: {0}")]
     Start(#[source] io::Error),
-    /// The child exceeded its wall-clock time.
     #[error("reading it took longer than {} s", .0.as_secs())]
     TimedOut(Duration),
     /// A signal ended the child: a limit of processor time or memory, or a crash.
     #[error("{}", signal_reason(*.0))]
     Signal(i32),
-    /// The child exited with an error.
     #[error("reading it failed (exit status {status}{})", if stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Exit {
-        /// Exit status.
         status: i32,
-        /// First line of an external program's error output. Empty for Folio's own child.
+        /// First line of an external program's standard error. Empty for Folio's own child.
         stderr: String,
     },
-    /// The child exceeded its output limit.
     #[error("it has more text than the maximum")]
     TooMuchOutput,
 }
@@ -52,7 +47,6 @@ fn signal_reason(signal: i32) -> String {
     }
 }
 
-/// Starts child processes.
 #[derive(Debug, Clone)]
 pub(crate) struct Children {
     program: PathBuf,
@@ -60,14 +54,15 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// Creates a starter for this command. None: this binary.
+    /// `worker`: None is this binary.
     pub(crate) fn new(worker: Option<&WorkerCommand>, scratch: PathBuf) -> Self {
-        // /proc/self/exe remains this binary, even if its file is replaced.
+        // /proc/self/exe refers to this binary even if its file is replaced.
         let own = || PathBuf::from("/proc/self/exe");
         Self { program: worker.map_or_else(own, |worker| worker.program.clone()), scratch }
     }
 
-    /// Runs a task on a file (its standard input). Returns the output, at most `max_output` bytes.
+    /// Runs a task with `input` as standard input. Returns the output, at most `max_output` bytes. Dropping the future
+    /// kills the child's process group.
     pub(crate) async fn run(
         &self,
         task: &Task,
@@ -109,12 +104,12 @@ impl Children {
             Ok(Err(error)) => return Err(ChildError::Start(error)),
             Err(_) => return Err(ChildError::TimedOut(wall)),
         };
-        // The child was reaped, so its number may be reused.
+        // The child was reaped, so its process id may be reused.
         group.0 = None;
         outcome(status, || self.reason(&stderr)).map(|()| output)
     }
 
-    /// Returns the first meaningful line, without paths of the scratch folder.
+    /// Returns the first line that is not empty, without paths of the scratch folder.
     fn reason(&self, stderr: &[u8]) -> String {
         let stderr = String::from_utf8_lossy(stderr).replace(&*self.scratch.to_string_lossy(), "");
         let line = stderr.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -127,7 +122,7 @@ async fn read_stderr(stderr: Option<ChildStderr>) -> Vec<u8> {
     let mut kept = Vec::new();
     if let Some(stderr) = stderr {
         let mut first = stderr.take(STDERR_BYTES);
-        // The output is not a result, so a read error does not matter.
+        // The output is only part of an error message, so a read error is ignored.
         let _ = first.read_to_end(&mut kept).await;
         let _ = tokio::io::copy(&mut first.into_inner(), &mut tokio::io::sink()).await;
     }
@@ -143,7 +138,7 @@ fn outcome(status: std::process::ExitStatus, stderr: impl FnOnce() -> String) ->
     }
 }
 
-/// The process group of a child that was not reaped. Dropping the guard kills it.
+/// The process group of a child that was not reaped. Dropping the guard kills the group.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

@@ -1,7 +1,8 @@
-//! Normalization of stored text: no control characters, no redundant blanks, bounded, with a mark where text was cut.
+//! Normalization of stored text: no control characters, no redundant blanks, bounded length, with a mark where text was
+//! cut.
 
 /// Removes control characters except line feed and tab, converts line ends to line feeds, and removes blanks at line
-/// ends and repeated empty lines.
+/// ends and repeated empty lines. Idempotent.
 pub(crate) fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(1 << 20));
     let mut blanks = String::new();
@@ -42,7 +43,7 @@ pub(crate) fn cut(text: String, max: usize) -> String {
     format!("{kept}\n[… cut here: {} more characters of this page were dropped]", rest.chars().count())
 }
 
-/// Bounds the pages by the limits of a page and of a document.
+/// Cuts the pages to the limits of a page and of a document.
 pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, document_chars: usize) -> Vec<String> {
     let mut left = document_chars;
     let mut bounded = Vec::new();

@@ -1,5 +1,5 @@
 //! Optical character recognition (OCR) by Tesseract. Poppler's pdftoppm renders the pages of a PDF first. Both run as
-//! child processes under limits, one page at a time, with a bounded number at once.
+//! child processes under limits, one page each, with bounded concurrency.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,14 +13,12 @@ use crate::worker::{Job, Task};
 
 /// Maximum text of one page image, in bytes.
 const OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
-/// Timeout for Tesseract's list of languages.
+/// Timeout of listing Tesseract's languages.
 const LISTING: Duration = Duration::from_secs(10);
-/// Prefix of Tesseract's list of languages.
 const LIST_BEGINS: &str = "List of available languages";
 /// Maximum size of one rendered page, in bytes.
 const DRAWN_BYTES: u64 = 128 * 1024 * 1024;
 
-/// OCR with the installed tools.
 #[derive(Debug)]
 pub(crate) struct Ocr {
     slots: Semaphore,
@@ -34,13 +32,12 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Returns true if a program is installed that was missing before.
+    /// Returns true if a program is installed that was missing before. pdftoppm counts only together with Tesseract.
     pub(crate) fn is_more_than(self, before: Self) -> bool {
         self.tesseract && (!before.tesseract || self.pdftoppm && !before.pdftoppm)
     }
 }
 
-/// Paths of the tools for a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     tesseract: PathBuf,
@@ -52,7 +49,7 @@ impl Ocr {
         Self { slots: Semaphore::new(options.concurrency.max(1)) }
     }
 
-    /// Returns the tools. The error names the missing package.
+    /// Finds the tools. The error is the reason for users, with the missing package.
     pub(crate) async fn tools(options: &Options, children: &Children, for_pdf: bool) -> Result<Tools, String> {
         let missing = |what: &str, package: &str| {
             format!(
@@ -74,12 +71,11 @@ impl Ocr {
         Ok(Tools { tesseract, pdftoppm })
     }
 
-    /// Returns the programs that are installed now.
     pub(crate) fn installed(options: &Options) -> Installed {
         Installed { tesseract: find(&options.tesseract).is_some(), pdftoppm: find(&options.pdftoppm).is_some() }
     }
 
-    /// Returns the text of an image file. `page` (from 1) selects a page if the file may have several.
+    /// Returns the text of an image file. `page` (from 1) selects a page of a file that may have several.
     pub(crate) async fn image(
         &self,
         options: &Options,
@@ -98,7 +94,7 @@ impl Ocr {
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// Returns the text of a page of a PDF, rendered into `folder`.
+    /// Returns the text of a page of a PDF, rendered into `folder`. `page` starts at 1.
     pub(crate) async fn pdf_page(
         &self,
         options: &Options,
@@ -134,7 +130,6 @@ pub(crate) struct Allowance<'a> {
 }
 
 impl<'a> Allowance<'a> {
-    /// Creates the full budget of a document. Its time starts now.
     pub(crate) fn new(options: &'a Options) -> Self {
         Self { options, begun: Instant::now(), pages: options.ocr_pages }
     }
@@ -166,8 +161,8 @@ fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns the first wanted language that Tesseract does not have. None also if Tesseract does not list its languages;
-/// OCR then fails itself.
+/// Returns the first configured language that Tesseract does not have. None also if Tesseract does not list its
+/// languages; OCR itself then fails.
 async fn missing_language(options: &Options, children: &Children, tesseract: &Path) -> Option<String> {
     let task = task(options, tesseract, vec!["--list-langs".to_owned()]);
     let listed = children.run(&task, None, LISTING, OUTPUT_BYTES).await.ok()?;

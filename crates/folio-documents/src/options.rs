@@ -9,59 +9,62 @@ use serde::{Deserialize, Serialize};
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// Settings of uploads and ingestion.
+/// The settings section `documents`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Maximum size of a document, in bytes.
+    /// Maximum size of a document in bytes.
     pub max_bytes: u64,
-    /// Maximum active uploads. Further ones are refused with `OVERLOADED`.
+    /// Maximum number of active uploads. Further uploads fail with `OVERLOADED`. Default: 256.
     pub uploads: usize,
-    /// Maximum active uploads of an organization.
+    /// Maximum number of active uploads of an organization. Default: 64.
     pub uploads_per_organization: usize,
     /// Maximum bytes on disk of all active uploads. An upload counts with its declared size, or with `max_bytes`.
-    /// Uploads that do not fit are refused with `OVERLOADED`.
+    /// Uploads that do not fit fail with `OVERLOADED`. Default: 4 GiB.
     pub upload_bytes: u64,
-    /// Maximum bytes on disk of an organization's active uploads.
+    /// Maximum bytes on disk of an organization's active uploads. Default: 1 GiB.
     pub upload_bytes_per_organization: u64,
-    /// Maximum pages of a document. The ingestion of a longer one fails.
+    /// Maximum number of pages of a document. The ingestion of a longer document fails.
     pub max_pages: u32,
-    /// Maximum characters per page. A longer page is cut with a mark.
+    /// Maximum number of characters per page. A longer page is cut with a mark. Default: 100,000.
     pub page_chars: usize,
-    /// Maximum characters per document. A longer document is cut with a mark.
+    /// Maximum number of characters per document. A longer document is cut with a mark. Default: 8,000,000.
     pub document_chars: usize,
-    /// Maximum documents that are read at once, not counting slow ones.
+    /// Maximum number of documents that are read concurrently, without `slow_concurrency` slow ones. Default: 2.
     pub concurrency: usize,
-    /// Seconds after which a document counts as slow and no longer against `concurrency`.
+    /// Seconds after which a document counts as slow. Default: 10.
     pub slow_after_seconds: u64,
-    /// Maximum slow documents that do not count against `concurrency`.
+    /// Maximum number of slow documents that do not count against `concurrency`. Default: 2.
     pub slow_concurrency: usize,
-    /// Maximum queued documents in memory, for a process with its own queue. Further ones wait in the store.
+    /// Maximum number of documents in an in-memory queue. Further documents wait in the store. Default: 1,024.
     pub queue: usize,
     /// Seconds between two scans of the store for pending documents, and between two checks of the installed programs.
-    /// Documents that lacked a program are read after its installation.
+    /// Documents that lacked a program are read after its installation. Default: 60.
     pub rescan_seconds: u64,
-    /// Attempts that crashed the process, after which a document fails.
+    /// Number of attempts that crashed the process after which a document fails. Default: 5.
     pub attempts: u32,
-    /// Address space of a child process that reads a file, in bytes.
+    /// Maximum address space of a child process in bytes. Default: 1.5 GiB.
     pub child_memory_bytes: u64,
-    /// Processor time of a child process that reads a PDF or HTML file, in seconds.
+    /// Maximum processor time of a child process that reads a PDF or HTML file, in seconds. Default: 60.
     pub child_cpu_seconds: u64,
-    /// Wall-clock time of a child process that reads a PDF or HTML file, in seconds.
+    /// Maximum wall-clock time of a child process that reads a PDF or HTML file, in seconds. Default: 120.
     pub child_seconds: u64,
-    /// Processor time for OCR of one page image, in seconds. The wall-clock limit is 1.5 times as long.
+    /// Maximum processor time for OCR of one page image, in seconds. The wall-clock limit is 1.5 times as long.
+    /// Default: 60.
     pub ocr_page_seconds: u64,
     /// Wall-clock seconds after which no further page of a document gets OCR. The remaining pages contain a note.
+    /// Default: 600.
     pub ocr_document_seconds: u64,
-    /// Maximum pages of a document without a text layer that get OCR. The remaining pages contain a note.
+    /// Maximum number of pages of a document without a text layer that get OCR. The remaining pages contain a note.
+    /// Default: 500.
     pub ocr_pages: u32,
-    /// Resolution at which pages of a PDF are rendered for OCR, in dots per inch.
+    /// Resolution at which pages of a PDF are rendered for OCR, in dots per inch. Default: 200.
     pub ocr_dpi: u32,
-    /// OCR languages by Tesseract's names, joined by `+`.
+    /// OCR languages by Tesseract's names, joined by `+`. Default: `eng`.
     pub ocr_languages: String,
-    /// Tesseract: a path, or a name that is looked up in `PATH`.
+    /// Path of Tesseract, or a name that is searched in `PATH`.
     pub tesseract: PathBuf,
-    /// Poppler's pdftoppm: a path, or a name that is looked up in `PATH`.
+    /// Path of Poppler's pdftoppm, or a name that is searched in `PATH`.
     pub pdftoppm: PathBuf,
     /// Folder for temporary files. None: the system's temporary folder.
     pub scratch: Option<PathBuf>,
@@ -104,10 +107,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks every setting.
-    ///
-    /// # Errors
-    /// Returns every invalid setting with its bounds.
+    /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("documents");
         problems.number("max_bytes", self.max_bytes, 1, 10 * GIB);
@@ -172,6 +172,5 @@ impl Options {
 /// Command of the child process: a binary whose `main` first calls [`crate::worker::run_if_asked`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerCommand {
-    /// Path of the binary.
     pub program: PathBuf,
 }

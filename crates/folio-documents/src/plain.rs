@@ -41,8 +41,8 @@ const WINDOWS_1252: [Option<char>; 32] = [
     Some('Ÿ'),
 ];
 
-/// Returns true if these bytes are the beginning of a text: UTF-16 with a byte order mark, or no control characters
-/// except those of text.
+/// Returns true if a text may begin with these bytes: UTF-16 with a byte order mark, or no control characters except
+/// those of text.
 pub(crate) fn looks_like_text(beginning: &[u8]) -> bool {
     if beginning.starts_with(&[0xff, 0xfe]) || beginning.starts_with(&[0xfe, 0xff]) {
         return decode(beginning).chars().all(|c| c != '\u{fffd}' && is_text_char(c));
@@ -55,7 +55,7 @@ pub(crate) fn looks_like_text(beginning: &[u8]) -> bool {
         Ok(_) => true,
         // The beginning may end within a character.
         Err(error) if error.error_len().is_none() => true,
-        // In a single-byte encoding, text consists mostly of letters and contains no byte that Windows-1252 leaves
+        // Text in a single-byte encoding consists mostly of ASCII and contains no byte that Windows-1252 leaves
         // unassigned.
         Err(_) => {
             let high = beginning.iter().filter(|byte| **byte >= 0x80).count();
@@ -99,8 +99,8 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
     char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).map(|c| c.unwrap_or('\u{fffd}')).collect()
 }
 
-/// Returns the pages of the first `document_chars` characters of a text, with a mark if it was cut. Pages are longer
-/// than [`PAGE_CHARS`] if there would be more than `max_pages`; only form feeds create more pages.
+/// Returns the pages of the first `document_chars` characters of a text, with a mark if the text was cut. Pages are
+/// longer than [`PAGE_CHARS`] if there would be more than `max_pages`. Only form feeds can cause more pages.
 pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Vec<String> {
     let (kept, mark) = keep(text, document_chars);
     let mut page_chars = PAGE_CHARS;

@@ -1,4 +1,4 @@
-//! Extracts the text of a file by page, by the route of its type.
+//! Extracts the text of a file by page.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,16 @@ use crate::worker::{Job, Line, Task};
 
 const UNREADABLE_PAGE: &str = "[The text of this page could not be read.]";
 
-/// Result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// `Ready`, `NoText` or `Failed`.
     pub state: TextState,
-    /// All pages if the state is `Ready`.
+    /// Empty unless the state is `Ready`.
     pub pages: Vec<NewPage>,
-    /// True if it has no text because a program is not installed.
+    /// True if there is no text because a program is not installed.
     pub lacks_program: bool,
 }
 
 impl Reading {
-    /// Creates a result without text.
     pub(crate) fn without_text(state: TextState) -> Self {
         Self { state, pages: Vec::new(), lacks_program: false }
     }
@@ -40,11 +37,10 @@ impl Reading {
 /// Extracted pages. None: the page could not be read.
 type Pages = Vec<Option<String>>;
 
-/// Reason why a file has no text.
 enum Refusal {
     /// The file has no text, or Folio cannot extract it.
     NoText(String),
-    /// A program that would read it is not installed.
+    /// A required program is not installed.
     NoProgram(String),
     /// The file is malformed or exceeds a limit.
     Failed(String),
@@ -75,7 +71,6 @@ pub struct TextReader {
 }
 
 impl TextReader {
-    /// Creates a reader with these settings.
     pub fn new(options: Options) -> Self {
         let ocr = Arc::new(Ocr::new(&options));
         Self { options: Arc::new(options), ocr }
@@ -85,18 +80,17 @@ impl TextReader {
         &self.options
     }
 
-    /// Returns the folder for temporary files.
     pub(crate) fn scratch(&self) -> PathBuf {
         let folder = self.options.scratch.clone().unwrap_or_else(std::env::temp_dir);
-        // Children run in another working directory, so the path must be absolute.
+        // Child processes have another working directory, so the path must be absolute.
         std::path::absolute(&folder).unwrap_or(folder)
     }
 
-    /// Reads a file of type `media_type`. `folder` is for temporary files; its owner removes it. Problems of the file
-    /// are in the state of the reading.
+    /// Reads a file of type `media_type`. `folder` is for temporary files; the caller removes it. The state of the
+    /// result describes problems of the file.
     ///
     /// # Errors
-    /// Fails only for reasons other than the file: a child process cannot be started, or the disk fails.
+    /// A child process cannot be started, or the disk fails.
     pub async fn read(&self, media_type: &str, file: &Path, folder: &Path) -> Result<Reading> {
         let work = Work { options: &self.options, ocr: &self.ocr, file, folder, children: self.children(folder) };
         let pages = match route(media_type) {
@@ -118,7 +112,6 @@ impl TextReader {
         }
     }
 
-    /// Returns the programs that are installed now.
     pub(crate) fn installed(&self) -> Installed {
         Ocr::installed(&self.options)
     }
@@ -127,7 +120,7 @@ impl TextReader {
         Children::new(self.options.worker.as_ref(), folder.to_owned())
     }
 
-    /// Normalizes and bounds the pages.
+    /// Checks, normalizes and bounds the pages.
     fn settle(&self, pages: Pages) -> Result<Vec<NewPage>, Refusal> {
         if pages.len() > self.options.max_pages as usize {
             let (is, most) = (pages.len(), self.options.max_pages);
@@ -150,7 +143,6 @@ fn is_blank(page: &str) -> bool {
     page.chars().all(|c| c.is_whitespace() || c.is_control())
 }
 
-/// A file that is being read.
 struct Work<'a> {
     options: &'a Options,
     ocr: &'a Ocr,
@@ -242,7 +234,7 @@ impl Work<'_> {
         }
     }
 
-    /// Runs a child that reads the file, and parses its output.
+    /// Runs a child process that reads the file, and parses its output.
     async fn child(&self, job: Job) -> Result<Pages, Refusal> {
         let task = Task {
             memory_bytes: self.options.child_memory_bytes,
@@ -260,7 +252,6 @@ impl Work<'_> {
     }
 }
 
-/// Parses the pages in a child's output.
 fn answer(output: &[u8]) -> Result<Pages, Refusal> {
     let broken = || Refusal::Failed("reading it ended early".to_owned());
     let mut pages = Vec::new();

@@ -1,16 +1,16 @@
 //! Detection of file types by content.
 //!
 //! | content | kind | text |
-//! |---|---|---|
+//! | content | media type | text |
 //! | PDF | `application/pdf` | its text layer, otherwise OCR |
 //! | PNG, JPEG, TIFF | `image/…` | OCR |
 //! | HTML | `text/html` | as rendered |
 //! | other text | `text/plain`, or by the name's extension `text/markdown`, `text/csv` | unchanged |
 //! | office documents, books, other images, RTF, PostScript | as detected | none: stored as `no_text` |
-//! | programs, archives, audio, video, fonts, anything unknown | refused with `UNSUPPORTED_TYPE` | – |
+//! | programs, archives, audio, video, fonts, unknown content | refused with `UNSUPPORTED_TYPE` | – |
 //!
-//! The extension only distinguishes types of text; the content determines everything else. A media type declared by the
-//! client is not used.
+//! The content determines the type. The extension only distinguishes types of text, and a media type declared by the
+//! client is ignored.
 
 use folio_types::{Error, Reason, Result};
 
@@ -19,7 +19,7 @@ use crate::plain;
 /// Number of bytes at the start of a file that are sufficient for detection.
 pub const SNIFF_BYTES: usize = 8 * 1024;
 
-/// The way to extract the text of a type of file.
+/// The method that extracts the text of a media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// The text layer of a PDF, and OCR of pages without one.
@@ -28,15 +28,12 @@ pub enum Route {
     Image,
     /// OCR of an image that may have several pages.
     Tiff,
-    /// Plain text or readable markup.
+    /// Plain text, Markdown or CSV.
     Text,
-    /// HTML.
     Html,
-    /// No text is extracted.
     None,
 }
 
-/// Returns the route of a stored media type.
 pub fn route(media_type: &str) -> Route {
     match media_type {
         "application/pdf" => Route::Pdf,
@@ -48,7 +45,7 @@ pub fn route(media_type: &str) -> Route {
     }
 }
 
-/// Returns the media type of a file by its first [`SNIFF_BYTES`] (all bytes of a shorter file).
+/// Returns the media type of a file. `beginning`: its first [`SNIFF_BYTES`], or the whole shorter file.
 ///
 /// # Errors
 /// `UNSUPPORTED_TYPE`, and `INVALID_FIELD` for an empty file.
@@ -56,7 +53,7 @@ pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
     if beginning.is_empty() {
         return Err(Error::invalid_field("chunk", "the file is empty"));
     }
-    // Readers of PDF accept bytes before the mark. A text that mentions the mark is not a PDF.
+    // PDF readers accept bytes before the mark. A text that mentions the mark is not a PDF.
     let is_text = plain::looks_like_text(beginning);
     let first = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning).trim_ascii_start();
     if first.starts_with(b"%PDF-") || (!is_text && contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-")) {

@@ -49,7 +49,7 @@ impl Format {
         };
         let mut format = Self { little, big, first: 0 };
         if big {
-            // The size of an offset, and two zero bytes.
+            // Skip the size of an offset, and two zero bytes.
             file.seek(SeekFrom::Start(8))?;
         }
         match format.number(file, if big { 8 } else { 4 }) {
@@ -59,7 +59,7 @@ impl Format {
         Ok(Some(format))
     }
 
-    /// Returns the offset of the directory after the one at `at`. 0: it is the last one.
+    /// Returns the offset of the directory after the one at `at`. 0: `at` is the last one.
     fn next(&self, file: &mut (impl Read + Seek), at: u64) -> io::Result<u64> {
         file.seek(SeekFrom::Start(at))?;
         let (count_bytes, entry_bytes, offset_bytes) = if self.big { (8, 20, 8) } else { (2, 12, 4) };

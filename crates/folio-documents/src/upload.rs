@@ -1,8 +1,8 @@
 //! Uploads: streamed, bounded, type-checked, and idempotent by request id.
 //!
-//! The document's id is derived from the request, so a repeated upload finds its op row: the same file returns the same
-//! document, another one `REQUEST_ID_CONFLICT`. Bytes become visible before the deciding write, and are removed if that
-//! write is refused.
+//! The document id is derived from the request, so a repeated upload finds its op row: the same file returns the same
+//! document, another file fails with `REQUEST_ID_CONFLICT`. The bytes become visible before the write of the document,
+//! and are removed if that write is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,22 +23,18 @@ use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};
 use crate::usage_cache::{RETRY_MIN, UsageCache, storage_exceeded};
 
-/// The description of a file before its bytes.
+/// The description of a file, received before its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewUpload {
-    /// Id of the request.
     pub request_id: RequestId,
-    /// The file name.
     pub name: String,
     /// Tags of the document, which must exist.
     pub tags: Vec<TagId>,
-    /// Metadata.
     pub metadata: BTreeMap<String, String>,
     /// Declared size in bytes. None: the upload counts with the maximum size.
     pub size: Option<u64>,
 }
 
-/// Receives files. Cheap to clone.
 #[derive(Clone)]
 pub struct Uploader {
     stores: Stores,
@@ -56,17 +52,15 @@ impl std::fmt::Debug for Uploader {
     }
 }
 
-/// Result of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
-    /// The document.
     pub document: Document,
     /// False if an earlier request with the same id and content created the document.
     pub created: bool,
 }
 
 impl Uploader {
-    /// Creates an uploader with the limits of `options`. New documents are submitted to `ingest`.
+    /// New documents are submitted to `ingest`. None: another process ingests them.
     pub fn new(
         stores: Stores,
         environment: Arc<dyn Environment>,
@@ -79,18 +73,16 @@ impl Uploader {
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
     }
 
-    /// Sets the quotas of organizations. Without them, only quotas that an organization has of its own apply.
+    /// Sets the default quotas. Without them, only organizations with their own quotas are limited.
     #[must_use]
     pub fn with_quotas(self, quotas: QuotaCache) -> Self {
         Self { quotas, ..self }
     }
 
-    /// Returns the active uploads.
     pub fn active_uploads(&self) -> &ActiveUploads {
         &self.active
     }
 
-    /// Returns the maximum size of a file, in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
@@ -98,8 +90,8 @@ impl Uploader {
     /// Starts an upload.
     ///
     /// # Errors
-    /// `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) if an upload with the same request id is active or the
-    /// maximum is reached; `QUOTA_EXCEEDED` if the organization's quota of documents or bytes is exhausted.
+    /// `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) if an upload with the same request id is active or a
+    /// bound is reached; `QUOTA_EXCEEDED` if the organization's quota of documents or bytes is exhausted.
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
         check_name("description.name", &new.name)?;
         check_metadata("description.metadata", &new.metadata)?;
@@ -128,8 +120,8 @@ impl Uploader {
         })
     }
 
-    /// Returns the maximum size of an upload by the organization's quotas. A repeated upload, whose document is already
-    /// stored, is not bounded.
+    /// Returns the maximum size of an upload by the organization's quotas. A repeated upload whose document is already
+    /// stored is not bounded.
     async fn available(&self, org: &OrgId, id: &DocumentId, bytes: u64, declared: Option<u64>) -> Result<u64> {
         let quotas = self.quotas.of(org).await?;
         let available = self.usage.available(org, quotas, self.active.load_of(org), bytes).await;
@@ -161,9 +153,9 @@ pub struct Upload {
     new: NewUpload,
     id: DocumentId,
     blob: Box<dyn BlobWriter>,
-    /// Media type. None: not enough bytes have arrived.
+    /// None: too few bytes were received.
     media_type: Option<&'static str>,
-    /// The first bytes, until the type is known.
+    /// The first bytes, until the media type is known.
     beginning: BytesMut,
     hash: Sha256,
     size: u64,
@@ -173,10 +165,8 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Adds the next chunk.
-    ///
     /// # Errors
-    /// `TOO_LARGE`, `QUOTA_EXCEEDED`, `UNSUPPORTED_TYPE`, and errors of the store.
+    /// `TOO_LARGE`, `QUOTA_EXCEEDED`, `UNSUPPORTED_TYPE`; `INVALID_FIELD` beyond the declared size.
     pub async fn write(&mut self, chunk: Bytes) -> Result<()> {
         self.size = self.size.saturating_add(chunk.len() as u64);
         if self.size > self.uploader.max_bytes {
@@ -202,11 +192,11 @@ impl Upload {
         self.blob.write(chunk).await
     }
 
-    /// Writes the document after the last chunk.
+    /// Writes the document after the last chunk. After an error of the store, the same request may be repeated.
     ///
     /// # Errors
-    /// `UNSUPPORTED_TYPE`, `NOT_FOUND` (a tag), `REQUEST_ID_CONFLICT`, `INVALID_FIELD` for an empty file, and errors of
-    /// the store, after which the same request may be repeated.
+    /// `UNSUPPORTED_TYPE`, `NOT_FOUND` (a tag), `REQUEST_ID_CONFLICT`; `INVALID_FIELD` for an empty file, or if the
+    /// size differs from the declared size.
     pub async fn finish(self) -> Result<Uploaded> {
         if let Some(declared) = self.new.size.filter(|declared| self.size != *declared) {
             let problem = format!("received {} bytes, expected the declared {declared} bytes", self.size);
@@ -230,7 +220,7 @@ impl Upload {
     }
 }
 
-/// The deciding write of an upload.
+/// The write that creates the document of an upload.
 struct Commit<'a> {
     uploader: &'a Uploader,
     principal: &'a Principal,
@@ -274,8 +264,8 @@ impl Commit<'_> {
         }
     }
 
-    /// Removes the bytes of a refused document. They stay if the outcome of the write is unknown, because the repeated
-    /// request writes them again.
+    /// Removes the bytes of a refused document. If the outcome of the write is unknown, the bytes stay, because the
+    /// repeated request writes them again.
     async fn undo(&self, refused: &Error) {
         if matches!(refused.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal) {
             return;

@@ -1,9 +1,8 @@
 //! Cache of the stored documents of organizations, for quotas.
 //!
-//! A cached value is used for at least [`TTL_MIN`], and longer if reading takes long, so that reading takes at most one
-//! part in [`READ_SHARE`] of the time. Uploads of this process are added to the cached value, and active uploads count.
-//! Therefore one process never exceeds a quota. Several processes together may exceed it by the uploads of the other
-//! processes within the TTL.
+//! A cached value is used for at least [`TTL_MIN`], or [`READ_SHARE`] times the duration of reading it. Uploads of this
+//! process are added to the cached value, and active uploads count, so one process never exceeds a quota. Several
+//! processes together may exceed it by the uploads of the other processes within the TTL.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,19 +19,18 @@ use tokio::time::Instant;
 const ORGANIZATIONS_MAX: u64 = 10_000;
 /// Minimum time for which a value is cached.
 const TTL_MIN: Duration = Duration::from_secs(5);
-/// Divisor of the time that reading may take.
+/// Minimum ratio of the time that a value is cached to the time that reading it takes.
 const READ_SHARE: u32 = 20;
-/// Minimum retry hint.
+/// Minimum retry delay.
 pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// Stored documents of organizations, as known to this process. Clones share the cache.
+/// Cached number and bytes of stored documents. Clones share the cache.
 #[derive(Clone)]
 pub(crate) struct UsageCache {
     store: ResourceStore<Document>,
     organizations: Cache<OrgId, Arc<CachedUsage>>,
 }
 
-/// Stored documents of one organization.
 struct CachedUsage {
     usage: Mutex<Holdings>,
     expires: Instant,
@@ -54,7 +52,7 @@ impl UsageCache {
     /// one.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`, with the time until the store is read again.
+    /// `QUOTA_EXCEEDED`; the retry delay is the time until the cached value expires.
     pub(crate) async fn available(&self, org: &OrgId, quotas: Quotas, load: Load, bytes: u64) -> Result<u64> {
         if quotas.documents == 0 && quotas.storage_bytes == 0 {
             return Ok(u64::MAX);
@@ -101,7 +99,6 @@ impl UsageCache {
     }
 }
 
-/// Returns the error of an upload that exceeds the quota of stored bytes.
 pub(crate) fn storage_exceeded(quotas: Quotas, retry_after: Duration) -> Error {
     exceeded("storage_bytes", quotas.storage_bytes, retry_after)
 }

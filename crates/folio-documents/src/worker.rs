@@ -3,7 +3,8 @@
 //! The parent starts the same binary with a marker argument. [`run_if_asked`] handles it before any other code of the
 //! program: it limits its own resources, reads the file from standard input and writes text to standard output, one
 //! JSON object per line. The child has no secrets (its environment is empty), no core dump and its own process group,
-//! and it dies with its parent. Tesseract and pdftoppm are started through it, so the same limits apply to them.
+//! and it is killed when its parent dies. Tesseract and pdftoppm are started through it, so the same limits apply to
+//! them.
 
 mod html;
 mod layout;
@@ -17,72 +18,62 @@ use std::path::PathBuf;
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// The first argument of a child. The second one is its task.
+/// The first argument of a child. The second argument is its task in JSON.
 pub const MARKER: &str = "__folio-read-file";
 
-/// Stack of the parsing thread. Excessive nesting crashes only the child.
+/// Stack size of the parsing thread. Excessive nesting crashes only the child.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// The task of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
-    /// Maximum address space, in bytes.
+    /// Maximum address space in bytes.
     pub(crate) memory_bytes: u64,
-    /// Maximum processor time, in seconds.
+    /// Maximum processor time in seconds.
     pub(crate) cpu_seconds: u64,
-    /// Maximum size of written files, in bytes.
+    /// Maximum size of written files in bytes.
     pub(crate) file_bytes: u64,
-    /// The work.
     pub(crate) job: Job,
 }
 
-/// The work of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Job {
     /// Reads the text of the PDF on standard input, by page.
     Pdf {
-        /// Maximum pages.
         max_pages: u32,
-        /// Maximum characters per page.
+        /// Maximum number of characters per page.
         page_chars: usize,
     },
     /// Reads the text of the HTML file on standard input.
     Html {
-        /// Maximum pages.
         max_pages: u32,
-        /// Maximum characters of the document.
+        /// Maximum number of characters of the document.
         document_chars: usize,
     },
     /// Executes another program under the limits.
-    Program {
-        /// Path of the program.
-        path: PathBuf,
-        /// The arguments of the program.
-        arguments: Vec<String>,
-    },
+    Program { path: PathBuf, arguments: Vec<String> },
 }
 
-/// A line of a child's output.
+/// A line of a child's output, in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// A page. Pages are in order.
+    /// The next page.
     Page {
-        /// Text of the page. None: the page could not be read.
+        /// None: the page could not be read.
         text: Option<String>,
     },
-    /// The file has no text, for a reason that users understand.
+    /// The file has no text.
     Refused {
-        /// The reason.
+        /// A reason for users.
         reason: String,
     },
     /// The end of the output. Output without it was truncated.
     End,
 }
 
-/// Does the work and exits if this process was started as a child; otherwise returns immediately. `main` calls it
-/// first, before threads and runtimes.
+/// Performs the task and exits if this process was started as a child; otherwise returns immediately. `main` must call
+/// it first, before threads and runtimes.
 pub fn run_if_asked() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(MARKER) {
@@ -90,7 +81,7 @@ pub fn run_if_asked() {
     }
 }
 
-/// Does the work. Returns the exit code.
+/// Performs the task. Returns the exit status.
 fn run(task: &str) -> i32 {
     let Ok(task) = serde_json::from_str::<Task>(task) else {
         return 64;
@@ -100,7 +91,7 @@ fn run(task: &str) -> i32 {
     }
     match task.job {
         Job::Program { path, arguments } => {
-            // Returns only if the program could not be started.
+            // `exec` returns only if the program could not be started.
             let _ = std::process::Command::new(path).args(arguments).exec();
             69
         }
@@ -121,7 +112,7 @@ fn limit(task: &Task) -> nix::Result<()> {
 }
 
 fn read(job: Job) -> io::Result<()> {
-    // Panics are counted where they are caught. Their messages may contain text of the document.
+    // Suppress panic messages, which may contain text of the document. The panics themselves are caught.
     std::panic::set_hook(Box::new(|_| {}));
     let out = answer_file()?;
     let mut input = Vec::new();
@@ -141,14 +132,13 @@ fn read(job: Job) -> io::Result<()> {
         .map_err(|_| io::Error::other("panicked"))?
 }
 
-/// Returns the original standard output. Output of libraries is discarded from now on.
+/// Returns the original standard output, and redirects standard output to /dev/null, because libraries may write to it.
 fn answer_file() -> io::Result<File> {
     let answer = nix::unistd::dup(io::stdout())?;
     nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
     Ok(File::from(answer))
 }
 
-/// The writer of the output.
 pub(crate) struct Answer {
     out: io::BufWriter<File>,
 }

@@ -1,15 +1,15 @@
-//! Clean-up: work that remains after an organization, a document or an extraction was deleted, after rows of requests
-//! and threads expired, and after uploads left orphaned bytes.
+//! Clean-up of deleted organizations, documents and extractions, expired rows of requests and threads, and orphaned
+//! bytes of uploads.
 //!
-//! Deleting a document is one write, its tombstone. The next sweep removes its bytes, and another one does so after a
-//! day: writing bytes is unconditional, so an upload in progress may have written them again. Its threads stay readable
-//! for that day. This sweep only marks them; the sweep of the conversations removes them, because a turn may be open.
+//! Deleting a document writes its tombstone. The next sweep removes its bytes, and so does a sweep one day later,
+//! because an upload in progress may have written them again. Its threads stay readable for that day. This sweep only
+//! marks them; the sweep of the conversations removes them, because a turn may be open.
 //!
-//! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. All blobs are
-//! listed periodically, and those older than a day without a document are removed, because no upload takes a day. Bytes
-//! of an active upload of this process are skipped: a request that is repeated after a day writes the same blob again.
-//! (If another process completes that upload between the check and the removal, its bytes are lost. The window is
-//! milliseconds, a day after a crash.)
+//! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. A periodic
+//! search lists all blobs and removes those that have no document and are older than a day, because no upload takes a
+//! day. The search skips bytes of an active upload of this process: a request that is repeated after a day writes the
+//! same blob again. If another process completes that upload between the check and the removal, its bytes are lost; the
+//! window is milliseconds, a day after a crash.
 
 mod organizations;
 mod orphans;
@@ -32,24 +32,24 @@ use self::orphans::Orphans;
 use self::retention::Retention;
 use crate::active_uploads::ActiveUploads;
 
-/// Hours for which the id of a request outside turns is kept.
+/// Hours for which the op row of a request outside turns is kept.
 const REQUEST_HOURS: i64 = 48;
-/// Maximum rows that one transaction removes.
+/// Maximum number of rows that one transaction removes.
 const ROWS_AT_ONCE: usize = 1_000;
 
-/// Settings of the clean-up.
+/// The settings section `cleanup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CleanupOptions {
-    /// Seconds between two sweeps.
+    /// Seconds between two sweeps. Default: 60.
     pub interval_seconds: u64,
-    /// Maximum documents per sweep.
+    /// Maximum number of documents per sweep. Default: 10,000.
     pub batch: usize,
-    /// Seconds between two searches for orphaned bytes. The first search is at the start. A search lists every blob and
-    /// reads the document of each blob older than a day.
+    /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads the
+    /// document of each blob older than a day. Default: 6 h.
     pub orphan_interval_seconds: u64,
-    /// Seconds between two searches for expired threads of organizations with a retention. The first search is at the
-    /// start. A search reads all organizations, and threads that started before the retention.
+    /// Seconds between two searches for expired threads of organizations with a retention, the first at the start. A
+    /// search reads all organizations, and threads that started before the retention period. Default: 1 h.
     pub retention_interval_seconds: u64,
 }
 
@@ -65,10 +65,7 @@ impl Default for CleanupOptions {
 }
 
 impl CleanupOptions {
-    /// Checks every setting.
-    ///
-    /// # Errors
-    /// Returns every invalid setting with its bounds.
+    /// Returns every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("cleanup");
         problems.number("interval_seconds", self.interval_seconds, 1, 86_400);
@@ -79,29 +76,29 @@ impl CleanupOptions {
     }
 }
 
-/// Returns true if this process is responsible for sweeping now. One of the processes that share stores is sufficient;
-/// concurrent sweeps do no harm.
+/// Returns true if this process is responsible for sweeps. One of the processes that share stores is sufficient;
+/// concurrent sweeps are harmless.
 pub type IsSweeper = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Returns the predicate of a process that does not share its stores: always true.
+/// Returns the predicate of a process that does not share its stores.
 pub fn always_sweeper() -> IsSweeper {
     Arc::new(|| true)
 }
 
-/// Requests a sweep. Cheap to clone. The default handle does nothing; another process sweeps at its next interval.
+/// Requests sweeps. Cheap to clone. The default handle has no effect; another process sweeps at its next interval.
 #[derive(Debug, Clone, Default)]
 pub struct CleanupHandle {
     wake: Arc<Notify>,
 }
 
 impl CleanupHandle {
-    /// Requests a sweep before the next interval, after a document or an organization was deleted.
+    /// Requests a sweep before the next interval, after a deletion.
     pub fn sweep_soon(&self) {
         self.wake.notify_one();
     }
 }
 
-/// The cleaner: owns the task that sweeps.
+/// Owns the task that sweeps. Dropping the cleaner aborts a sweep, which a later one repeats.
 #[derive(Debug)]
 pub struct Cleaner {
     stop: CancellationToken,
@@ -109,7 +106,7 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts the task, which sweeps while `is_sweeper` returns true. A sweep skips the bytes of `active_uploads`.
+    /// Starts the task, which sweeps while `is_sweeper` returns true. Sweeps skip the bytes of `active_uploads`.
     pub fn start(
         stores: Stores,
         turns: Arc<dyn SharedTurnStore>,
@@ -137,7 +134,6 @@ impl Cleaner {
         (Self { stop, task }, handle)
     }
 
-    /// Stops the task after the current sweep.
     pub async fn stop(mut self) {
         self.stop.cancel();
         let _ = (&mut self.task).await;
@@ -150,7 +146,6 @@ impl Drop for Cleaner {
     }
 }
 
-/// Triggers of a sweep.
 struct Triggers {
     interval: Duration,
     wake: Arc<Notify>,
@@ -172,7 +167,7 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
         if let Err(error) = sweep.run(environment.now()).await {
             tracing::warn!(%error, "a sweep failed; the next one continues it");
         }
-        // These searches may take long. A later search finds what this one leaves.
+        // These searches may take long and are cancelled at a stop. The next search continues them.
         let now = environment.now();
         tokio::select! {
             () = stop.cancelled() => return,
@@ -185,7 +180,7 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
     }
 }
 
-/// The interval of a search, which runs at the first sweep and then periodically.
+/// The interval of a search. The first run is due immediately.
 struct Interval {
     every: Duration,
     /// Time of the next run. None: immediately.
@@ -211,7 +206,7 @@ impl Interval {
 struct Sweep {
     stores: Stores,
     batch: usize,
-    /// Documents whose first sweep is done.
+    /// Deleted documents whose first sweep is complete.
     begun: HashSet<DocumentId>,
     organizations: Organizations,
     orphans: Orphans,
@@ -241,14 +236,14 @@ impl Sweep {
         self.organizations.sweep(now).await
     }
 
-    /// Removes the data of extractions a day after their deletion. Until then a repeated request returns it.
+    /// Removes the data of extractions a day after their deletion. Until then a repeated request returns the data.
     async fn extractions(&self, now: Timestamp) -> Result<()> {
         let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
         while self.stores.of::<Extraction>().scrub_deleted(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
         Ok(())
     }
 
-    /// Removes requests older than [`REQUEST_HOURS`]. Their ids may be used again.
+    /// Removes op rows of requests older than [`REQUEST_HOURS`]. Their request ids may be reused.
     async fn requests(&self, now: Timestamp) -> Result<()> {
         let before = now.checked_sub(jiff::SignedDuration::from_hours(REQUEST_HOURS)).unwrap_or(Timestamp::MIN);
         while self.stores.ops.forget_requests(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}

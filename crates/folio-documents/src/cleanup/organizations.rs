@@ -1,8 +1,8 @@
 //! Erasure of deleted organizations.
 //!
-//! The next sweep erases everything below a deleted organization, and another one does so after a day: a turn or upload
-//! in progress may have written again. After a day it has ended, and the organization's tokens have been invalid for a
-//! day.
+//! The next sweep erases all data of a deleted organization, and so does a sweep one day later, because a turn or
+//! upload in progress may have written again. After a day every such write has ended, and the organization's tokens
+//! have been invalid for that day.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,9 @@ use folio_resources::Organization;
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{OrgId, Result, Timestamp, limits};
 
-/// Maximum organizations that one scan of all rows erases.
+/// Maximum number of organizations that one scan of all rows erases.
 const ORGANIZATIONS_PER_SCAN: usize = 1_000;
 
-/// Erases deleted organizations.
 pub(super) struct Organizations {
     stores: Stores,
     turns: Arc<dyn SharedTurnStore>,
@@ -22,11 +21,10 @@ pub(super) struct Organizations {
     erased: BTreeMap<OrgId, Erased>,
 }
 
-/// Progress of an erasure.
 struct Erased {
-    /// True after the day in which writes may have been in progress.
+    /// True if the erasure ran a day after the deletion, when no write could be in progress.
     is_final: bool,
-    /// True if the bytes and turns were erased too.
+    /// True if the blobs and turns were erased as well.
     is_complete: bool,
 }
 

@@ -8,7 +8,6 @@ use futures::StreamExt as _;
 use super::Interval;
 use crate::active_uploads::ActiveUploads;
 
-/// The search for orphaned bytes.
 pub(super) struct Orphans {
     pub(super) stores: Stores,
     pub(super) active_uploads: ActiveUploads,

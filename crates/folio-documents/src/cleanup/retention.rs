@@ -1,7 +1,7 @@
 //! Expiry of threads by the retention of their organization.
 //!
-//! A thread without activity for the retention period is only marked here, on condition that its header is unchanged,
-//! so concurrent use keeps it. The sweep of the conversations removes marked threads.
+//! The search marks a thread without activity for the retention period, on condition that its header is unchanged, so
+//! concurrent use keeps the thread. The sweep of the conversations removes marked threads.
 
 use folio_history::thread::{Fence, ThreadFilter, ThreadHeader};
 use folio_resources::{Organization, OrganizationFilter};
@@ -17,7 +17,6 @@ const ORGANIZATIONS: u32 = 1_000;
 /// Threads per page.
 const THREADS: u32 = 100;
 
-/// The search for expired threads.
 pub(super) struct Retention {
     pub(super) stores: Stores,
     pub(super) due: Interval,
@@ -42,7 +41,7 @@ impl Retention {
         loop {
             let found = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &page).await?;
             for organization in &found.items {
-                // Unreadable rows of one organization do not block the others.
+                // Unreadable rows of one organization do not affect the others.
                 match self.mark_threads(organization, now).await {
                     Ok(threads) => marked += threads,
                     Err(error) => {
@@ -55,8 +54,8 @@ impl Retention {
         }
     }
 
-    /// Marks the expired threads of an organization, oldest first. Threads that were created within the period are not
-    /// expired.
+    /// Marks the expired threads of an organization in the order of creation. The first thread that was created within
+    /// the period ends the search.
     async fn mark_threads(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
         let Some(before) = kept_since(organization, now) else { return Ok(0) };
         let (threads, org) = (&self.stores.threads, &organization.id);
@@ -79,7 +78,7 @@ impl Retention {
     }
 }
 
-/// Returns the start of the retention period. None: threads are kept.
+/// Returns the start of the retention period. None: threads are kept without limit.
 fn kept_since(organization: &Organization, now: Timestamp) -> Option<Timestamp> {
     let days = i64::from(organization.thread_retention_days.filter(|days| *days > 0)?);
     now.checked_sub(SignedDuration::from_hours(24 * days)).ok()

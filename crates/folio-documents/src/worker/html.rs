@@ -1,4 +1,4 @@
-//! Text of an HTML file, in the child process because the parser recurses as deeply as the file nests.
+//! Text of an HTML file. It runs in the child process, because the parser recurses as deeply as the file nests.
 
 use std::io;
 use std::panic::catch_unwind;
@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use super::{Answer, Line};
 use crate::plain;
 
-/// Maximum characters of a line, unless the page specifies otherwise.
+/// Maximum number of characters of a line, unless the page specifies otherwise.
 const LINE_CHARS: usize = 120;
 
 pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, answer: &mut Answer) -> io::Result<()> {

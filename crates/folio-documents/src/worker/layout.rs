@@ -1,26 +1,25 @@
 //! Converts characters with positions on a page to lines of text, in the order of the file. A move to another line
-//! becomes a line end, and a horizontal gap becomes two blanks, so that table columns stay separate.
+//! becomes a line end, and a wide horizontal gap becomes two blanks, so that table columns stay separate.
 
 use std::fmt;
 
 use pdf_extract::{MediaBox, OutputDev, OutputError, Transform};
 
-/// Vertical distance of a new line, in character sizes.
+/// Minimum vertical distance of a new line. All distances are in character sizes.
 const NEW_LINE: f64 = 0.5;
-/// Vertical distance that leaves an empty line.
+/// Minimum vertical distance of an empty line.
 const EMPTY_LINE: f64 = 2.2;
-/// Horizontal gap of a blank.
+/// Minimum horizontal gap of a blank.
 const BLANK: f64 = 0.1;
-/// Horizontal gap between columns.
+/// Minimum horizontal gap between columns.
 const COLUMN: f64 = 1.0;
 
-/// The text of a page under construction.
 pub(super) struct Layout {
     text: String,
     chars_left: usize,
     full: bool,
     word_begins: bool,
-    /// End of the last character, and its line. None at the start.
+    /// Horizontal end and line of the last character. None at the start.
     pen: Option<(f64, f64)>,
 }
 
@@ -29,7 +28,7 @@ impl Layout {
         Self { text: String::new(), chars_left: max_chars, full: false, word_begins: true, pen: None }
     }
 
-    /// Returns true if the page exceeded its maximum of text.
+    /// Returns true if the page exceeded its maximum number of characters.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }

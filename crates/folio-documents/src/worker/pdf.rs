@@ -28,7 +28,7 @@ pub(super) fn read(input: &[u8], max_pages: u32, page_chars: usize, answer: &mut
     answer.line(&Line::End)
 }
 
-/// Returns the text of a page. None if the page is malformed.
+/// None if the page is malformed.
 fn read_page(document: &Document, page: u32, page_chars: usize) -> Option<String> {
     let mut layout = Layout::new(page_chars);
     let read = catch_unwind(AssertUnwindSafe(|| output_doc_page(document, &mut layout, page)));

@@ -1,4 +1,4 @@
-//! Tests of the clean-up after deletions.
+//! Clean-up after deletions and expiry.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
     id
 }
 
-/// Returns the expiry of a thread. None: it does not expire.
+/// None: the thread does not expire.
 async fn end(bench: &Bench, thread: &ThreadId) -> Option<Timestamp> {
     bench.stores().threads.header(&bench.principal.org, thread).await.unwrap().unwrap().expires_at
 }
@@ -136,7 +136,7 @@ async fn requests_and_the_data_of_deleted_extractions_expire() {
     cleaner.stop().await;
 }
 
-/// Sets the time at which a blob was written.
+/// Sets the modification time of a blob.
 fn written(bench: &Bench, id: &DocumentId, at: Timestamp) {
     let path = bench.folder.path().join("data/blobs").join(bench.principal.org.as_str()).join(id.as_str());
     std::fs::File::options().write(true).open(path).unwrap().set_modified(at.into()).unwrap();
@@ -150,7 +150,7 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     let (old, young) = (now - limits::DAY - Duration::from_secs(60), now - limits::DAY + Duration::from_secs(60));
     let referred = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
     written(&bench, &referred, old);
-    // Bytes of a process that crashed between writing them and the document.
+    // Bytes of a process that crashed before it wrote the document.
     let of_request = |request: &str| {
         let principal = &bench.principal;
         DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request])

@@ -31,7 +31,7 @@ pub(crate) fn script(path: &Path, body: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Returns settings for the test's child binary, with short limits.
+/// Settings for the child binary of the test, with short limits.
 pub(crate) fn options() -> Options {
     Options {
         worker: Some(WorkerCommand { program: PathBuf::from(env!("CARGO_BIN_EXE_folio-read-file")) }),
@@ -42,7 +42,6 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Detects the type of a file and reads it.
 pub(crate) async fn read_with(options: Options, name: &str, content: &[u8]) -> Reading {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("document");
@@ -57,12 +56,11 @@ pub(crate) async fn read(name: &str, content: &[u8]) -> Reading {
     read_with(options(), name, content).await
 }
 
-/// Returns the text of all pages.
 pub(crate) fn text(reading: &Reading) -> String {
     reading.pages.iter().map(|page| page.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A store in a temporary folder, with a clock that the test controls.
+/// A store in a temporary folder, with a simulated clock.
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: EmbeddedStore,
@@ -102,7 +100,7 @@ impl Bench {
         )
     }
 
-    /// Returns an uploader for files up to 1 MiB.
+    /// The uploader accepts files up to 1 MiB.
     pub(crate) fn uploader(&self, ingest: Option<IngestHandle>) -> Uploader {
         self.uploader_within(ingest, &Options { max_bytes: 1024 * 1024, ..options() })
     }
@@ -157,7 +155,7 @@ impl Bench {
         .await
     }
 
-    /// Returns the stored bytes. None: there are none.
+    /// None: no bytes are stored.
     pub(crate) async fn bytes(&self, id: &DocumentId) -> Option<Vec<u8>> {
         let mut reader = self.stores().blobs.open(&self.principal.org, id).await.unwrap()?;
         let mut bytes = Vec::new();
@@ -168,7 +166,6 @@ impl Bench {
     }
 }
 
-/// Returns an upload without tags and metadata.
 pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
     NewUpload {
         request_id: request.parse().unwrap(),

@@ -1,6 +1,5 @@
-//! Fuzzing of ingestion with damaged PDF files: each reaches a final state within its limits, with clean text.
-//!
-//! At least 2,000 files in the tests; longer with `cargo xtask fuzz`.
+//! Fuzzing of ingestion with damaged PDF files: each file reaches a final state within its limits, with normalized
+//! text. The test reads at least 2,000 files; `cargo xtask fuzz` runs longer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,9 +11,8 @@ use futures::StreamExt as _;
 
 use crate::files::{options, read, read_with};
 
-/// Files per iteration. Two of them are read at once.
+/// Files per iteration. Two of them are read concurrently.
 const BATCH: usize = 20;
-/// Iterations in the tests.
 const ITERATIONS: usize = 100;
 /// Byte sequences that are difficult for parsers.
 const TOKENS: [&[u8]; 16] = [
@@ -51,13 +49,13 @@ fn damaged_pdfs_affect_only_themselves() {
         });
     });
     let (ready, all) = (ready.into_inner(), all.into_inner());
-    // A test in which all files or none are readable would show little. The seed determines the fraction.
+    // A test in which all files or none are readable would prove little. The seed determines the fraction.
     assert!(all >= 2_000 && ready * 50 > all && ready * 50 < all * 49, "of {all} damaged files {ready} were readable");
     let whole = runtime.block_on(read("invoice.pdf", &sample_invoice()));
     assert_eq!(whole.state, TextState::Ready);
 }
 
-/// Returns segments of the input, one per damaged file. A short input is varied by the file's number.
+/// Returns one segment of the input per damaged file. The file number varies the segments of a short input.
 fn programs(input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..BATCH).map(move |at| {
         let mut program = vec![u8::try_from(at % 256).unwrap_or_default()];
@@ -85,8 +83,8 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![sample_invoice(), document(&[Page::of_lines(&["one"]), Page::of_lines(&["two"])]), rich]
 }
 
-/// Damages a file: the first bytes of the program select the file, and each four bytes are one step. Most files get a
-/// correct table of their damaged objects, so that parsers reach the objects; some are damaged as a whole.
+/// Damages a file. The first two bytes of the program select the file, and each four bytes are one step. Most files get
+/// a correct table of their damaged objects, so that parsers reach the objects; the others are damaged as a whole.
 fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
     let [salt, choice, steps @ ..] = program.as_slice() else { return Vec::new() };
     let mut objects = objects(&seeds[usize::from(*choice ^ *salt) % seeds.len()]);
@@ -114,7 +112,7 @@ fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Returns the objects of a file that the tests' own writer created.
+/// Returns the objects of a file that [`objects_to_file`] created.
 fn objects(file: &[u8]) -> Vec<Vec<u8>> {
     let find = |from: usize, what: &[u8]| {
         file[from..].windows(what.len()).position(|window| window == what).map(|at| from + at)
@@ -163,7 +161,6 @@ async fn check(file: &[u8]) -> TextState {
         child_seconds: 20,
         child_memory_bytes: 512 * 1024 * 1024,
         page_chars: 5_000,
-        // OCR is not under test.
         tesseract: "no-such-tesseract".into(),
         ..options()
     };

@@ -1,4 +1,4 @@
-//! Tests of background ingestion: visible states, restarts, and harmful files.
+//! Background ingestion: document states, restarts, and malicious files.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests with well-formed files.
+//! Reading of well-formed files.
 
 use folio_documents::Options;
 use folio_resources::TextState;

@@ -1,4 +1,4 @@
-//! Documents with real files, the real child process, Tesseract and pdftoppm.
+//! Uploads, ingestion and clean-up with real files, the real child process, Tesseract and pdftoppm.
 #![cfg(test)]
 
 mod cleanup;

@@ -1,4 +1,4 @@
-//! Tests with malformed files, each of which must affect only itself.
+//! Reading of malformed files. Each must affect only itself.
 
 use folio_documents::Options;
 use folio_resources::TextState;
@@ -11,7 +11,7 @@ const CATALOG: &[u8] = b"<< /Type /Catalog /Pages 2 0 R >>";
 const PAGES: &[u8] = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
 const FONT: &[u8] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
 
-/// Returns a file of one page with this content and these further objects, numbered from 6. Object 5 is a font.
+/// Returns a file of one page with this content and the `further` objects, numbered from 6. Object 5 is a font.
 fn one_page(content: Vec<u8>, resources: &str, further: &[Vec<u8>]) -> Vec<u8> {
     let page = format!(
         "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> {resources} >> >>"
@@ -56,7 +56,7 @@ async fn a_form_that_draws_itself_ends_the_child_only() {
 async fn a_cyclic_page_tree_ends() {
     let pages = b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 9 >>".to_vec();
     failure("circle.pdf", &objects_to_file(&[CATALOG.to_vec(), pages])).await;
-    // Inherited attributes would be searched upwards without end.
+    // A search for inherited attributes along the parents would not end.
     let pages = b"<< /Type /Pages /Kids [3 0 R] /Count 1 /Parent 2 0 R >>".to_vec();
     let page = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R >>".to_vec();
     failure("parents.pdf", &objects_to_file(&[CATALOG.to_vec(), pages, page, stream("", b"BT ET")])).await;
@@ -76,7 +76,7 @@ async fn a_flate_bomb_is_stopped_by_the_memory_limit() {
 /// Returns compressed blanks of this size: one blank, then the code "258 bytes as the previous one" repeatedly.
 fn bomb(mebibytes: usize) -> Vec<u8> {
     let mut bits = Bits::default();
-    // The last block, with the fixed code. Each code is written from its highest bit.
+    // The header of the last block, with the fixed code. Each code is written from its highest bit.
     bits.push(&[1, 1, 0]);
     bits.push(&[0, 1, 0, 1, 0, 0, 0, 0]);
     let mut file = vec![0x78, 0x9c];

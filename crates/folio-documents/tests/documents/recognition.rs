@@ -1,4 +1,4 @@
-//! Tests of OCR with Tesseract and pdftoppm.
+//! OCR with Tesseract and pdftoppm.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use folio_testkit::pdf::{Page, document, objects_to_file, stream};
 
 use crate::files::{PNG, SOON, options, read, read_with, script, text};
 
-/// Runs a tool that the tests need. The failure names its package.
+/// Runs a required tool. The failure names its package.
 fn tool(program: &str, package: &str, arguments: &[&str]) {
     let status = Command::new(program).args(arguments).status();
     let status = status.unwrap_or_else(|error| panic!("{program} ({error}): install the package {package}"));
@@ -33,7 +33,7 @@ fn render(pdf: &[u8], format: Option<&str>) -> Vec<u8> {
     std::fs::read(image.unwrap()).unwrap()
 }
 
-/// Returns a PDF that contains only that image and no text layer.
+/// Returns a PDF that contains only an image of [`page`] on each page, and no text layer.
 fn scanned(pages: usize) -> Vec<u8> {
     let jpeg = render(&page(), Some("jpeg"));
     let kids: String = (0..pages).map(|at| format!("{} 0 R ", at + 5)).collect();
@@ -93,7 +93,7 @@ fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// Returns a page of text rendered as gray pixels.
+/// Renders a line of text as gray pixels: width, height, and one byte per pixel.
 fn drawn(line: &str) -> (u32, u32, Vec<u8>) {
     let pgm = render(&document(&[Page::of_lines(&[line])]), None);
     let mut header = pgm.splitn(4, |byte| byte.is_ascii_whitespace());

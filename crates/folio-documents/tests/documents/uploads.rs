@@ -1,4 +1,4 @@
-//! Tests of uploads.
+//! Uploads: idempotency, refusals, and bounds.
 
 use std::collections::BTreeMap;
 
@@ -56,12 +56,12 @@ async fn a_refused_upload_leaves_nothing_behind() {
         assert_eq!(refused.reason, reason, "{request}");
         assert_nothing(&bench, request).await;
     }
-    // A client disconnects in the middle.
+    // A client disconnects during an upload.
     let mut upload = uploader.begin(&bench.principal, new_upload("left", "a.txt")).await.unwrap();
     upload.write(Bytes::from_static(b"half of it")).await.unwrap();
     drop(upload);
     assert_nothing(&bench, "left").await;
-    // A tag that does not exist.
+    // A tag does not exist.
     let mut new = new_upload("tagged", "a.txt");
     new.tags = vec![TagId::generate(&*bench.environment)];
     let mut upload = uploader.begin(&bench.principal, new).await.unwrap();
