@@ -37,7 +37,7 @@ pub(crate) struct SettingsArguments {
 }
 
 impl SettingsArguments {
-    /// Refuses `--listen` and `--data` for a command that uses neither.
+    /// Fails if `--listen` or `--data` is given, for a command that uses neither.
     pub(crate) fn refuse_server_flags(&self, why: &str) -> anyhow::Result<()> {
         for (flag, given) in [("--listen", self.listen.is_some()), ("--data", self.data.is_some())] {
             anyhow::ensure!(!given, "{flag} has no meaning here: {why}");
@@ -99,17 +99,17 @@ pub(crate) enum Command {
     DevCerts(crate::dev_certs::Arguments),
 }
 
-/// Settings that flags set, by their path.
+/// Settings that flags set, by key path.
 pub(crate) type Flags = BTreeMap<String, serde_json::Value>;
 
-/// Sets the setting at a path if the flag was given.
+/// Sets the setting at a path. None: the flag was not given.
 pub(crate) fn set(flags: &mut Flags, path: &str, given: Option<impl Into<serde_json::Value>>) {
     if let Some(value) = given {
         flags.insert(path.to_owned(), value.into());
     }
 }
 
-/// Returns a file path as the text of a setting.
+/// Converts a file path to the value of a setting.
 pub(crate) fn path(given: Option<&PathBuf>) -> Option<String> {
     given.map(|path| path.to_string_lossy().into_owned())
 }

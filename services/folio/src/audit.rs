@@ -1,4 +1,4 @@
-//! `folio audit`: decisions on tool calls, their effects, and the changes that administrators made.
+//! `folio audit`: decisions on tool calls, their effects, and changes by administrators.
 
 use std::io::Write as _;
 
@@ -54,7 +54,6 @@ pub(crate) struct Export {
     server: ServerArguments,
 }
 
-/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::List(list) => print(list, settings).await,

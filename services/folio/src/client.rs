@@ -1,4 +1,4 @@
-//! A gRPC client of the public API with the caller's token.
+//! A gRPC client of the public API with an access token.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,6 @@ pub(crate) struct ServerArguments {
 }
 
 impl ServerArguments {
-    /// Connects.
     pub(crate) async fn connect(&self, settings: &Settings) -> Result<Client> {
         let server = self.server.as_ref().unwrap_or(&settings.server.listen);
         let token = match &self.token {
@@ -56,7 +55,6 @@ fn token_of(path: &Path) -> Result<String> {
 /// A channel that sends the token with every call.
 pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
 
-/// Adds the token to a call.
 #[derive(Clone)]
 pub(crate) struct Bearer(MetadataValue<Ascii>);
 
@@ -74,7 +72,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects to a server with a token.
     pub(crate) async fn connect(server: &str, tls: &TlsArguments, token: &str) -> Result<Self> {
         let endpoint = tls
             .endpoint(server)?
@@ -88,61 +85,51 @@ impl Client {
         Ok(Self { channel: InterceptedService::new(channel, Bearer(bearer)) })
     }
 
-    /// Conversations.
     pub(crate) fn conversations(&self) -> ConversationServiceClient<Authorized> {
         ConversationServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
     }
 
-    /// Documents.
     pub(crate) fn documents(&self) -> DocumentServiceClient<Authorized> {
         DocumentServiceClient::new(self.channel.clone())
     }
 
-    /// Models.
     pub(crate) fn models(&self) -> ModelServiceClient<Authorized> {
         ModelServiceClient::new(self.channel.clone())
     }
 
-    /// Prompts.
     pub(crate) fn prompts(&self) -> PromptServiceClient<Authorized> {
         PromptServiceClient::new(self.channel.clone())
     }
 
-    /// Schemas.
     pub(crate) fn schemas(&self) -> SchemaServiceClient<Authorized> {
         SchemaServiceClient::new(self.channel.clone())
     }
 
-    /// The audit log.
     pub(crate) fn audits(&self) -> AuditServiceClient<Authorized> {
         AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
     }
 
-    /// Grants of credit.
     pub(crate) fn credits(&self) -> CreditServiceClient<Authorized> {
         CreditServiceClient::new(self.channel.clone())
     }
 
-    /// Balance and usage.
     pub(crate) fn usages(&self) -> UsageServiceClient<Authorized> {
         UsageServiceClient::new(self.channel.clone())
     }
 
-    /// Tokens.
     pub(crate) fn tokens(&self) -> TokenServiceClient<Authorized> {
         TokenServiceClient::new(self.channel.clone())
     }
 
-    /// Threads.
     pub(crate) fn threads(&self) -> ThreadServiceClient<Authorized> {
         ThreadServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
     }
 }
 
-/// Maximum number of bytes of a message: a snapshot of a turn with ten rounds of long results.
+/// Maximum size of a message in bytes. A snapshot of a turn contains up to ten rounds with long tool results.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Formats a status for a person: the message of the server and the reason.
+/// Formats a status for users: the message of the server and the reason.
 pub(crate) fn explain(status: &tonic::Status) -> anyhow::Error {
     let error = folio_proto::status::to_error(status);
     anyhow::anyhow!("{} ({})", error.message, error.reason.as_str())

@@ -1,4 +1,4 @@
-//! `folio credit`: the balance, the cost of model calls, and grants of the platform's administrator.
+//! `folio credit`: balance, cost of model calls, and grants of the platform's administrator.
 
 use std::io::Write as _;
 
@@ -134,7 +134,6 @@ pub(crate) struct Withdraw {
     server: ServerArguments,
 }
 
-/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Balance(Balance { server }) => balance(&server, settings).await,

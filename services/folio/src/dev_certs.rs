@@ -18,7 +18,6 @@ pub(crate) struct Arguments {
     names: Vec<String>,
 }
 
-/// Writes the certificates and prints their paths.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let files = write(&arguments.out, &arguments.names, System.now())?;
     let mut out = std::io::stdout();

@@ -1,4 +1,4 @@
-//! Upload of a file, and the wait for its text.
+//! Upload of a file, and waiting for its text.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,13 @@ use tonic::Status;
 
 use crate::client::{Client, explain};
 
-/// Bytes of one chunk of an upload.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Interval at which the state of a document is read while its text is being extracted.
+/// Interval between two reads of a document whose text is being extracted.
 const POLL: Duration = Duration::from_millis(150);
 
-/// Uploads the bytes under a name. A repetition under the same `request_id` (empty: none) returns the same document.
-/// `progress` receives the number of bytes sent so far.
+/// Uploads a file. Repeating it with the same `request_id` (empty: none) returns the same document. `progress` receives
+/// the number of bytes sent so far.
 pub(crate) async fn upload(
     client: &Client,
     name: &str,
@@ -48,7 +47,7 @@ fn chunks(bytes: Vec<u8>) -> Vec<Vec<u8>> {
     bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect()
 }
 
-/// Waits until the document's text is ready or has failed. `waiting` is called after each read of the state.
+/// Waits until the document's text is ready or has failed. `waiting` is called after each read of another state.
 pub(crate) async fn settled(client: &Client, id: &str, mut waiting: impl FnMut(&v1::Document)) -> Result<v1::Document> {
     loop {
         let request = v1::GetDocumentRequest { document_id: id.to_owned() };
@@ -62,7 +61,7 @@ pub(crate) async fn settled(client: &Client, id: &str, mut waiting: impl FnMut(&
     }
 }
 
-/// Returns the document name of a file: the file name, reduced to what names of documents permit.
+/// Returns the file name, reduced to a valid document name.
 pub(crate) fn name_of(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let line: String = name.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-/// The files in which systems keep the trusted authorities, after the one that the variable of OpenSSL names.
+/// Bundles of trusted authorities of common systems. `SSL_CERT_FILE` takes precedence.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -18,8 +18,7 @@ pub(crate) struct TlsArguments {
 }
 
 impl TlsArguments {
-    /// Returns the endpoint of `http://HOST:PORT` or `https://…`; of `HOST:PORT` without TLS, unless authorities are
-    /// given.
+    /// Returns the endpoint of `http://HOST:PORT` or `https://…`. `HOST:PORT` means TLS only if authorities are given.
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
         let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };

@@ -1,4 +1,4 @@
-//! `folio health`: the health of a process, for probes that can only start a program.
+//! `folio health`: checks the health of a process, for probes that can only start a program.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::endpoint::TlsArguments;
 
-/// Timeout of the answer.
+/// Timeout of the check.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Arguments of `folio health`.
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     tls: TlsArguments,
 }
 
-/// Checks once. Any answer but `SERVING` is an error.
+/// Checks once. Any status but `SERVING` is an error.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let Arguments { url, service, tls } = arguments;
     let channel = tls.endpoint(&url)?.connect_timeout(LIMIT).timeout(LIMIT).connect().await;

@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 /// Maximum number of lines that are read ahead.
 const AHEAD: usize = 16;
 
-/// The source of lines.
 pub(crate) enum Input {
     /// A user at a terminal.
     Terminal(Terminal),
@@ -19,21 +18,21 @@ pub(crate) enum Input {
     Piped(Piped),
 }
 
-/// Lines of a pipe, read by a thread of its own because nothing can interrupt a blocking read.
+/// Lines of a pipe. A separate thread reads them, because a blocking read cannot be interrupted.
 pub(crate) struct Piped {
     lines: mpsc::Receiver<String>,
     ahead: Option<String>,
 }
 
-/// The line editor, in a thread of its own for the same reason.
+/// The line editor. It runs in a separate thread, because a blocking read cannot be interrupted.
 pub(crate) struct Terminal {
     prompts: blocking::Sender<String>,
     lines: mpsc::Receiver<Option<String>>,
     _mode: TerminalMode,
 }
 
-/// The original state of the terminal, which the drop restores: the line editor changes it while it waits for a line
-/// and cannot be interrupted then; a killed editor of the user leaves it changed as well.
+/// The original mode of the terminal. Dropping it restores the mode, which the line editor changes while it waits for a
+/// line, and which a killed editor of the user leaves changed.
 struct TerminalMode(Termios);
 
 impl Drop for TerminalMode {
@@ -52,17 +51,15 @@ impl Drop for TerminalMode {
 const PLAIN: &str = "\u{1b}[?2004l\u{1b}[?25h\r\n";
 
 impl Input {
-    /// Creates the line editor if a user types at a terminal, otherwise the reader of a pipe.
     pub(crate) fn new(is_terminal: bool) -> Result<Self> {
         Ok(if is_terminal { Self::Terminal(Terminal::start()?) } else { Self::Piped(Piped::start()?) })
     }
 
-    /// Returns true if a user types.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// Returns the next line. None: the end of the input.
+    /// None: the end of the input.
     pub(crate) async fn line(&mut self, prompt: &str) -> Option<String> {
         match self {
             Self::Terminal(terminal) => {
@@ -76,8 +73,8 @@ impl Input {
         }
     }
 
-    /// Waits until the user cancels: Ctrl-C, or `/cancel` as the next line of a pipe. The future may be dropped and
-    /// created again without losing a line.
+    /// Waits until the user cancels: Ctrl-C, or `/cancel` as the next line of a pipe. Dropping the future loses no
+    /// line.
     pub(crate) async fn cancelled(&mut self) {
         match self {
             Self::Terminal(_) => {
@@ -122,7 +119,7 @@ impl Terminal {
             for prompt in asked {
                 let line = match editor.readline(&prompt) {
                     Ok(line) => {
-                        // A history that is full forgets the oldest line by itself.
+                        // Failing to add a line to the history is harmless.
                         let _ = editor.add_history_entry(line.as_str());
                         Some(line)
                     }

@@ -1,4 +1,4 @@
-//! The command line and the composition of every role: loads settings, starts the components of the command, and waits.
+//! The command line and the composition of all roles: loads settings, starts the components of the command, and waits.
 
 mod arguments;
 mod audit;
@@ -30,15 +30,15 @@ use folio_storage::Stores;
 use arguments::{Arguments, Command, Flags};
 use settings::Purpose;
 
-/// A layer over the stores of a server. The program `folio` passes them on unchanged; a test program adds faults.
+/// Wraps the stores of a server. The binary `folio` uses the identity; a test binary injects faults.
 pub type StoreLayer = fn(Stores) -> Stores;
 
 /// Runs the command line of this process, with a layer over the stores of `folio serve`.
 pub fn main(layer: StoreLayer) -> ExitCode {
-    // The process starts its own program again for each document whose text it reads, because a hostile file may end
-    // that process.
+    // The process starts its own binary as a child for each document that it reads, because a malicious file may crash
+    // the reader.
     folio_documents::worker::run_if_asked();
-    // Only the owner can read the files of this process: documents, tokens and input.
+    // Documents, tokens and input must be readable by their owner only.
     folio_process::files::private();
     let arguments = Arguments::parse();
     match run(arguments, layer) {

@@ -1,9 +1,9 @@
-//! The program `folio`.
+//! The binary `folio`.
 
 use std::process::ExitCode;
 
-/// A turn consists of many small allocations on several threads. This allocator needs less processor time for them than
-/// the system's, and returns the memory of bursts (`cargo xtask bench turn`).
+/// A turn consists of many small allocations on several threads. mimalloc needs less processor time for them than the
+/// system's allocator, and returns the memory of bursts (`cargo xtask bench turn`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

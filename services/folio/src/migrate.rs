@@ -1,6 +1,6 @@
 //! `folio migrate`: creates or migrates the keyspace of a cluster, and creates its first organization.
 //!
-//! Serving processes do the same at their start, under a lock. The command serves operators who migrate before a
+//! A process that serves also migrates at its start, under a lock. This command is for operators that migrate before a
 //! deployment.
 
 use std::io::Write as _;
@@ -26,13 +26,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }
 }
 
-/// Migrates, and prints the changes.
+/// Migrates, and prints the changes and any new token.
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let cql = &settings.storage.cql;
     ensure!(!cql.contact_points.is_empty(), "migrate needs the servers of the keyspace: --cql HOST[:PORT],…");

@@ -1,4 +1,4 @@
-//! `folio serve`: the server, until a signal stops it.
+//! `folio serve`: runs the server until a signal stops it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -48,7 +48,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = self.stores.flags();
         let roles: Vec<_> = self.roles.iter().map(|role| role.name()).collect();
@@ -64,7 +63,6 @@ impl Arguments {
     }
 }
 
-/// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLayer) -> Result<()> {
     let roles: Vec<_> = settings.server.roles.iter().map(|role| role.name()).collect();
     let telemetry = folio_process::telemetry::start(&settings.log, &settings.telemetry, &roles.join(","))?;
@@ -83,7 +81,7 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     }
 }
 
-/// Prints the addresses and the first token, which is shown only once.
+/// Prints the addresses, and the first token, which is shown only once.
 fn announce(server: &server::Server) -> Result<()> {
     let mut out = std::io::stdout();
     if let Some(first) = server.first_token() {

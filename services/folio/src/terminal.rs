@@ -1,11 +1,9 @@
-//! Output for a person: colored on a terminal, plain in a pipe, and free of the control characters with which a
-//! document or a model could steer the terminal.
+//! Output for users: colored on a terminal, plain in a pipe. Control characters of documents and models are replaced.
 
 use std::io::{IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 
-/// Bold.
 pub(crate) const BOLD: Style = Style::new().bold();
 /// The style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -18,28 +16,25 @@ pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
 /// The style of tool names.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
 
-/// The stream of progress and answers: stdout, or stderr if stdout is kept for a program.
+/// The stream of progress and answers: stdout, or stderr if stdout is reserved for machine-readable output.
 pub(crate) struct Screen {
     out: Box<dyn Write + Send>,
-    /// Whether the stream is a terminal.
     pub(crate) is_terminal: bool,
     at_line_start: bool,
 }
 
 impl Screen {
-    /// The process's stdout.
     pub(crate) fn stdout() -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         Self { out: Box::new(anstream::AutoStream::auto(std::io::stdout())), is_terminal, at_line_start: true }
     }
 
-    /// The process's stderr.
     pub(crate) fn stderr() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { out: Box::new(anstream::AutoStream::auto(std::io::stderr())), is_terminal, at_line_start: true }
     }
 
-    /// Writes one line, after the end of an unfinished line.
+    /// Writes text in lines of its own. Ends an unfinished line first.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         self.end_line();
         if text.is_empty() {
@@ -52,7 +47,7 @@ impl Screen {
         let _ = self.out.flush();
     }
 
-    /// Writes a part of a line.
+    /// Writes text without a line end.
     pub(crate) fn part(&mut self, style: Style, text: &str) {
         let text = printable(text);
         if let Some(last) = text.chars().last() {
@@ -62,7 +57,6 @@ impl Screen {
         }
     }
 
-    /// Ends an unfinished line.
     pub(crate) fn end_line(&mut self) {
         if !self.at_line_start {
             let _ = writeln!(self.out);
@@ -71,8 +65,7 @@ impl Screen {
     }
 }
 
-/// Writes text for a program to stdout, unchanged. A closed pipe is not an error; a full disk
-/// is one.
+/// Writes machine-readable text to stdout, unchanged. A closed pipe is not an error; a full disk is one.
 pub(crate) fn put(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -81,8 +74,8 @@ pub(crate) fn put(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Returns the text without control characters except line feeds and tabs: document text and model output are hostile
-/// input.
+/// Replaces control characters except line feeds and tabs, and removes carriage returns, because document text and
+/// model output are untrusted.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .filter_map(|c| match c {
@@ -94,7 +87,7 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Returns true for characters that change the direction of the following text, so that it reads differently.
+/// Returns true for characters that change the direction of the following text.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -6,16 +6,16 @@ use folio_proto::v1;
 use super::view::Output;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, printable};
 
-/// Lines of arguments that a card shows before it is unfolded.
+/// Maximum number of argument lines that a card shows before all arguments are requested.
 const CARD_LINES: usize = 60;
 /// Maximum number of characters of a line of a card.
 const LINE_CHARS: usize = 400;
-/// Maximum number of characters of a result.
+/// Maximum number of characters of a displayed tool result.
 const RESULT_CHARS: usize = 300;
 /// Maximum number of characters of the arguments of a call that needs no decision.
 const BRIEF_CHARS: usize = 160;
 
-/// Formats a call that waits for a decision, as number `number` of `count`; `whole`: shows all arguments.
+/// Formats a call that waits for a decision, as number `number` of `count`. `whole`: shows all arguments.
 pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool) -> Vec<Output> {
     let (lines_most, chars_most) = if whole { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
     let access = match call.access() {
@@ -43,7 +43,7 @@ pub(crate) fn waiting(call: &v1::Call, number: usize, count: usize, whole: bool)
     shown
 }
 
-/// Returns the rule that requires the decision, and the roles that may approve.
+/// Describes the required approvers and the rule that requires the decision.
 fn approvers(call: &v1::Call) -> String {
     let requirement = call.approval_requirement.clone().unwrap_or_default();
     let role = |role: v1::Role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
@@ -71,7 +71,6 @@ pub(crate) fn brief(call: &v1::Call) -> Output {
     Output::Line(DIM, format!("→ {}{arguments}", one_line(&call.name, 80)))
 }
 
-/// Formats the result of a call.
 pub(crate) fn result(result: &v1::ToolResult) -> Output {
     outcome(&result.name, result.status(), &result.content)
 }
@@ -88,7 +87,7 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
     Output::Line(style, format!("{mark} {}{word}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
 }
 
-/// Formats a round whose events were missed.
+/// Formats a round whose events were not received.
 pub(crate) fn round(round: &v1::Round) -> Vec<Output> {
     let mut shown = Vec::new();
     if !round.text.is_empty() {
@@ -103,7 +102,7 @@ pub(crate) fn round(round: &v1::Round) -> Vec<Output> {
     shown
 }
 
-/// Formats a thread of a list.
+/// Formats one entry of a thread list.
 pub(crate) fn thread(number: usize, thread: &v1::Thread) -> Output {
     let title = if thread.title.is_empty() { "(no title)" } else { thread.title.as_str() };
     let open = if thread.open_turn_id.is_empty() { "" } else { "  ● a turn runs or waits" };
@@ -111,14 +110,15 @@ pub(crate) fn thread(number: usize, thread: &v1::Thread) -> Output {
     Output::Line(BOLD, format!("{number:>3}  {}  ({turns}){open}", one_line(title, 80)))
 }
 
-/// Formats JSON with line breaks. Other text is returned unchanged.
+/// Formats JSON with line breaks. Returns other text unchanged.
 pub(crate) fn pretty(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_else(|_| json.to_owned())
 }
 
-/// Reduces foreign text to one line, so that it cannot imitate a line of the chat. A longer text is truncated visibly.
+/// Reduces untrusted text to one line, so that it cannot imitate a line of the chat. A longer text ends with an
+/// ellipsis.
 pub(crate) fn one_line(text: &str, chars: usize) -> String {
     let flat: String = printable(text).chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).collect();
     match flat.char_indices().nth(chars) {
@@ -187,7 +187,7 @@ mod tests {
         for line in lines(&shown) {
             assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line:?}");
         }
-        // An argument that is broken into lines stays behind the card's edge.
+        // Arguments with line breaks stay inside the frame of the card.
         assert!(lines(&shown).iter().skip(1).rev().skip(1).all(|line| line.starts_with('│')), "{shown:?}");
     }
 

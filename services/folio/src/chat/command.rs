@@ -1,59 +1,48 @@
 //! Input lines of the chat.
 
-/// A line at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InputLine {
-    /// An empty line.
     Empty,
-    /// A message to the agent.
     Message(String),
-    /// A command.
     Command(Command),
-    /// A text that begins like a command and is not one.
+    /// A text that starts with a slash but is not a command.
     Unknown(String),
 }
 
-/// A command, which begins with a slash.
+/// A command. Its text starts with a slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Explains the commands.
     Help,
-    /// Lists the document's threads.
     Threads,
-    /// Resumes a thread: a number of the last list, or an id.
+    /// Resumes a thread: a number of the last list, or a thread id.
     Resume(String),
-    /// Starts a new thread with the next message.
+    /// The next message starts a new thread.
     New,
-    /// Ends the turn that runs or waits.
+    /// Cancels the running or waiting turn.
     Cancel,
-    /// Resumes a turn that failed.
     Retry,
-    /// Lists the models, or selects one: a number of the last list, or a name.
+    /// Some: selects a model by a number of the last list or by name. None: lists the models.
     Model(Option<String>),
-    /// Shows the last thinking, or sets whether thinking is shown as it arrives.
+    /// Some: shows or folds thinking as it arrives. None: shows the last thinking.
     Thinking(Option<bool>),
-    /// Leaves.
     Quit,
 }
 
-/// An answer to a card.
+/// A user's reply to a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Approves the call.
     Approve,
     /// Approves the call and all other undecided calls of the round.
     ApproveAll,
-    /// Rejects the call, with a reason.
+    /// Rejects the call with a reason, which may be empty.
     Reject(String),
-    /// Edits the arguments before the decision.
+    /// Opens the arguments in an editor before the decision.
     Edit,
-    /// Shows all arguments.
     Show,
-    /// Any other line: a command, or unknown text.
+    /// A line that is not a decision.
     Other(InputLine),
 }
 
-/// The text of `/help`.
 pub(super) const HELP: &str = "\
 /threads          the document's threads
 /resume N         continue thread N of that list (or a thread id)
@@ -64,16 +53,15 @@ pub(super) const HELP: &str = "\
 /thinking [on|off]  show the last thinking, or show thinking as it is generated
 /quit             quit; calls that wait for approval continue to wait";
 
-/// The answers that a card accepts.
+/// The replies that a card accepts.
 pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
 
-/// Parses a line at the prompt.
 pub(super) fn parse(line: &str) -> InputLine {
     let line = line.trim();
     if line.is_empty() {
         return InputLine::Empty;
     }
-    // Two slashes: a message that begins with one slash.
+    // Two slashes escape a message that starts with a slash.
     if let Some(message) = line.strip_prefix('/').filter(|rest| rest.starts_with('/')) {
         return InputLine::Message(message.to_owned());
     }
@@ -102,7 +90,6 @@ fn command(name: &str, argument: Option<String>) -> Option<Command> {
     }
 }
 
-/// Parses a line at a card.
 pub(super) fn answer(line: &str) -> Answer {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -143,7 +130,7 @@ mod tests {
         assert_eq!(answer("s"), Answer::Show);
         assert_eq!(answer("all"), Answer::ApproveAll);
         assert_eq!(answer("/cancel"), Answer::Other(InputLine::Command(Command::Cancel)));
-        // What could be meant as a message approves nothing.
+        // A line that may be a message must not approve a call.
         assert_eq!(
             answer("a better name please"),
             Answer::Other(InputLine::Message("a better name please".to_owned()))

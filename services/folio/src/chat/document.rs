@@ -1,4 +1,4 @@
-//! The document of a chat: an id, a file that is uploaded first, or a name.
+//! The document of a chat, given by id, file (uploaded first) or name.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::client::{Client, explain};
 use crate::documents;
 use crate::terminal::{DIM, GOOD, NOTE, Screen};
 
-/// Maximum number of documents of the same name that are listed.
+/// Maximum number of listed documents if a name is ambiguous.
 const CANDIDATES: i32 = 10;
 
-/// Finds the document, and waits until its text is ready or has failed.
+/// Finds or uploads the document, and waits until its text is ready or has failed.
 pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Result<v1::Document> {
     let document = if what.parse::<DocumentId>().is_ok() {
         by_id(client, what).await?
@@ -38,7 +38,7 @@ async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {
     answer.into_inner().document.context("the server answered without the document")
 }
 
-/// Uploads a file. The request id follows from name and content, so that the same file is uploaded once.
+/// Uploads a file. The request id is derived from name and content, so the same file is uploaded once.
 async fn upload(client: &Client, screen: &mut Screen, path: &Path) -> Result<v1::Document> {
     let bytes = tokio::fs::read(path).await.with_context(|| format!("{} cannot be read", path.display()))?;
     let name = documents::name_of(path);
@@ -49,7 +49,7 @@ async fn upload(client: &Client, screen: &mut Screen, path: &Path) -> Result<v1:
     let sent =
         documents::upload(client, &name, bytes.clone(), &request, move |sent| moving.set_position(sent as u64)).await;
     let document = match sent {
-        // It was deleted since: this is another document.
+        // The document of this request was deleted: upload another one.
         Err(status) if status.code() == Code::NotFound => documents::upload(client, &name, bytes, "", |_| {}).await,
         sent => sent,
     };
@@ -68,7 +68,8 @@ async fn by_name(client: &Client, name: &str) -> Result<v1::Document> {
     choose(name, answer.documents)
 }
 
-/// Returns the newest document of exactly this name, otherwise the only one whose name contains it.
+/// Returns the newest document with exactly this name, otherwise the only document whose name contains it. Ignores
+/// case.
 fn choose(name: &str, found: Vec<v1::Document>) -> Result<v1::Document> {
     let exact = |document: &&v1::Document| document.name.to_lowercase() == name.to_lowercase();
     if let Some(document) = found.iter().find(exact) {

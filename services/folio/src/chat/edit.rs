@@ -1,4 +1,4 @@
-//! Editing of a call's arguments in the user's editor, and their check before they are sent.
+//! Editing of a call's arguments in the user's editor, and their validation before they are sent.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ pub(super) async fn in_editor(text: &str, is_terminal: bool) -> Result<String> {
     file.write_all(text.as_bytes())?;
     file.flush()?;
     let path = file.into_temp_path();
-    // The variable may hold arguments: a shell takes it apart, as other programs do.
+    // The variable may contain arguments, so a shell splits it.
     let status = tokio::process::Command::new("sh")
         .arg("-c")
         .arg("exec $FOLIO_EDITOR \"$1\"")
@@ -43,7 +43,7 @@ fn editor(is_terminal: bool) -> Result<OsString> {
     }
 }
 
-/// Checks edited arguments against the tool's JSON Schema. Returns compact JSON, or the problem.
+/// Validates edited arguments against the tool's JSON Schema. Returns compact JSON, or the problem.
 pub(super) async fn check(text: &str, schema_json: &str) -> Result<String, String> {
     let value = json::read(text).map_err(|refused| refused.to_string())?;
     if !value.is_object() {
@@ -54,7 +54,7 @@ pub(super) async fn check(text: &str, schema_json: &str) -> Result<String, Strin
         return Err(format!("arguments have at most {} bytes", limits::ARGUMENTS_BYTES));
     }
     let Ok(schema) = serde_json::from_str::<Value>(schema_json) else {
-        // The server checks again; without its schema there is nothing to check here.
+        // Without a valid schema, only the server validates the arguments.
         return Ok(compact);
     };
     let validator = Validator::cached(&schema).await.map_err(|problems| folio_llm::schema::describe(&problems))?;

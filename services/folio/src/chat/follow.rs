@@ -1,4 +1,4 @@
-//! Following a turn: events are shown as they arrive, and a broken stream is joined again at the next event.
+//! Follows a turn: shows events as they arrive, and reconnects at the next event if the stream breaks.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::NOTE;
 
-/// Maximum number of consecutive attempts to join a stream again.
+/// Maximum number of consecutive attempts to reconnect.
 const ATTEMPTS: u32 = 12;
-/// The pause before the first attempt. It doubles up to [`PAUSE_MAX`].
+/// Delay before the first attempt, doubled after each attempt up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The pause between two reads of a turn whose decisions are not recorded yet.
+/// Delay between two reads of a turn whose decisions are not recorded yet.
 const LOOK: Duration = Duration::from_millis(50);
 
 type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
@@ -27,28 +27,27 @@ type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
 /// The request that opens the first stream of a turn.
 #[derive(Debug, Clone)]
 pub(crate) enum Start {
-    /// A new turn. A repetition under the same request id joins the turn.
+    /// Starts a turn. Repeating the request with the same request id joins the turn.
     Chat(Box<v1::ChatRequest>),
-    /// A failed turn is resumed.
+    /// Resumes a failed turn.
     Resume(v1::ResumeTurnRequest),
-    /// A running or waiting turn is watched.
+    /// Watches a running or waiting turn.
     Watch,
 }
 
-/// A followed turn, across all its streams.
+/// A turn across all its streams.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Turn {
-    /// The turn's id. Empty until it has started.
+    /// Empty until the turn has started.
     pub(crate) id: String,
-    /// The thread's id. Empty until the turn has started.
+    /// Empty until the turn has started.
     pub(crate) thread: String,
-    /// The model. Empty until the turn has started.
+    /// Empty until the turn has started.
     pub(crate) model: String,
-    /// Number of the last event.
+    /// Number of the last received event.
     pub(crate) last: u64,
 }
 
-/// The dependencies of following a turn.
 pub(crate) struct Follower<'a> {
     pub(crate) client: &'a Client,
     pub(crate) screen: &'a mut ChatScreen,
@@ -57,7 +56,7 @@ pub(crate) struct Follower<'a> {
     pub(crate) begun: Instant,
 }
 
-/// The end of one stream.
+/// The reason why a stream ended.
 enum StreamEnd {
     /// The stream ended with the turn's closing event.
     Closed(Box<Kind>),
@@ -66,7 +65,7 @@ enum StreamEnd {
 }
 
 impl Follower<'_> {
-    /// Shows the turn's events, and returns the closing one.
+    /// Shows the turn's events until the closing one, and returns that.
     pub(crate) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
         let (mut attempts, before) = (0, turn.last);
         loop {
@@ -90,7 +89,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Opens a stream. `first`: no event has arrived yet.
+    /// Opens a stream. `first`: no event was received since the start of [`Self::run`].
     async fn open(&self, turn: &Turn, start: &Start, first: bool) -> Result<Events, Status> {
         let mut conversations = self.client.conversations();
         match start {
@@ -151,7 +150,7 @@ impl Follower<'_> {
         is_closing(&kind).then_some(kind)
     }
 
-    /// Sends decisions, and shows the events of the turn until they are answered.
+    /// Sends decisions, and shows the events of the turn until the server responds.
     pub(crate) async fn approve(
         &mut self,
         turn: &mut Turn,
@@ -165,7 +164,7 @@ impl Follower<'_> {
                 biased;
                 answer = &mut approving => return answer.map(Response::into_inner),
                 closing = self.run(turn, &Start::Watch) => {
-                    // Until the decisions are recorded a watcher gets the pause that is known already.
+                    // Until the decisions are recorded, the watch only repeats the known pause.
                     if closing.is_err() || turn.last > before {
                         return approving.await.map(Response::into_inner);
                     }
@@ -188,7 +187,7 @@ impl Follower<'_> {
     }
 }
 
-/// Returns true if a call failed in transport, so that it may be sent again. A refusal of the server is final.
+/// Returns true if a call failed in transport, so it may be retried. A refusal of the server is final.
 pub(crate) fn is_broken(status: &Status) -> bool {
     match status.code() {
         Code::Unavailable => true,

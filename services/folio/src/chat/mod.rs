@@ -1,9 +1,9 @@
 //! `folio chat`: a chat about a document at a terminal, or through a pipe.
 //!
-//! A line is a message, a command (it begins with a slash) or, while a call waits, the answer to its card. [`view`] and
-//! [`card`] format the output and know no terminal; [`follow`] joins a broken stream again; [`session`] has the state
-//! of the conversation. Text of models and documents reaches the terminal only through [`crate::terminal`], which
-//! removes control characters.
+//! An input line is a message, a command (it starts with a slash) or, while a call waits for a decision, the reply to
+//! its card. [`view`] and [`card`] format the output without access to a terminal, [`follow`] reconnects a broken
+//! stream, and [`session`] has the state of the conversation. Text of models and documents reaches the terminal only
+//! through [`crate::terminal`], which replaces control characters.
 
 pub(crate) mod card;
 mod command;

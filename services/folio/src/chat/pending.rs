@@ -3,16 +3,16 @@
 use folio_proto::v1;
 use folio_proto::v1::decision::Decision;
 
-/// The pending round. Each call is decided once; the decisions are sent together when all calls are decided.
+/// The pending round. Each call is decided once; all decisions are sent in one request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pending {
-    /// Number of the round, from 1.
+    /// Starts at 1.
     pub(crate) round: u32,
     calls: Vec<v1::Call>,
     decided: Vec<v1::Decision>,
-    /// Edited arguments of the current call that failed their check.
+    /// Edited arguments of the current call that failed their validation.
     pub(crate) draft: Option<String>,
-    /// Whether all arguments of the current call are shown.
+    /// If true, all arguments of the current call are shown.
     pub(crate) whole: bool,
 }
 
@@ -35,8 +35,8 @@ impl Pending {
         self.calls.iter().filter(|call| call.needs_approval)
     }
 
-    /// Returns the next undecided call, its position and the number of calls that need a decision. None: all calls are
-    /// decided.
+    /// Returns the next undecided call, its position from 1, and the number of calls that need a decision. None: all
+    /// calls are decided.
     pub(crate) fn next(&self) -> Option<(&v1::Call, usize, usize)> {
         let position = self.decided.len();
         let call = self.calls_with_decision().nth(position)?;
@@ -56,14 +56,12 @@ impl Pending {
         self.decided.push(decision);
     }
 
-    /// Approves all undecided calls.
     pub(crate) fn approve_all(&mut self) {
         while self.next().is_some() {
             self.decide(Decision::Approved(v1::Approved {}));
         }
     }
 
-    /// Returns the request with all decisions.
     pub(crate) fn request(&self, turn_id: &str) -> v1::ApproveRequest {
         v1::ApproveRequest {
             turn_id: turn_id.to_owned(),

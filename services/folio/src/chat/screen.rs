@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::view::{Output, Waiting};
 use crate::terminal::{BAD, Screen};
 
-/// A [`Screen`] whose spinner is removed before text is written.
+/// A [`Screen`] that removes its spinner before it writes text.
 pub(crate) struct ChatScreen {
     screen: Screen,
     spinner: Option<(Waiting, ProgressBar)>,
@@ -19,13 +19,12 @@ impl ChatScreen {
         Self { screen, spinner: None }
     }
 
-    /// Returns the screen without the spinner, for output that shows its own progress.
+    /// Returns the screen without a spinner, for output that shows its own progress.
     pub(crate) fn plain(&mut self) -> &mut Screen {
         self.wait(Waiting::Nothing);
         &mut self.screen
     }
 
-    /// Writes formatted output.
     pub(crate) fn show(&mut self, shown: Vec<Output>) {
         if shown.is_empty() {
             return;
@@ -39,23 +38,20 @@ impl ChatScreen {
         }
     }
 
-    /// Writes a line.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         self.show(vec![Output::Line(style, text.to_owned())]);
     }
 
-    /// Writes an error.
     pub(crate) fn error(&mut self, error: &anyhow::Error) {
         self.line(BAD, &format!("{error:#}"));
     }
 
-    /// Ends an unfinished line.
     pub(crate) fn end_line(&mut self) {
         self.wait(Waiting::Nothing);
         self.screen.end_line();
     }
 
-    /// Shows a spinner with the awaited component, on a terminal only.
+    /// Shows a spinner with the awaited component. Only on a terminal.
     pub(crate) fn wait(&mut self, waiting: Waiting) {
         if !self.screen.is_terminal || self.spinner.as_ref().is_some_and(|(shown, _)| *shown == waiting) {
             return;

@@ -1,4 +1,4 @@
-//! The state machine at the prompt: an input line becomes a call, and its outcome determines the next prompt.
+//! The state machine at the prompt: an input line becomes a call, whose outcome determines the next prompt.
 
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,9 @@ use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Maximum number of attempts to send decisions over broken connections.
 const ATTEMPTS: u32 = 8;
-/// Maximum number of tools of a profile.
+/// Page size that lists all tools of a profile.
 const TOOLS: i32 = 1_000;
 
-/// One chat about one document.
 pub(super) struct Session {
     client: Client,
     document: v1::Document,
@@ -34,17 +33,16 @@ pub(super) struct Session {
     input: Input,
     view: View,
     begun: Instant,
-    /// The thread's id. Empty before the first message.
+    /// Empty before the first message.
     thread: String,
-    /// The last turn.
     turn: Turn,
     /// The round that waits for decisions.
     pending: Option<Pending>,
-    /// Whether the last turn failed and can be resumed.
+    /// If true, the last turn failed and can be resumed.
     retriable: bool,
     listed: Vec<v1::Thread>,
     models: Vec<String>,
-    /// Whether the last message, decision or retry failed.
+    /// If true, the last message, decision or retry failed.
     failed: bool,
 }
 
@@ -68,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Runs until the user quits or the input ends. The error of one line is shown, and the next line is read.
+    /// Runs until the user quits or the input ends. An error of one line is shown, and the next line is read.
     pub(super) async fn run(mut self) -> Result<()> {
         loop {
             let goes_on = match self.pending.take() {
@@ -88,7 +86,7 @@ impl Session {
         if self.pending.is_some() {
             self.screen.line(NOTE, "A turn waits for approval: /threads and /resume return to it until it expires.");
         }
-        // A person saw it; a program has the exit status only.
+        // A user at a terminal saw the error; a script needs the exit status.
         if self.failed && !self.input.is_terminal() {
             bail!("the last turn failed: see above");
         }
@@ -151,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Asks for the next decision, or sends all decisions.
+    /// Prompts for the next decision, or sends all decisions.
     async fn decide(&mut self, mut pending: Pending) -> Result<bool> {
         let Some((call, place, of)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
         let call = call.clone();
@@ -193,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Opens the arguments in an editor. Valid arguments decide the call; others are kept as a draft.
+    /// Opens the arguments in an editor. Valid arguments decide the call; invalid ones are kept as a draft.
     async fn edit(&mut self, call: &v1::Call, pending: &mut Pending) -> Result<()> {
         let shown = card::pretty(&call.arguments_json);
         let before = pending.draft.clone().unwrap_or_else(|| shown.clone());
@@ -221,8 +219,8 @@ impl Session {
         Ok(found.map(|found| found.parameters_json).unwrap_or_default())
     }
 
-    /// Sends the decisions and shows the events that follow. The request may be repeated: equal decisions change
-    /// nothing.
+    /// Sends the decisions and shows the following events. Retries over broken connections, because the request is
+    /// idempotent.
     async fn approve(&mut self, pending: &Pending) -> Result<()> {
         let request = pending.request(&self.turn.id);
         for attempt in 1.. {
@@ -260,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Reads the state of the turn if it is unknown.
+    /// Reads the pending round of the turn from the server.
     async fn look_again(&mut self) -> Result<()> {
         let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
         let answer = self.client.conversations().get_turn(request).await.map_err(|status| explain(&status))?;
@@ -364,16 +362,13 @@ impl Session {
     }
 }
 
-/// Formats the round of a waiting turn up to its pause. The cards of the pause follow.
+/// Formats a round of a waiting turn. Calls without any result are omitted, because their cards follow.
 fn said_before(round: &v1::Round) -> Vec<Output> {
     let has_results = !round.results.is_empty();
     if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }
 }
 
-/// The reason why decisions were not accepted.
 enum Failure {
-    /// The connection broke.
     Broken,
-    /// The server refused them.
     Refused(anyhow::Error),
 }

@@ -1,4 +1,4 @@
-//! Threads of the document: their list, and resuming one of them.
+//! Listing and resuming the threads of the document.
 
 use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;
@@ -8,7 +8,7 @@ use super::{card, view};
 use crate::client::{Client, explain};
 use crate::terminal::DIM;
 
-/// Maximum number of threads in the list.
+/// Maximum number of listed threads.
 const THREADS_MAX: i32 = 20;
 /// Maximum number of messages that are shown when a thread is resumed.
 const MESSAGES_MAX: i32 = 20;
@@ -24,7 +24,6 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thr
     Ok((answer.threads, answer.total_size))
 }
 
-/// Formats the list.
 pub(super) fn format(threads: &[v1::Thread], total: i32) -> Vec<Output> {
     if threads.is_empty() {
         return vec![Output::Line(DIM, "no threads yet".to_owned())];
@@ -37,7 +36,7 @@ pub(super) fn format(threads: &[v1::Thread], total: i32) -> Vec<Output> {
     lines
 }
 
-/// Returns the thread id that an argument of `/resume` names: a number of the list, or an id.
+/// Returns the thread id that an argument of `/resume` identifies: a number of the list, or an id.
 pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
     let Ok(number) = which.parse::<usize>() else { return Ok(which.to_owned()) };
     match number.checked_sub(1).and_then(|at| listed.get(at)) {
@@ -47,16 +46,15 @@ pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
     }
 }
 
-/// The end of a resumed thread.
+/// A resumed thread.
 pub(super) struct Resumed {
     pub(super) thread: v1::Thread,
     /// The last messages of the thread, formatted, oldest first.
     pub(super) lines: Vec<Output>,
-    /// The turn that runs or waits.
+    /// The running or waiting turn.
     pub(super) open: Option<v1::Turn>,
 }
 
-/// Loads the end of a thread.
 pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     let request = v1::GetThreadRequest {
         thread_id: id,
@@ -71,7 +69,7 @@ pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     if earlier > 0 {
         lines.push(Output::Line(DIM, format!("({earlier} earlier messages)")));
     }
-    // The messages of the open turn are shown together with the turn's state.
+    // Answers and tool results of the open turn are shown with the state of the turn.
     let open = answer.pending_turn;
     let is_shown = |message: &&v1::Message| {
         let of_open = open.as_ref().is_some_and(|turn| turn.turn_id == message.turn_id);

@@ -1,4 +1,4 @@
-//! Formats the events of a turn as styled text. It knows no terminal, and the time is an argument.
+//! Formats the events of a turn as styled text, without access to a terminal. The time is an argument.
 
 use std::time::Duration;
 
@@ -12,54 +12,48 @@ use crate::terminal::{BAD, DIM, GOOD, NOTE};
 /// Maximum number of characters of thinking that `/thinking` shows.
 const THINKING_KEPT: usize = 100_000;
 
-/// An output.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Output {
-    /// A whole line.
     Line(Style, String),
-    /// A part of a line.
     Part(Style, String),
 }
 
 /// The component that the turn waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// The turn waits for nothing.
     Nothing,
-    /// A model call that has not answered yet.
+    /// A model call without a response.
     Model,
-    /// Folded thinking.
+    /// Thinking that is not shown as it arrives.
     Thinking,
-    /// A tool call.
     Tool,
     /// The text of a document.
     Text,
 }
 
-/// The state of the output of a turn.
 #[derive(Debug)]
 pub(crate) struct View {
-    /// Whether thinking is shown as it arrives.
+    /// If true, thinking is shown as it arrives.
     unfolded: bool,
-    /// Whether the start of each round and the calls that need a decision are shown.
+    /// If true, the start of each round and the calls that need a decision are shown.
     whole: bool,
     /// The thinking of the last turn that had any.
     thinking: String,
     /// Number of characters and start of the current folded thinking.
     folding: Option<(usize, Duration)>,
-    /// The shown text of the current round.
+    /// The displayed text of the current round.
     text: String,
     waiting: Waiting,
 }
 
 impl View {
-    /// Creates the state with folded thinking.
+    /// Starts with folded thinking.
     pub(crate) fn new() -> Self {
         let (thinking, text) = (String::new(), String::new());
         Self { unfolded: false, whole: false, thinking, folding: None, text, waiting: Waiting::Nothing }
     }
 
-    /// Creates the state of an output without cards and commands: it shows thinking, rounds and all calls.
+    /// Creates the state for output without cards and commands: it shows thinking, rounds and all calls.
     pub(crate) fn whole() -> Self {
         Self { unfolded: true, whole: true, ..Self::new() }
     }
@@ -69,12 +63,11 @@ impl View {
         self.unfolded = unfolded;
     }
 
-    /// Returns the last thinking; may be empty.
+    /// Returns the thinking of the last turn. Empty if there was none.
     pub(crate) fn thinking(&self) -> &str {
         &self.thinking
     }
 
-    /// Returns the component that the turn waits for.
     pub(crate) fn waiting(&self) -> Waiting {
         self.waiting
     }
@@ -130,7 +123,7 @@ impl View {
         None
     }
 
-    /// Returns the line that summarizes folded thinking after its end.
+    /// Returns the line that summarizes folded thinking.
     fn fold(&mut self, now: Duration) -> Option<Output> {
         let (chars, since) = self.folding.take()?;
         let seconds = now.saturating_sub(since).as_secs_f64();
@@ -138,7 +131,7 @@ impl View {
         Some(Output::Line(DIM, line))
     }
 
-    /// Formats the state of a turn whose events were missed.
+    /// Formats the state of a turn whose events were not received.
     fn snapshot(&mut self, turn: Option<&v1::Turn>) -> Vec<Output> {
         let Some(turn) = turn else { return Vec::new() };
         let mut shown = vec![Output::Line(DIM, "(joined again: the turn so far)".to_owned())];
@@ -184,7 +177,6 @@ impl View {
     }
 }
 
-/// Formats the usage of model calls in one line.
 fn usage_line(usage: &v1::Usage) -> String {
     let counted = if usage.reported { "" } else { ", counted by Folio" };
     let calls =

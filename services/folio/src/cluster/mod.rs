@@ -16,7 +16,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         match self {
             Self::Status(status) => status.flags(),
@@ -24,7 +23,6 @@ impl Command {
     }
 }
 
-/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Status(status) => status::run(&status, settings).await,

@@ -4,27 +4,22 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The state of a cluster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The nodes, live ones first.
+    /// Live nodes first.
     pub(crate) nodes: Vec<Node>,
-    /// Health of Redis.
     pub(crate) redis: Health,
-    /// Health of the CQL servers.
     pub(crate) cql: Health,
-    /// The keyspace. None: no server responds.
+    /// None: no server responds.
     pub(crate) keyspace: Option<Keyspace>,
 }
 
-/// A node, as it describes itself with each heartbeat.
+/// A node, as described by its last heartbeat.
 #[derive(Debug, Serialize)]
 pub(crate) struct Node {
-    /// The address at which gateways and other nodes reach it.
+    /// The address at which gateways and other nodes reach the node.
     pub(crate) address: String,
-    /// The incarnation.
     pub(crate) incarnation: String,
-    /// Whether it works.
     pub(crate) state: State,
     /// Number of conversations in memory.
     pub(crate) conversations: u64,
@@ -34,42 +29,34 @@ pub(crate) struct Node {
     pub(crate) turns_running: u64,
     /// Time since the last heartbeat.
     pub(crate) silent_milliseconds: u64,
-    /// Time of the start.
     pub(crate) started_at: String,
-    /// The version of the program.
     pub(crate) version: String,
 }
 
-/// Whether a node works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// The node accepts work.
     Up,
-    /// The node accepts no new work, and hands its conversations over.
+    /// The node accepts no new work and releases its conversations.
     Draining,
-    /// The node has left, or sent no heartbeat for too long.
+    /// The node left the cluster, or sent no heartbeat for too long.
     Dead,
 }
 
-/// The health of a store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
-    /// Whether the store responded.
     pub(crate) answers: bool,
-    /// The response time, or the time after which the attempt was abandoned.
+    /// The response time, or the time until the attempt failed.
     pub(crate) milliseconds: u64,
-    /// The error, if the store did not respond.
+    /// None if the store responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
-/// The keyspace.
 #[derive(Debug, Serialize)]
 pub(crate) struct Keyspace {
-    /// The name.
     pub(crate) name: String,
-    /// The schema version. None: the keyspace does not exist, or has no tables.
+    /// None: the keyspace does not exist, or has no tables.
     pub(crate) version: Option<i32>,
     /// The schema version that this program requires.
     pub(crate) version_of_this_program: i32,

@@ -27,14 +27,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }
 }
 
-/// Prints the report. A store that does not respond, or a keyspace of another schema version, is an error after the
-/// report.
+/// Prints the report. Fails after the report if a store does not respond or the keyspace has a newer schema version.
 pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
     let storage = &settings.storage;
     let named = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
@@ -57,7 +55,7 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
     }
 }
 
-/// Runs a read of a store, and returns its health with the result.
+/// Runs a query of a store, and returns the store's health with the result.
 async fn timed<T>(asked: impl Future<Output = folio_types::Result<T>>) -> (Health, Option<T>) {
     let since = Instant::now();
     let answer = tokio::time::timeout(LIMIT, asked).await;
@@ -68,7 +66,7 @@ async fn timed<T>(asked: impl Future<Output = folio_types::Result<T>>) -> (Healt
     }
 }
 
-/// Reads the nodes, live ones first, by address.
+/// Reads the nodes: live ones first, then by address.
 async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     shared.health.check().await?;
     let Nodes { mut members, .. } = shared.nodes.nodes().await?;

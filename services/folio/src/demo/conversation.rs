@@ -1,4 +1,4 @@
-//! The turn of the demo: chat, decide the pending calls, until the agent is done.
+//! The turn of the demo: sends the message and decides the pending calls until the turn ends.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -17,17 +17,14 @@ use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::{NAME, NOTE, printable};
 
-/// The outcome of the turn.
 pub(crate) struct FinishedTurn {
-    /// The closing event.
     pub(crate) completed: v1::Completed,
-    /// The model of the turn.
     pub(crate) model: String,
     /// All decisions, in order.
     pub(crate) decisions: Vec<(v1::Call, Decision)>,
 }
 
-/// Asks until there is a valid answer. The end of the input rejects the call.
+/// Prompts until the reply is valid. The end of the input rejects the call.
 async fn ask(Follower { screen, input, .. }: &mut Follower<'_>, call: &v1::Call) -> Result<Decision> {
     screen.line(NAME, &format!("\n{} wants to run with", call.name));
     screen.line(anstyle::Style::new(), &card::pretty(&call.arguments_json));
@@ -50,7 +47,7 @@ async fn ask(Follower { screen, input, .. }: &mut Follower<'_>, call: &v1::Call)
     }
 }
 
-/// Runs the turn to its end. `asks`: the user at the terminal decides about each call that needs approval.
+/// Runs the turn to its end. `asks`: the user decides each call that needs approval; otherwise every call is approved.
 pub(crate) async fn run(
     client: &Client,
     screen: &mut ChatScreen,
@@ -63,7 +60,7 @@ pub(crate) async fn run(
         text: text.to_owned(),
         ..v1::ChatRequest::default()
     };
-    // The prompt is written below the progress: no line editor.
+    // No line editor, because the prompt is written to stderr.
     let (mut view, mut input, mut turn) = (View::whole(), Input::new(false)?, Turn::default());
     let mut follower = Follower { client, screen, view: &mut view, input: &mut input, begun: Instant::now() };
     let mut start = Start::Chat(Box::new(request));

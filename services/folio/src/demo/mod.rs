@@ -1,4 +1,4 @@
-//! `folio demo`: from a document to structured data, in one process, with every step shown.
+//! `folio demo`: shows every step from a document to structured data in one process.
 
 mod conversation;
 mod report;
@@ -17,11 +17,9 @@ use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
 use crate::terminal::{BOLD, GOOD, NOTE, Screen, put};
 
-/// The sample invoice of the repository.
 const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
 const SAMPLE_NAME: &str = "invoice.pdf";
 
-/// The message of the demo.
 const MESSAGE: &str = "create a schema and a prompt for documents like this and extract";
 
 /// Maximum time for running work to end after the demo.
@@ -43,7 +41,6 @@ pub(crate) struct Arguments {
     model: Option<String>,
 }
 
-/// Runs the demo.
 pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<()> {
     let mut screen = ChatScreen::new(if arguments.json { Screen::stderr() } else { Screen::stdout() });
     let (name, bytes) = read(&arguments)?;
@@ -56,7 +53,7 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {
         result = converse(&server, &mut screen, &name, bytes, arguments.ask) => result,
-        // The temporary folder is removed in any case.
+        // Do not exit here, so that the temporary folder is removed.
         () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
     };
     server.stop(DRAIN).await;

@@ -13,14 +13,13 @@ use tokio::task::JoinSet;
 
 use super::stores::at;
 
-/// The connection of the process to its cluster.
 pub(crate) struct Cluster {
     options: Options,
     environment: Arc<dyn Environment>,
     membership: Membership,
     peers: Peers,
     events: Arc<dyn TurnEventStore>,
-    /// Reloads the certificates; ends with this struct.
+    /// Reloads the certificates. Dropping it stops the task.
     _following: JoinSet<()>,
 }
 
@@ -41,7 +40,8 @@ impl Cluster {
         ClusterParts { membership, address: self.address(listens), peers }
     }
 
-    /// Returns the conversations of all nodes, for a gateway. The node of this process is called directly.
+    /// Returns the conversations of all nodes, for a gateway. `here`: the node of this process, which is called
+    /// directly.
     pub(crate) fn peer(&self, threads: &Arc<dyn ThreadStore>, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
         let (live, peers) = (self.membership.live(), self.peers.clone());
         let router = Router::new(live, peers, &self.options, Arc::clone(&self.environment));
@@ -52,17 +52,15 @@ impl Cluster {
         }
     }
 
-    /// Settings of the connections between processes.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The membership view.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Returns the address at which other processes reach a node that listens here.
+    /// Returns the address at which other processes reach a node that listens on `listens`.
     fn address(&self, listens: SocketAddr) -> String {
         match self.options.advertise.as_str() {
             "" => listens.to_string(),

@@ -1,8 +1,8 @@
-//! The first start: an organization, and the token of its administrator.
+//! The first start: creates an organization, and the token of its administrator.
 //!
-//! On embedded stores the token is kept in a file of the data folder. In a cluster the first process that serves, or
-//! `folio migrate`, creates the token: its id is the same for all processes, so that only one insert succeeds, and it
-//! is printed once, on stdout. The audit log of the organization records each token that is created this way.
+//! On embedded stores the token is also stored in a file of the data folder. In a cluster the first process that
+//! serves, or `folio migrate`, creates the token and prints it once, on stdout. All processes derive the same token id,
+//! so that only one insert succeeds. The audit log of the organization records each token that is created this way.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -19,27 +19,24 @@ use folio_types::op::{self, Expected};
 use folio_types::token::Token;
 use folio_types::{Environment, OrgId, Reason, Role, TokenId, UserId};
 
-/// The name of the first organization.
 const ORGANIZATION: &str = "default";
 /// The author of the first token in the audit log.
 const FIRST_START: &str = "first start";
-/// The author of another token in the audit log.
+/// The author of a replacement token in the audit log.
 const MIGRATE: &str = "folio migrate --admin-token";
 
-/// The admin's token, at the start that creates it.
+/// The administrator's token. It exists only in the process that creates it.
 pub(crate) struct FirstToken {
     token: Token,
-    /// The file that keeps the token as well.
+    /// The file that also contains the token. None: only the digest is stored.
     file: Option<PathBuf>,
 }
 
 impl FirstToken {
-    /// Returns the complete token.
     pub(crate) fn reveal(&self) -> String {
         self.token.reveal()
     }
 
-    /// Prints the token.
     pub(crate) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         match &self.file {
             Some(file) => writeln!(out, "admin token, shown once and stored in {}:", file.display())?,
@@ -61,39 +58,37 @@ impl AccessStores {
         ResourceStore::new(Arc::clone(&self.resources))
     }
 
-    /// Selects them from all stores.
     pub(crate) fn of(stores: &Stores) -> Self {
         let (resources, audit) = (Arc::clone(&stores.resources), Arc::clone(&stores.audit));
         Self { access: stores.access(), resources, audit }
     }
 }
 
-/// Creates the organization of a cluster and its admin token unless they exist or another process creates them.
+/// Creates the organization of a cluster and its admin token, unless they exist or another process creates them.
 ///
-/// A process that dies after the token is stored and before it is printed leaves a token that is unknown to all: use
-/// [`another`].
+/// If a process crashes after it stored the token and before it prints it, the token is lost; [`another`] replaces it.
 pub(crate) async fn ensure_shared(stores: &AccessStores, environment: &dyn Environment) -> Result<Option<FirstToken>> {
     let token = Token::with_id(&OrgId::first(), TokenId::derive(&["first admin token"]), environment);
     make_organization(stores, environment).await?;
     Ok(store(stores, &token, FIRST_START, environment).await?.then_some(FirstToken { token, file: None }))
 }
 
-/// Creates another token of the first organization's administrator, in place of a lost one.
+/// Creates another token of the first organization's administrator, to replace a lost one.
 pub(crate) async fn another(stores: &AccessStores, environment: &dyn Environment) -> Result<FirstToken> {
     let token = Token::generate(&OrgId::first(), environment);
     make_organization(stores, environment).await?;
     restore_admin(&stores.access, environment).await?;
-    // A token that is not in the log was never printed.
+    // The token is printed only after the audit log contains it.
     store(stores, &token, MIGRATE, environment).await?;
     Ok(FirstToken { token, file: None })
 }
 
-/// Creates the organization and its admin token on embedded stores unless they exist. Returns the token at the start
-/// that creates it.
+/// Creates the organization and its admin token on embedded stores, unless they exist. Returns the token only if this
+/// call created it.
 ///
-/// The file is written first, then the organization, then the token. A start that dies before the organization is
-/// stored is repeated completely; one that dies after it leaves a file with a token that the store does not know, and
-/// the next start stores it.
+/// The file is written first, then the organization, then the token. After a crash before the organization is stored,
+/// the next start repeats everything. After a crash before the token is stored, the next start stores the token of the
+/// file.
 pub(crate) async fn ensure(
     stores: &Stores,
     environment: &dyn Environment,
@@ -117,9 +112,9 @@ pub(crate) async fn ensure(
     Ok(is_new.then_some(FirstToken { token, file: Some(file) }))
 }
 
-/// Returns the token of the file if the store does not know it.
+/// Returns the token of the file if it is not in the store.
 async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
-    // The administrator has removed or replaced the file.
+    // The administrator may have removed or replaced the file.
     let token = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<Token>().ok());
     Ok(match token {
         Some(token) if *token.org() == OrgId::first() => {
@@ -139,13 +134,13 @@ async fn make_organization(stores: &AccessStores, environment: &dyn Environment)
     if access.member(&OrgId::first(), &user_id()).await?.is_none() {
         let add = MemberChange::Add { name: "admin".to_owned(), role: Role::Admin };
         let admin = Member::after(&user_id(), &add, None, created_at)?;
-        // If it is refused, another process was quicker.
+        // A refusal means that another process added the member.
         access.write_member(&OrgId::first(), MemberWrite::unguarded(None, admin)).await?;
     }
     Ok(())
 }
 
-/// Makes the administrator an admin again, also after a removal: otherwise its token would be refused.
+/// Restores the administrator's role and membership, because otherwise its token would be refused.
 async fn restore_admin(access: &AccessStore, environment: &dyn Environment) -> Result<()> {
     while let Some(before) = access.member(&OrgId::first(), &user_id()).await? {
         let after = Member::after(&user_id(), &MemberChange::Restore, Some(&before), environment.now())?;
@@ -160,8 +155,8 @@ fn user_id() -> UserId {
     UserId::derive(&["first user"])
 }
 
-/// Stores a token of the first organization's administrator, and records its creation in the audit log without a user
-/// of the organization. Returns false if a token with this id has another secret or was revoked.
+/// Stores a token of the first organization's administrator, and records its creation in the audit log, without a user.
+/// Returns false if a token with this id has another secret or was revoked.
 async fn store(stores: &AccessStores, token: &Token, by: &str, environment: &dyn Environment) -> Result<bool> {
     let new = NewToken { platform: true, ..NewToken::new(token, user_id(), Role::Admin, "admin") };
     let write = TokenChange::create_by_platform(token, new, environment.now())?;

@@ -1,4 +1,4 @@
-//! The role of a gateway: the public API.
+//! The gateway role: the public API.
 
 use std::time::Duration;
 
@@ -6,31 +6,28 @@ use folio_gateway::{Gateway, Shutdown};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A running gateway.
 pub(crate) struct RunningGateway {
     shutdown: Shutdown,
     task: JoinHandle<folio_types::Result<()>>,
 }
 
 impl RunningGateway {
-    /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, gateway: Gateway) -> Self {
         let shutdown = Shutdown::default();
         let task = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
         Self { shutdown, task }
     }
 
-    /// Waits until the gateway fails by itself.
+    /// Waits until the gateway fails.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         super::ended(&mut self.task, "the listener").await
     }
 
-    /// Stops accepting connections.
     pub(crate) fn begin_to_stop(&self) {
         self.shutdown.begin.cancel();
     }
 
-    /// Waits for running calls, at most for the limit, and ends the others.
+    /// Waits for running calls until the limit, and aborts the others.
     pub(crate) async fn drain(mut self, limit: Duration) {
         self.begin_to_stop();
         let ended = match tokio::time::timeout(limit, &mut self.task).await {

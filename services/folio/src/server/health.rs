@@ -1,9 +1,8 @@
-//! The health port for probes and monitors: plain text, without a token, apart from the public API.
+//! The health port for probes and monitors: plain text, without a token, separate from the public API.
 //!
 //! `grpc.health.v1` reports readiness for the empty name (the stores respond and the process does not drain), and
-//! liveness for
-//! `live`: a restart does not help a process whose stores are unavailable. `/metrics` serves the metrics in the format
-//! of Prometheus.
+//! liveness for `live`: a restart does not help a process whose stores are unavailable. `/metrics` serves the metrics
+//! in the format of Prometheus.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,23 +27,22 @@ use tonic_health::server::{HealthReporter, HealthService};
 use super::metrics::{Observed, metrics};
 use folio_process::metrics::page;
 
-/// The name of the liveness check.
+/// The service name of the liveness check.
 pub(crate) const LIVE: &str = "live";
-/// The format of the metrics.
+/// The content type of `/metrics`.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Keep-alive interval, which detects connections that monitors abandoned.
+/// Keepalive interval, which detects connections that monitors abandoned.
 const KEEPALIVE: Duration = Duration::from_secs(20);
-/// Maximum time for answers in progress at the end.
+/// Time limit for responses in progress at the stop.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The health of the process, on its health port and on a node's listener.
+/// The health of the process, for its health port and a node's listener.
 pub(crate) struct Health {
     reporter: HealthReporter,
     watch: JoinSet<()>,
 }
 
 impl Health {
-    /// Starts to check the stores.
     pub(crate) async fn start(stores: Arc<dyn StoreHealth>, interval: Duration) -> Self {
         let (reporter, mut watch) = (HealthReporter::new(), JoinSet::new());
         reporter.set_service_status(LIVE, ServingStatus::Serving).await;
@@ -53,19 +51,17 @@ impl Health {
         Self { reporter, watch }
     }
 
-    /// The reporter of the health service.
     pub(crate) fn reporter(&self) -> HealthReporter {
         self.reporter.clone()
     }
 
-    /// Reports that the process accepts no work; it is still live.
+    /// Reports that the process is not ready. It stays live.
     pub(crate) async fn drain(&mut self) {
         self.watch.shutdown().await;
         health::report(&self.reporter, ServingStatus::NotServing).await;
     }
 }
 
-/// A running health port.
 pub(crate) struct HealthPort {
     address: SocketAddr,
     server: JoinSet<()>,
@@ -73,7 +69,6 @@ pub(crate) struct HealthPort {
 }
 
 impl HealthPort {
-    /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, reporter: HealthReporter, observed: Arc<Observed>) -> Result<Self> {
         let address = listener.local_addr().context("the health port has no address")?;
         let service = HealthServer::new(HealthService::from_health_reporter(reporter));
@@ -98,15 +93,13 @@ impl HealthPort {
         Ok(Self { address, server, end })
     }
 
-    /// The address of the listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the port.
     pub(crate) async fn stop(mut self) {
         self.end.cancel();
-        // Whoever watches health has an answer that never ends.
+        // A client that watches health has a response that never ends.
         let _ = tokio::time::timeout(ENDS_WITHIN, self.server.join_next()).await;
     }
 }

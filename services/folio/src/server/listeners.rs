@@ -1,4 +1,4 @@
-//! The ports of a process. They are bound before anything else, so that a port in use costs nothing.
+//! The ports of a process. They are bound before any other component starts, so that a port in use has no side effects.
 
 use std::net::SocketAddr;
 
@@ -7,20 +7,17 @@ use tokio::net::TcpListener;
 
 use crate::settings::{Role, Settings};
 
-/// Bound listeners. A role that the process does not have has no listener.
+/// Bound listeners. None: the process does not have the role, or the settings name no address.
 pub(crate) struct Listeners {
-    /// The public API.
     pub(crate) public: Option<TcpListener>,
-    /// The port for gateways and other nodes.
+    /// For gateways and other nodes.
     pub(crate) node: Option<TcpListener>,
-    /// The health port.
     pub(crate) health: Option<TcpListener>,
-    /// The port for messages of a payment system.
+    /// For events of a payment system.
     pub(crate) purchases: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Binds the listeners that the settings name.
     pub(crate) async fn bind(settings: &Settings) -> Result<Self> {
         let server = &settings.server;
         let in_cluster = settings.storage.is_shared();
@@ -40,7 +37,7 @@ impl Listeners {
         Ok(bound)
     }
 
-    /// The main address of the process: for callers, or of the node.
+    /// Returns the address of the public API, otherwise of the node.
     pub(crate) fn main(&self) -> Result<SocketAddr> {
         let listener = self.public.as_ref().or(self.node.as_ref()).context("the process has no listener")?;
         Ok(listener.local_addr()?)

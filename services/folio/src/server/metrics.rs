@@ -1,5 +1,5 @@
-//! The metrics of a process, for `/metrics` and the collector. docs/observability.md lists them, and
-//! docs/operations.md states the alarms.
+//! The metrics of a process, for `/metrics` and the collector. docs/observability.md lists the metrics, and
+//! docs/operations.md the alerts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,39 +16,35 @@ use folio_providers::Providers;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
 
-/// Sources of the metrics.
 pub(crate) struct Observed {
-    /// The conversations of a node.
+    /// The node. None: the process is only a gateway.
     pub(crate) node: Option<Node>,
-    /// Sources of a node.
+    /// The load of ingestion. None: the process is only a gateway.
     pub(crate) ingest: Option<IngestHandle>,
-    /// The membership of the cluster.
+    /// None: the process is not part of a cluster.
     pub(crate) membership: Option<Membership>,
-    /// Counters of a gateway, and its active uploads.
+    /// Counters and active uploads of a gateway.
     pub(crate) gateway: Option<(Counters, ActiveUploads)>,
-    /// The stores: durable, and shared.
+    /// The durable and the shared stores.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
-    /// The models.
     pub(crate) models: Arc<Providers>,
-    /// Counters of the meter.
     pub(crate) credit: folio_metering::Counters,
-    /// Histograms of durations; `None` without a measuring layer.
+    /// Histograms of span durations. None: telemetry is not running.
     pub(crate) measured: Option<Arc<SpanMetrics>>,
-    /// Start time of the process, in seconds since the Unix epoch.
+    /// Start time of the process.
     pub(crate) started_at: Timestamp,
 }
 
-/// Writer of the metrics in text form.
 #[derive(Default)]
 struct Page(Vec<Family>);
 
 impl Page {
-    /// Writes a metric with one value.
+    /// Adds a metric with one value.
     fn value(&mut self, name: &str, kind: Kind, help: &'static str, value: u64) {
         self.0.push(Family::new(name, kind, help).with(Vec::new(), value));
     }
 
-    /// Writes a metric with one value per label.
+    /// Adds a metric with one value per label.
     fn of_each<T>(
         &mut self,
         (name, kind, help): (&str, Kind, &'static str),
@@ -64,7 +60,6 @@ impl Page {
     }
 }
 
-/// Returns the current metrics.
 pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
     use Kind::{Counter, Gauge};
     let mut page = Page::default();
@@ -155,7 +150,8 @@ fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
     page.value("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
 }
 
-/// The endpoints of a provider together: organizations may call it with keys of their own.
+/// The sum over the endpoints of a provider. Organizations may call it with their own keys, which are separate
+/// endpoints.
 #[derive(Default)]
 struct OfProvider {
     calls: u64,

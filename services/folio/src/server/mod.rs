@@ -1,4 +1,4 @@
-//! A serving process: gateway, node, or both, on embedded stores or as a part of a cluster.
+//! A serving process: gateway, node, or both, on embedded stores or as part of a cluster.
 
 mod cluster;
 mod first_start;
@@ -47,10 +47,10 @@ use renewal::Renewal;
 pub(crate) use first_start::{AccessStores, FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
 
-/// Timeout of returning credit: a few writes for each organization.
+/// Time limit for returning credit: a few writes per organization.
 const CREDIT_RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The name of the file in the data folder that contains the admin's token.
+/// File in the data folder that contains the administrator's token.
 pub(crate) const TOKEN_FILE: &str = "admin.token";
 
 /// The components that every role uses.
@@ -64,7 +64,6 @@ pub(crate) struct SharedComponents {
     environment: Arc<dyn Environment>,
 }
 
-/// A running server.
 pub(crate) struct Server {
     address: SocketAddr,
     node_address: Option<SocketAddr>,
@@ -73,7 +72,7 @@ pub(crate) struct Server {
     parts: Parts,
 }
 
-/// The running parts, in the order in which they are stopped.
+/// The running components.
 struct Parts {
     health: Health,
     gateway: Option<RunningGateway>,
@@ -88,7 +87,6 @@ struct Parts {
     offline: Option<LlmSim>,
 }
 
-/// Starts the roles of the settings.
 pub(crate) async fn start(
     mut settings: Settings,
     model: Option<&str>,
@@ -210,7 +208,6 @@ pub(crate) async fn start(
     Ok(Server { address, node_address, first_token, endpoint: description, parts })
 }
 
-/// The export of metrics to the collector.
 struct MetricsExport {
     exporter: Exporter,
     observed: Arc<Observed>,
@@ -224,7 +221,7 @@ impl MetricsExport {
         Self { exporter, observed, task }
     }
 
-    /// Ends the export with the last metrics.
+    /// Stops the periodic export and exports the final metrics.
     async fn stop(mut self) {
         self.task.shutdown().await;
         self.exporter.export_final(&metrics(&self.observed)).await;
@@ -242,7 +239,7 @@ fn conversations(stores: &Stores, cluster: Option<&Cluster>, node: Option<&Runni
     }
 }
 
-/// Waits for the end of a listener, which ends by itself only with an error.
+/// Waits for the end of a listener task, which is always an error.
 async fn ended(task: &mut JoinHandle<folio_types::Result<()>>, what: &str) -> anyhow::Error {
     match task.await {
         Ok(Ok(())) => anyhow::anyhow!("{what} ended"),
@@ -252,7 +249,7 @@ async fn ended(task: &mut JoinHandle<folio_types::Result<()>>, what: &str) -> an
 }
 
 impl Server {
-    /// The address for callers, or of the node.
+    /// The address of the public API, otherwise of the node.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -262,27 +259,25 @@ impl Server {
         self.node_address
     }
 
-    /// The address of the health port.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
         self.parts.health_port.as_ref().map(HealthPort::address)
     }
 
-    /// The address of the port of purchases.
     pub(crate) fn purchases_address(&self) -> Option<SocketAddr> {
         self.parts.purchases.as_ref().map(PurchasePort::address)
     }
 
-    /// The admin's token, at the start that creates it.
+    /// The administrator's token. None: an earlier start created it.
     pub(crate) fn first_token(&self) -> Option<&FirstToken> {
         self.first_token.as_ref()
     }
 
-    /// The model endpoints that receive documents, and the source of their choice.
+    /// Describes the model endpoints that receive documents, and the source of this choice.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Waits until a listener fails by itself.
+    /// Waits until a listener fails.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         let Parts { gateway, node, .. } = &mut self.parts;
         let gateway = async {
@@ -303,8 +298,8 @@ impl Server {
         }
     }
 
-    /// Stops in order: no new connection is accepted; running turns and calls, and documents that are being read, may
-    /// end within the limit; the others are ended; the node deregisters; durable data is synced last.
+    /// Stops the server. New connections are refused first. Running turns, calls and document reads may end within the
+    /// limit; the others are aborted. Then the node deregisters, and durable data is synced.
     pub(crate) async fn stop(self, limit: Duration) {
         let Parts {
             mut health,

@@ -6,23 +6,20 @@ use folio_llm::Options;
 use folio_types::Secret;
 use llm_sim::LlmSim;
 
-/// The name of the offline model in lists and records.
+/// Name of the offline model in lists and records.
 const OFFLINE_MODEL: &str = "offline-rules";
-/// The name of its provider.
+/// Name of the offline model's provider.
 const OFFLINE_PROVIDER: &str = "folio";
 
-/// A provider table, and the offline model if the table points to it.
+/// A provider table, and the offline model if the table refers to it.
 pub(crate) struct Endpoint {
-    /// The table.
     pub(crate) options: Options,
-    /// The source of the table.
     pub(crate) source: Source,
-    /// The offline model, which runs until this is dropped.
+    /// The offline model. Dropping it stops the model.
     pub(crate) offline: Option<LlmSim>,
 }
 
 impl Endpoint {
-    /// Describes the endpoints and the source of their choice.
     pub(crate) fn describe(&self) -> String {
         let urls: Vec<&str> = self.options.providers.values().map(|provider| provider.base_url.as_str()).collect();
         let default = match self.options.default_model.as_str() {
@@ -41,18 +38,16 @@ impl Endpoint {
     }
 }
 
-/// The source of a provider table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `[models.providers]`.
     Settings,
     /// The variables `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
     Environment,
-    /// The built-in offline model.
     Offline,
 }
 
-/// Chooses the table. `model`, the flag, overrides the default model of the settings.
+/// Chooses the table. `model` is the flag, which overrides the default model of the settings.
 pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<Endpoint> {
     let mut options = settings.clone();
     if let Some(model) = model {
@@ -84,7 +79,7 @@ fn from_environment(model: Option<&str>) -> Option<Options> {
     Some(Options::openai(key, variable("OPENAI_BASE_URL").as_deref(), model))
 }
 
-/// Returns the settings with the providers of a table, and with its defaults unless the settings name some.
+/// Returns the settings with the providers of `table`, and with its default models unless the settings name some.
 fn filled(settings: Options, table: Options) -> Options {
     let or = |set: String, known: String| if set.is_empty() { known } else { set };
     Options {

@@ -1,4 +1,4 @@
-//! The role of a node: it hosts conversations, reads documents, and cleans up.
+//! The node role: hosts conversations, reads documents, and cleans up.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,10 +19,9 @@ use super::SharedComponents;
 use super::cluster::Cluster;
 use crate::settings::Settings;
 
-/// Time for the last questions of peers after all conversations are handed over.
+/// Time for the last RPCs of peers after all conversations are released.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// A running node.
 pub(crate) struct RunningNode {
     node: Node,
     ingestor: Ingestor,
@@ -30,23 +29,20 @@ pub(crate) struct RunningNode {
     listener: Option<Listener>,
 }
 
-/// The listener of a node in a cluster.
 struct Listener {
     address: SocketAddr,
     shutdown: Shutdown,
     task: JoinHandle<folio_types::Result<()>>,
 }
 
-/// The components of this process that a node uses besides its own.
+/// Components of this process that a gateway and a node share.
 pub(crate) struct Uploads {
-    /// Receives new documents.
     pub(crate) ingest: IngestHandle,
-    /// Active uploads.
     pub(crate) active_uploads: ActiveUploads,
 }
 
 impl RunningNode {
-    /// Starts a node, with a listener if it is a part of a cluster. Returns the handle that wakes the clean-up.
+    /// Starts a node, with a listener if it is part of a cluster. Returns the handle that requests clean-up sweeps.
     pub(crate) async fn start(
         settings: &Settings,
         base: &SharedComponents,
@@ -70,7 +66,7 @@ impl RunningNode {
             (Some((cluster, _)), Some(address)) => Some(cluster.parts(address)),
             _ => None,
         };
-        // Other nodes read events; gateways read pending turns.
+        // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let parts = NodeParts {
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
@@ -90,7 +86,6 @@ impl RunningNode {
         Ok((Self { node, ingestor, cleaner, listener }, clean_up))
     }
 
-    /// The node.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }
@@ -100,7 +95,7 @@ impl RunningNode {
         self.listener.as_ref().map(|listener| listener.address)
     }
 
-    /// Waits until the listener fails by itself; for ever if there is none.
+    /// Waits until the listener fails. Pending forever without a listener.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         match &mut self.listener {
             Some(listener) => super::ended(&mut listener.task, "the listener for the cluster").await,
@@ -108,8 +103,8 @@ impl RunningNode {
         }
     }
 
-    /// Waits for running work, at most for the limit, and hands the conversations over. Peers may ask for ownership all
-    /// the while.
+    /// Waits for running work until the limit, and releases the conversations. The listener serves peers until the end,
+    /// because they query the activity of threads.
     pub(crate) async fn drain(self, limit: Duration) {
         let Self { node, ingestor, cleaner, listener } = self;
         tokio::join!(node.drain(limit), ingestor.drain(limit));

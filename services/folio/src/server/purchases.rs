@@ -1,4 +1,4 @@
-//! The port of purchases: HTTP/1.1 from a payment system, apart from the public API.
+//! The port of purchases: HTTP/1.1 from a payment system, separate from the public API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Maximum number of concurrent messages; further ones are refused and must be sent again.
+/// Maximum number of concurrent messages. Further messages are refused and must be resent.
 const CONCURRENT_MESSAGES: usize = 32;
 /// Timeout of a message, including its body.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Seconds after which a refused message should be sent again.
+/// Seconds after which a refused message should be resent.
 const RETRY_AFTER_SECONDS: &str = "5";
 
 struct PurchaseState {
@@ -33,7 +33,6 @@ struct PurchaseState {
     permits: Semaphore,
 }
 
-/// A running port.
 pub(crate) struct PurchasePort {
     address: SocketAddr,
     server: JoinSet<()>,
@@ -41,7 +40,6 @@ pub(crate) struct PurchasePort {
 }
 
 impl PurchasePort {
-    /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, purchases: Purchases) -> Result<Self> {
         let address = listener.local_addr().context("the port of purchases has no address")?;
         let state = Arc::new(PurchaseState { purchases, permits: Semaphore::new(CONCURRENT_MESSAGES) });
@@ -57,19 +55,18 @@ impl PurchasePort {
         Ok(Self { address, server, end })
     }
 
-    /// The address of the listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the port after the messages in progress.
+    /// Stops the port after the messages in progress.
     pub(crate) async fn stop(mut self) {
         self.end.cancel();
         let _ = tokio::time::timeout(MESSAGE_TIMEOUT, self.server.join_next()).await;
     }
 }
 
-/// Processes a message within a span, which continues the trace of the sender if there is one.
+/// Processes a message within a span, which continues the sender's trace if the headers have one.
 async fn traced(State(state): State<Arc<PurchaseState>>, request: Request<Body>) -> Response {
     let span = tracing::info_span!(
         "purchase",

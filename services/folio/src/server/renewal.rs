@@ -1,24 +1,22 @@
-//! Re-encryption of the stored provider keys with the newest master key: one pass after the start of the process, if the
+//! Re-encryption of the stored provider keys with the newest master key: one pass at the start of the process, if the
 //! settings contain older master keys.
 
 use folio_providers::{Providers, Renewed};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A running re-encryption pass.
 pub(super) struct Renewal {
     ended: CancellationToken,
     task: Option<JoinHandle<()>>,
 }
 
 impl Renewal {
-    /// Starts the pass if there are older master keys.
     pub(super) fn start(providers: Providers) -> Self {
         let ended = CancellationToken::new();
         let (token, rotates) = (ended.clone(), providers.rotates());
         let pass = async move {
             match providers.renew_keys(&token).await {
-                // The task ends with the process and reports nothing.
+                // The process is stopping.
                 Ok(None) => {}
                 Ok(Some(Renewed { lost: 0, failed: 0 })) => {
                     tracing::info!(
@@ -39,12 +37,12 @@ impl Renewal {
         Self { ended, task }
     }
 
-    /// Ends the pass. It may end between any two keys, because each key is replaced in one write.
+    /// Cancels the pass. It may end between any two keys, because each key is replaced in one write.
     pub(super) async fn stop(self) {
         self.ended.cancel();
         if let Some(task) = self.task {
             task.abort();
-            // Cancelled, or done.
+            // The result is a cancellation, or the end of the pass.
             let _ = task.await;
         }
     }

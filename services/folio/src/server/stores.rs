@@ -14,17 +14,14 @@ use folio_types::{Environment, Error};
 
 use crate::settings::{BucketOptions, Settings, StorageOptions};
 
-/// Open stores.
 pub(crate) struct Opened {
-    /// The durable stores.
     pub(crate) stores: Stores,
-    /// The shared stores: between processes, or within this process.
+    /// The stores that the processes of a cluster share. In memory for a single process.
     pub(crate) shared: SharedStores,
-    /// The embedded store, which is closed at the end. None: the process is a part of a cluster.
+    /// The embedded store, which must be closed last. None: the process is part of a cluster.
     pub(crate) embedded: Option<EmbeddedStore>,
 }
 
-/// Opens the stores.
 pub(crate) async fn open(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
     if storage.is_shared() { cluster(settings).await } else { alone(settings, environment).await }
@@ -53,12 +50,11 @@ async fn cluster(settings: &Settings) -> Result<Opened> {
     Ok(Opened { stores: store.stores(blobs), shared, embedded: None })
 }
 
-/// Adds the setting that led to an error.
+/// Adds the setting that caused an error.
 pub(crate) fn at(path: &'static str) -> impl FnOnce(Error) -> anyhow::Error {
     move |error| anyhow::Error::new(error).context(path)
 }
 
-/// Returns the options of the connection to Redis.
 pub(crate) fn redis_options(settings: &Settings) -> RedisOptions {
     let shared = SharedOptions { dead_after: settings.cluster.dead_after, ..SharedOptions::default() };
     RedisOptions { shared, ..settings.storage.redis.adapter() }
@@ -76,7 +72,7 @@ fn bucket(settings: &BucketOptions) -> S3Options {
     S3Options { endpoint: named(&settings.endpoint), region: named(&settings.region), ..S3Options::default() }
 }
 
-/// Checks that a bucket has keys: a server other than Amazon's takes them from the environment only.
+/// Checks that a bucket has keys. A server other than Amazon's receives them only from the environment.
 fn has_keys(settings: &BucketOptions) -> Result<()> {
     let given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     anyhow::ensure!(
@@ -86,7 +82,7 @@ fn has_keys(settings: &BucketOptions) -> Result<()> {
     Ok(())
 }
 
-/// Creates the data folder for its owner alone, unless it exists.
+/// Creates the data folder, accessible to its owner only, unless it exists.
 fn private_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -1,5 +1,5 @@
-//! The form of a server: one process on embedded stores, or one of many on shared stores. The settings must
-//! be consistent, and a flag without a meaning in that form is refused.
+//! Consistency of settings and flags with the form of the server: one process on embedded stores, or a process of a
+//! cluster. A flag without a meaning in that form is refused.
 
 use super::{Role, Settings, StorageOptions};
 use crate::arguments::Flags;

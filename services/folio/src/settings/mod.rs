@@ -1,4 +1,4 @@
-//! The settings of the binary: each component's options under its name.
+//! The settings of the binary: each component's options in its own section.
 
 mod form;
 mod server;
@@ -19,52 +19,43 @@ use crate::arguments::{Flags, SettingsArguments, path, set};
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
 
-/// All settings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
-    /// The server's listener.
     pub(crate) server: ServerOptions,
-    /// The storage.
     pub(crate) storage: StorageOptions,
-    /// The connections between the processes of a cluster.
+    /// The RPCs between the processes of a cluster.
     pub(crate) cluster: folio_cluster::Options,
-    /// Logs.
     pub(crate) log: folio_process::telemetry::LogOptions,
     /// The export of traces and metrics.
     pub(crate) telemetry: folio_process::telemetry::Options,
     /// The public API.
     pub(crate) gateway: folio_gateway::Options,
-    /// Conversations.
     pub(crate) conversation: folio_conversation::Options,
-    /// Documents and their text.
+    /// Uploads and ingestion.
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
-    /// The default limits of organizations.
+    /// The default quotas of organizations.
     pub(crate) limits: folio_types::quota::Quotas,
-    /// Credit: the price of model calls, and the monthly allowance.
     pub(crate) credit: folio_metering::Options,
-    /// Purchases of credit.
     pub(crate) purchases: folio_gateway::purchases::Options,
-    /// Model endpoints.
     pub(crate) models: folio_llm::Options,
     /// Bounds of the model settings of organizations.
     pub(crate) providers: folio_providers::Options,
-    /// The keys of encrypted values.
+    /// The master keys of encrypted values.
     pub(crate) secrets: folio_providers::SecretsOptions,
 }
 
-/// The purpose for which settings are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To serve: the settings must be consistent and have no flag without a meaning.
+    /// The server: settings must be consistent, and flags without a meaning are refused.
     Serve,
     /// Any other command, which uses only a part of the settings.
     Command,
 }
 
-/// Loads the defaults, then the file, then variables, then flags: those of every command, and those of this one.
+/// Loads the defaults, then the file, then variables, then flags: those of every command, and `flags` of this one.
 pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Purpose) -> Result<Settings> {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -77,7 +68,7 @@ pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Pur
     Ok(loaded.settings)
 }
 
-/// Loads from these variables without a check. The flags of every command are added to `flags`.
+/// Loads the settings without checking them. The flags of every command are added to `flags`.
 fn read(
     arguments: &SettingsArguments,
     flags: &mut Flags,
@@ -103,7 +94,7 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
     let issuer = serde_json::to_value(folio_gateway::IssuerOptions::default())?;
     Ok(BTreeMap::from([
         ("gateway.jwt".to_owned(), issuer),
-        // An organization's id.
+        // The value is an organization id.
         ("gateway.jwt.*.organizations".to_owned(), "".into()),
         ("models.providers".to_owned(), provider),
         ("models.weights".to_owned(), 1.into()),
@@ -113,8 +104,8 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
 }
 
 impl Settings {
-    /// Checks every section and, to serve, their consistency. Returns all problems at once. The table of models is
-    /// checked when it is resolved, because a key may come from another variable.
+    /// Returns every problem of the sections and, for [`Purpose::Serve`], of their consistency. The table of models is
+    /// checked when it is resolved, because a key may be in another variable.
     fn check(&self, flags: &Flags, purpose: Purpose) -> Result<()> {
         let verdicts = [
             self.server.check(),

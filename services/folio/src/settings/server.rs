@@ -14,7 +14,6 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The name in flags and settings.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
@@ -23,18 +22,17 @@ impl Role {
     }
 }
 
-/// The process as a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerOptions {
-    /// The roles. A single role requires the stores of a cluster.
+    /// A single role requires the stores of a cluster. Default: both roles.
     pub(crate) roles: Vec<Role>,
-    /// The address of the public API. Port 0: any free port.
+    /// The address of the public API. Port 0: any free port. Default: `127.0.0.1:8080`.
     pub(crate) listen: String,
     /// The address of the health port, which serves health and metrics in plain text without a token. Port 0: any free
     /// port. Empty: only health, on the listener.
     pub(crate) health_listen: String,
-    /// Maximum time for running turns to end after the signal to stop.
+    /// Maximum time for running turns to end after the stop signal. Default: 20.
     pub(crate) drain_timeout_seconds: u64,
 }
 
@@ -50,12 +48,10 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Returns true if the process has this role.
     pub(crate) fn is(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
 
-    /// Checks every setting.
     pub(crate) fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("server");
         problems.check(!self.roles.is_empty(), "roles", "names none of gateway and node");

@@ -9,15 +9,14 @@ use folio_types::Secret;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// The storage: embedded in a folder, or the stores that the processes of a cluster share.
+/// The settings section `storage`: embedded in a folder, or the stores that the processes of a cluster share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageOptions {
-    /// The folder of all embedded data, which one process uses at a time.
+    /// The folder of all embedded data. Only one process may use it at a time. Default: `./folio-data`.
     pub(crate) data: PathBuf,
     /// The storage of document bytes: `s3://BUCKET[/PREFIX]`, or a folder. Empty: in the data folder.
     pub(crate) blobs: String,
-    /// The connection to the bucket.
     pub(crate) s3: BucketOptions,
     /// The fast store that the processes of a cluster share.
     pub(crate) redis: RedisOptions,
@@ -37,25 +36,23 @@ impl Default for StorageOptions {
     }
 }
 
-/// The connection to a bucket. Its keys come from the environment, as every S3 client reads them (`AWS_ACCESS_KEY_ID`,
-/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and so do the fields that are empty here.
+/// The connection to a bucket. The environment provides the keys, as for every S3 client (`AWS_ACCESS_KEY_ID`,
+/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and the empty fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BucketOptions {
     /// The server, unless it is Amazon's: `http://HOST:PORT` or `https://…`.
     pub(crate) endpoint: String,
-    /// The region.
     pub(crate) region: String,
 }
 
-/// The connection to Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RedisOptions {
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; the servers of a Redis Cluster are separated
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS. The servers of a Redis Cluster are separated
     /// by commas. Empty: none.
     pub(crate) url: Secret,
-    /// The prefix of every key, which separates clusters that share a server.
+    /// The prefix of every key, which separates clusters that share a server. Default: `folio`.
     pub(crate) prefix: String,
     /// The trusted authorities of a `rediss://` connection.
     pub(crate) tls: TlsOptions,
@@ -67,37 +64,33 @@ impl Default for RedisOptions {
     }
 }
 
-/// The connection to ScyllaDB or Cassandra.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CqlOptions {
-    /// Servers, `HOST` or `HOST:PORT`; the others are discovered through them. None: embedded stores.
+    /// Servers, `HOST` or `HOST:PORT`. The remaining servers are discovered. Empty: embedded stores.
     pub(crate) contact_points: Vec<String>,
-    /// The keyspace. It is created if missing.
+    /// The keyspace, which is created if it is missing. Default: `folio`.
     pub(crate) keyspace: String,
-    /// Replicas of each row in the data center. Used when the keyspace is created, never changed later.
+    /// Replicas of each row in the data center, applied only when the keyspace is created. Default: 3.
     pub(crate) replication_factor: u8,
-    /// The data center of this process. Empty: that of the first server that responds.
+    /// The data center of this process. Empty: the data center of the first server that responds.
     pub(crate) datacenter: String,
-    /// The user, if the servers require one.
+    /// Empty: the servers require no user.
     pub(crate) user: String,
-    /// The password of the user.
     pub(crate) password: Secret,
-    /// Whether connections are encrypted. The servers' certificates must name their IP addresses.
+    /// If true, connections are encrypted. The servers' certificates must contain their IP addresses.
     pub(crate) encrypted: bool,
-    /// The trusted authorities of an encrypted connection.
     pub(crate) tls: TlsOptions,
 }
 
-/// The trusted authorities and the client certificate of an encrypted connection to a store: PEM files.
+/// PEM files of an encrypted connection to a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsOptions {
-    /// The authorities of the servers' certificates. Empty: the public ones.
+    /// The authorities of the servers' certificates. Empty: the public authorities.
     pub(crate) ca: PathBuf,
     /// The client certificate chain, for a server that requires one. Empty: none.
     pub(crate) cert: PathBuf,
-    /// The private key of the client certificate.
     pub(crate) key: PathBuf,
 }
 
@@ -106,7 +99,6 @@ impl TlsOptions {
         *self == Self::default()
     }
 
-    /// Returns the options of the adapters.
     fn adapter(&self) -> Tls {
         let named = |path: &PathBuf| Some(path.clone()).filter(|path| !path.as_os_str().is_empty());
         Tls { authorities: named(&self.ca), client: named(&self.cert).zip(named(&self.key)) }
@@ -134,7 +126,6 @@ impl Default for CqlOptions {
 }
 
 impl CqlOptions {
-    /// Returns the options of the adapter.
     pub(crate) fn adapter(&self) -> CqlAdapter {
         let credentials = Some((self.user.clone(), self.password.reveal().to_owned()));
         CqlAdapter {
@@ -149,7 +140,6 @@ impl CqlOptions {
 }
 
 impl RedisOptions {
-    /// Returns the options of the adapter.
     pub(crate) fn adapter(&self) -> RedisAdapter {
         let tls = Some(self.tls.adapter()).filter(|_| !self.tls.is_empty());
         RedisAdapter { prefix: self.prefix.clone(), tls, ..RedisAdapter::at(self.url.reveal()) }
@@ -157,12 +147,11 @@ impl RedisOptions {
 }
 
 impl StorageOptions {
-    /// Returns true if any store of a cluster is named.
+    /// Returns true if the settings name a store of a cluster.
     pub(crate) fn is_shared(&self) -> bool {
         !self.cql.contact_points.is_empty() || !self.redis.url.is_empty()
     }
 
-    /// Checks every setting.
     pub(crate) fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("storage");
         let bucket = self.blobs.strip_prefix("s3://");

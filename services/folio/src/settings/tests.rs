@@ -1,4 +1,4 @@
-//! The requirements of each form of a server, and the command lines of the deployments.
+//! The requirements of each form of a server, and the command lines of deployments.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn settings(line: &[&str], variables: &[(&str, &str)]) -> Result<Settings> {
         Command::Cluster(cluster) => (cluster.flags(), Purpose::Command),
         _ => (Flags::new(), Purpose::Command),
     };
-    // The file of a container is not here.
+    // The settings file of a container does not exist in the test.
     let place = SettingsArguments { config: Some("/dev/null".into()), ..arguments.settings };
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let loaded = read(&place, &mut flags, variables.collect())?;
@@ -93,7 +93,7 @@ fn a_command_needs_only_its_own_stores() {
     assert!(settings(&["cluster", "status", "--json", "--redis", "redis://h", "--cql", "h"], &[]).is_ok());
 }
 
-/// A deployed process: its command line and its variables.
+/// The command line and variables of a deployed process.
 struct Deployed {
     line: Vec<String>,
     variables: Vec<(String, String)>,
@@ -141,7 +141,7 @@ fn every_process_of_the_composition_is_understood() {
     assert_eq!(roles.len(), 6);
 }
 
-/// Replaces each `${NAME:-default}` by its default.
+/// Replaces each `${NAME:-default}` with its default.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut parts = text.split("${");
@@ -171,7 +171,7 @@ fn every_container_that_the_chart_renders_is_understood() {
                 let variables = container["env"].as_array().unwrap().iter();
                 let variables = variables.map(|variable| {
                     let name = variable["name"].as_str().unwrap().to_owned();
-                    // One of a secret is known in the cluster only.
+                    // The value of a secret exists only in the cluster.
                     let known = variable["value"].as_str().map(str::to_owned);
                     let stands_for = match name.as_str() {
                         "FOLIO_PURCHASES__SECRETS" => r#"["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]"#,
@@ -189,7 +189,7 @@ fn every_container_that_the_chart_renders_is_understood() {
     assert!(seen >= 6, "{seen} containers");
 }
 
-/// Returns every key with its default as TOML, `NAME` for the names of free maps; `none` if nothing is set.
+/// Returns every key with its default as TOML, with `NAME` as the name in free maps. `none`: no default.
 fn known() -> BTreeMap<String, String> {
     let mut all = serde_json::to_value(Settings::default()).unwrap();
     for (path, entry) in free_maps().unwrap() {

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     server: ServerArguments,
 }
 
-/// Creates the token. The token is printed on stdout, everything else on stderr.
+/// Creates the token. The token is printed on stdout, other text on stderr.
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let client = arguments.server.connect(settings).await?;
     let request = v1::CreateTokenRequest {

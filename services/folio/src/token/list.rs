@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     server: ServerArguments,
 }
 
-/// Prints one line for each token, newest first.
+/// Prints one line per token, newest first.
 pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
     let client = arguments.server.connect(settings).await?;
     let mut out = std::io::stdout();

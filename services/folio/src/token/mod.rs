@@ -29,7 +29,6 @@ pub(crate) struct Revoke {
     server: ServerArguments,
 }
 
-/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Create(arguments) => create::run(arguments, settings).await,
