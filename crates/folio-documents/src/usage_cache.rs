@@ -1,8 +1,8 @@
 //! Cache of the stored documents of organizations, for quotas.
 //!
-//! A cached value is used for at least [`TTL_MIN`], or [`READ_SHARE`] times the duration of reading it. Uploads of this
-//! process are added to the cached value, and active uploads count, so one process never exceeds a quota. Several
-//! processes together may exceed it by the uploads of the other processes within the TTL.
+//! A cached value is used for [`TTL_MIN`] or [`READ_SHARE`] times the duration of reading it, whichever is longer.
+//! Uploads of this process are added to the cached value, and active uploads count, so one process never exceeds a
+//! quota. Several processes together may exceed it by the uploads of the other processes within the TTL.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Settings, telemetry, metrics and signals of a Folio process.
 //!
-//! This crate knows no component. Each component owns its `Options`; the binary composes them into one settings type
-//! and loads it with [`settings::load`].
+//! This crate must not know any component. Each component owns its `Options`; the binary composes them into one
+//! settings type and loads it with [`settings::load`].
 
 pub mod files;
 pub mod metrics;

@@ -50,7 +50,7 @@ pub struct ClusterParts {
     pub peers: Peers,
 }
 
-/// The conversations of this process. Cheap to clone. Dropping the last clone stops the restart task.
+/// The conversations of this process. Cheap to clone. Dropping the last clone stops the node without a drain.
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
