@@ -7,12 +7,13 @@ use folio_gateway::rpc_path;
 use folio_operations::{Declaration, operations};
 use folio_proto::{FILE_DESCRIPTOR_SET, status};
 use folio_types::Error;
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::uri::PathAndQuery;
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, SerializeOptions};
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, MethodDescriptor, SerializeOptions};
 use serde_json::Value;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Status};
 
 use crate::harness::Client;
 
@@ -30,31 +31,82 @@ fn method(operation: &Declaration) -> MethodDescriptor {
 /// Calls an operation. A request to a client stream is an array of messages; of a stream of responses the first one is
 /// returned.
 pub(crate) async fn call(client: &Client, operation: &Declaration, request: &Value) -> Result<Value, Error> {
-    let method = method(operation);
-    let encode = |message: &Value| DynamicMessage::deserialize(method.input(), message).unwrap().encode_to_vec();
-    let messages = match request {
+    let responses = exchange(client, operation, encode(operation, request), 1).await;
+    let first = responses.map_err(|status| status::to_error(&status))?.into_iter().next().unwrap_or_default();
+    Ok(decode(operation, &first, true))
+}
+
+/// Calls an operation and returns the whole response: fields without a value are null, other fields with their default
+/// value are present, and a stream of responses is an array.
+pub(crate) async fn call_fully(client: &Client, operation: &Declaration, request: &Value) -> Result<Value, Error> {
+    let responses = exchange(client, operation, encode(operation, request), usize::MAX).await;
+    let responses = responses.map_err(|status| status::to_error(&status))?;
+    let mut responses = responses.iter().map(|response| {
+        let mut decoded = decode(operation, response, false);
+        add_nulls(&method(operation).output(), &mut decoded);
+        decoded
+    });
+    let is_stream = method(operation).is_server_streaming();
+    Ok(if is_stream { responses.collect() } else { responses.next().unwrap() })
+}
+
+fn encode(operation: &Declaration, request: &Value) -> Vec<Vec<u8>> {
+    let encode = |message: &Value| {
+        let message = DynamicMessage::deserialize(method(operation).input(), message);
+        message.unwrap_or_else(|error| panic!("a request of {}: {error}: {request}", operation.name)).encode_to_vec()
+    };
+    match request {
         Value::Array(messages) => messages.iter().map(encode).collect(),
         message => vec![encode(message)],
-    };
-    let response = send(client, operation, messages).await.map_err(|status| status::to_error(&status))?;
-    let response = DynamicMessage::decode(method.output(), response.as_slice()).unwrap();
-    let options = SerializeOptions::new().use_proto_field_name(true);
-    Ok(response.serialize_with_options(serde_json::value::Serializer, &options).unwrap())
+    }
+}
+
+fn decode(operation: &Declaration, response: &[u8], skip_default_fields: bool) -> Value {
+    let response = DynamicMessage::decode(method(operation).output(), response).unwrap();
+    let options = SerializeOptions::new().use_proto_field_name(true).skip_default_fields(skip_default_fields);
+    response.serialize_with_options(serde_json::value::Serializer, &options).unwrap()
+}
+
+/// Adds the fields of a message that are not set, as null.
+fn add_nulls(message: &MessageDescriptor, value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| add_nulls(message, item)),
+        Value::Object(fields) => {
+            for field in message.fields() {
+                let value = fields.entry(field.name()).or_insert(Value::Null);
+                if let (Kind::Message(message), false) = (field.kind(), field.is_map()) {
+                    add_nulls(&message, value);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Sends encoded messages and returns the first encoded message of the response. Empty: the response is an empty stream.
 pub(crate) async fn send(client: &Client, operation: &Declaration, messages: Vec<Vec<u8>>) -> Result<Vec<u8>, Status> {
+    let responses = exchange(client, operation, messages, 1).await?;
+    Ok(responses.into_iter().next().unwrap_or_default())
+}
+
+/// Sends encoded messages and returns at most `limit` encoded messages of the response.
+async fn exchange(
+    client: &Client,
+    operation: &Declaration,
+    messages: Vec<Vec<u8>>,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, Status> {
     let path: PathAndQuery = rpc_path(operation).parse().unwrap();
     let method = method(operation);
-    let mut grpc = tonic::client::Grpc::new(client.authorized());
+    let mut grpc = tonic::client::Grpc::new(client.authorized()).max_decoding_message_size(64 * 1024 * 1024);
     grpc.ready().await.unwrap();
     if method.is_server_streaming() {
         let message = Request::new(messages.into_iter().next().unwrap_or_default());
-        let mut responses = grpc.server_streaming(message, path, Encoded).await?.into_inner();
-        return responses.message().await.map(Option::unwrap_or_default);
+        let responses = grpc.server_streaming(message, path, Encoded).await?.into_inner();
+        return responses.take(limit).try_collect().await;
     }
     let messages = Request::new(tokio_stream::iter(messages));
-    grpc.client_streaming(messages, path, Encoded).await.map(Response::into_inner)
+    Ok(vec![grpc.client_streaming(messages, path, Encoded).await?.into_inner()])
 }
 
 /// A codec of encoded messages.

@@ -3,9 +3,7 @@
 use folio_history::journal::Access;
 use folio_proto::v1;
 use folio_proto::v1::*;
-use folio_types::{Code, Reason};
-use serde_json::json;
-use v1::approve_response::Outcome;
+use folio_types::Reason;
 use v1::event::Kind;
 
 use crate::harness::{Answer, Client, Server, refused};
@@ -16,108 +14,6 @@ async fn document(client: &Client) -> String {
 
 fn say(text: &str, document: &str) -> ChatRequest {
     ChatRequest { text: text.into(), document_ids: vec![document.into()], ..Default::default() }
-}
-
-/// The waiting calls of a stream that ended with a pause.
-fn pending(events: &[Event]) -> AwaitingApproval {
-    match &events.last().unwrap().kind {
-        Some(Kind::AwaitingApproval(waiting)) => waiting.clone(),
-        other => panic!("no pause: {other:?}"),
-    }
-}
-
-fn decide(call: &Call, decision: v1::decision::Decision) -> Decision {
-    Decision {
-        call_id: call.call_id.clone(),
-        arguments_digest: call.arguments_digest.clone(),
-        decision: Some(decision),
-    }
-}
-
-fn approved(call: &Call) -> Decision {
-    decide(call, v1::decision::Decision::Approved(Approved {}))
-}
-
-fn approve(turn_id: &str, decisions: Vec<Decision>) -> ApproveRequest {
-    ApproveRequest { turn_id: turn_id.into(), decisions, ..Default::default() }
-}
-
-fn create_tag(name: &str) -> (&'static str, serde_json::Value) {
-    ("create_tag", json!({ "name": name }))
-}
-
-#[tokio::test]
-async fn a_chat_streams_its_events_and_is_stored() {
-    let server = Server::start().await;
-    let client = server.member().await;
-    let document = document(&client).await;
-    server.model.next(Answer::Calls(vec![("list_tags", json!({}))]));
-    server.model.answer("There are none.");
-    let request = ChatRequest { request_id: "r".into(), ..say("Which tags are there?", &document) };
-    let events = client.chat(request.clone()).await;
-    let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
-    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
-    let Some(Kind::TurnStarted(started)) = &events[0].kind else { panic!("{:?}", events[0]) };
-    let Some(Kind::Completed(done)) = &events.last().unwrap().kind else { panic!("{:?}", events.last()) };
-    assert_eq!((done.text.as_str(), done.finish_reason()), ("There are none.", FinishReason::Stop));
-
-    let again = client.chat(request).await;
-    assert_eq!(again.last(), events.last(), "the same request is answered by its recorded end");
-    assert_eq!(server.model.calls(), 2);
-    let turn_id = events[0].turn_id.clone();
-    let watch = WatchTurnRequest { turn_id: turn_id.clone(), from_event: 3 };
-    let mut stream = client.conversations().watch_turn(watch).await.unwrap().into_inner();
-    let mut watched = Vec::new();
-    while let Some(next) = stream.message().await.unwrap() {
-        watched.push(next.event.unwrap());
-    }
-    assert_eq!(watched.last(), events.last());
-    let turn = client.conversations().get_turn(GetTurnRequest { turn_id }).await.unwrap().into_inner().turn.unwrap();
-    assert_eq!((turn.status(), turn.rounds[0].calls[0].name.as_str()), (TurnStatus::Completed, "list_tags"));
-
-    let get = GetThreadRequest { thread_id: started.thread_id.clone(), ..Default::default() };
-    let thread = client.threads().get_thread(get).await.unwrap().into_inner();
-    assert_eq!(thread.thread.unwrap().title, "Which tags are there?");
-    assert_eq!(thread.messages.iter().map(|message| message.count).collect::<Vec<_>>(), [1, 1, 1, 2]);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_pending_call_runs_when_it_is_approved() {
-    let server = Server::start().await;
-    let client = server.member().await;
-    let document = document(&client).await;
-    server.model.next(Answer::Calls(vec![create_tag("one"), create_tag("two"), ("list_tags", json!({}))]));
-    server.model.answer("Done.");
-    let waiting = pending(&client.chat(say("Make two tags", &document)).await);
-    assert_eq!(waiting.pending.iter().map(|call| call.needs_approval).collect::<Vec<_>>(), [true, true, false]);
-    let thread_id = waiting.turn_id.rsplit_once('.').unwrap().0.to_owned();
-    let get = GetThreadRequest { thread_id: thread_id.clone(), ..Default::default() };
-    let open = client.threads().get_thread(get).await.unwrap().into_inner().pending_turn.unwrap();
-    assert_eq!((open.status(), open.pending.len()), (TurnStatus::AwaitingApproval, 3));
-    let more = ChatRequest { thread_id, document_ids: Vec::new(), ..say("And more", "") };
-    let error = refused(client.conversations().chat(more).await, "a waiting turn");
-    assert_eq!((error.code, error.reason), (Code::FailedPrecondition, Reason::TurnPending));
-
-    let first = approve(&waiting.turn_id, vec![approved(&waiting.pending[0])]);
-    let answer = client.conversations().approve(first.clone()).await.unwrap().into_inner();
-    let Some(Outcome::StillAwaiting(still)) = answer.outcome else { panic!("{answer:?}") };
-    assert_eq!(still.missing.len(), 1);
-    let conflict = decide(&waiting.pending[0], v1::decision::Decision::Rejected(Rejected { reason: "no".into() }));
-    let error = refused(client.conversations().approve(approve(&waiting.turn_id, vec![conflict])).await, "conflict");
-    assert_eq!(error.reason, Reason::DecisionConflict);
-
-    let rest = ApproveRequest { undecided: Undecided::Reject.into(), ..first };
-    let answer = client.conversations().approve(rest.clone()).await.unwrap().into_inner();
-    let Some(Outcome::Completed(done)) = &answer.outcome else { panic!("{answer:?}") };
-    assert_eq!(done.text, "Done.");
-    let statuses: Vec<_> = answer.round.as_ref().unwrap().results.iter().map(CallResult::status).collect();
-    assert_eq!(statuses, [CallStatus::Ok, CallStatus::Rejected, CallStatus::Ok]);
-    let again = client.conversations().approve(rest).await.unwrap().into_inner();
-    assert_eq!(again, answer, "the same decisions get the same answer");
-    let tags = client.tags().list_tags(ListTagsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(tags.tags.iter().map(|tag| tag.name.as_str()).collect::<Vec<_>>(), ["one"]);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -148,25 +44,6 @@ async fn losing_the_client_does_not_stop_the_turn_and_cancel_does() {
     }
     assert!(matches!(last, Some(Kind::Cancelled(_))), "{last:?}");
     assert_eq!(client.conversations().cancel_turn(cancel).await.unwrap().into_inner().turn.unwrap(), turn);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_failure_of_the_model_is_an_event_and_can_be_resumed() {
-    let server = Server::start().await;
-    let client = server.member().await;
-    let document = document(&client).await;
-    let events = client.chat(say("Hello", &document)).await;
-    let Some(Kind::Failed(failed)) = &events.last().unwrap().kind else { panic!("{:?}", events.last()) };
-    assert_eq!((failed.retriable, failed.error.as_ref().unwrap().reason.as_str()), (true, "MODEL_FAILED"));
-    server.model.answer("Here I am.");
-    let resume = ResumeTurnRequest { turn_id: events[0].turn_id.clone(), request_id: String::new() };
-    let mut stream = client.conversations().resume_turn(resume).await.unwrap().into_inner();
-    let mut last = None;
-    while let Some(next) = stream.message().await.unwrap() {
-        last = next.event.unwrap().kind;
-    }
-    assert!(matches!(&last, Some(Kind::Completed(done)) if done.text == "Here I am."), "{last:?}");
     server.stop().await;
 }
 

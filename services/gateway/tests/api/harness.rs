@@ -188,8 +188,9 @@ impl Server {
         Self::built(Options::default(), credit, Quotas::default(), |stores| stores).await
     }
 
-    pub(crate) async fn limited_to(quotas: Quotas) -> Self {
-        Self::built(Options::default(), folio_metering::Options::default(), quotas, |stores| stores).await
+    pub(crate) async fn configured(credit: folio_metering::Options, quotas: Quotas) -> Self {
+        let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
+        Self::built(options, credit, quotas, |stores| stores).await
     }
 
     async fn built(
@@ -539,11 +540,6 @@ pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
         }
     });
     (serving, url)
-}
-
-/// Returns the update mask with these paths.
-pub(crate) fn mask(paths: &[&str]) -> prost_types::FieldMask {
-    prost_types::FieldMask { paths: paths.iter().map(ToString::to_string).collect() }
 }
 
 /// Returns the error of a refused call.

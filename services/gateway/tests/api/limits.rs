@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use folio_proto::{status, v1};
 use folio_testkit::wait_for;
-use folio_types::quota::Quotas;
-use folio_types::{OrgId, Reason, Role, System};
+use folio_types::{OrgId, Role, System};
 use serde_json::json;
 use tonic::{Code, Status};
 
@@ -19,15 +18,6 @@ fn own(requests: Option<u32>, turns: Option<u32>, calls: Option<u32>) -> v1::Org
         concurrent_turns: turns,
         concurrent_model_calls: calls,
         ..Default::default()
-    }
-}
-
-/// Limits of requests, turns and model calls, with any number of documents.
-fn counts(requests: u32, turns: u32, calls: u32) -> v1::OrganizationLimits {
-    v1::OrganizationLimits {
-        documents: Some(0),
-        storage_bytes: Some(0),
-        ..own(Some(requests), Some(turns), Some(calls))
     }
 }
 
@@ -50,36 +40,6 @@ fn check(status: &Status, quota: &str, limit: &str) {
     assert_eq!((info.metadata["quota"].as_str(), info.metadata["limit"].as_str()), (quota, limit));
     assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
     assert!(details.retry_info().unwrap().retry_delay.unwrap() <= Duration::from_secs(10));
-}
-
-#[tokio::test]
-async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() {
-    let quotas = Quotas { concurrent_turns: 7, ..Quotas::default() };
-    let server = Server::limited_to(quotas).await;
-    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
-    let platform = server.platform_admin(&ours).await;
-    let (admin, member) = (server.user(&other_chat, Role::Admin).await, server.user(&other_chat, Role::Member).await);
-    let get = v1::GetLimitsRequest::default;
-    let before = admin.limits().get_limits(get()).await.unwrap().into_inner();
-    assert_eq!((before.limits, before.own), (Some(counts(0, 7, 0)), Some(own(None, None, None))));
-
-    let after = set(&platform, &other_chat, own(Some(100), None, Some(3))).await;
-    assert_eq!(after.limits, Some(counts(100, 7, 3)));
-    let shown = admin.limits().get_limits(get()).await.unwrap().into_inner();
-    assert_eq!((shown.limits, shown.own, shown.etag), (after.limits, after.own, after.etag));
-    let late = json!({"organization_id": other_chat.to_string(), "etag": "v99"});
-    assert_eq!(platform.refusal("SetLimits", late).await.reason, Reason::VersionConflict);
-
-    let wish = json!({"own": {"requests_per_second": 0}});
-    assert_eq!(admin.refusal("SetLimits", wish).await.reason, Reason::RoleNotAllowed);
-    assert_eq!(member.refusal("GetLimits", json!({})).await.reason, Reason::RoleNotAllowed);
-    let foreign = json!({"organization_id": ours.to_string()});
-    assert_eq!(admin.refusal("GetLimits", foreign).await.reason, Reason::NotFound);
-    platform.done("GetLimits", json!({"organization_id": other_chat.to_string()})).await;
-    // The name of the organization changes, its limits stay.
-    admin.done("UpdateOrganization", json!({"organization": {"name": "new"}})).await;
-    assert_eq!(admin.limits().get_limits(get()).await.unwrap().into_inner().own, after.own);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -220,46 +180,5 @@ async fn concurrent_model_calls_are_bounded() {
         them.extractions().run_extraction(run.clone()).await.ok()
     })
     .await;
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn documents_and_their_bytes_are_limited_per_organization() {
-    let server = Server::start().await;
-    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
-    let platform = server.platform_admin(&ours).await;
-    let (us, them) = (server.user(&ours, Role::Member).await, server.user(&other_chat, Role::Member).await);
-    let limits = |documents, storage_bytes| v1::OrganizationLimits { documents, storage_bytes, ..Default::default() };
-    set(&platform, &other_chat, limits(Some(2), None)).await;
-    let first = them.upload("first.txt", "first", "r1").await.unwrap().document_id;
-    let second = them.upload("second.txt", "second", "r2").await.unwrap();
-    check(&them.upload("third.txt", "third", "r3").await.unwrap_err(), "documents", "2");
-    let listed = them.documents().list_documents(v1::ListDocumentsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(listed.total_size, 2);
-    // A repetition needs no room.
-    assert_eq!(them.upload("second.txt", "second", "r2").await.unwrap().document_id, second.document_id);
-    us.upload("ours.txt", "is not theirs", "r1").await.unwrap();
-
-    // A deletion frees space as soon as the store is read again.
-    them.done("DeleteDocument", json!({"document_id": first})).await;
-    let room = async || them.upload("third.txt", "third", "r3").await.ok();
-    wait_for("room for another one", LIMIT, room).await;
-
-    set(&platform, &other_chat, limits(None, Some(100))).await;
-    let large = "x".repeat(200);
-    let full = async || {
-        let refused = them.upload("large.txt", &large, "r4").await.unwrap_err();
-        let other = tonic_types::StatusExt::get_error_details(&refused).error_info()?.metadata["quota"] == "documents";
-        (!other).then(|| check(&refused, "storage_bytes", "100"))
-    };
-    wait_for("the limit of bytes", LIMIT, full).await;
-    // The limit also applies if the description declares no size.
-    let description = v1::DocumentDescription { name: "large.txt".into(), ..Default::default() };
-    let parts = vec![
-        v1::upload_document_request::Part::Description(description),
-        v1::upload_document_request::Part::Chunk(large.into_bytes()),
-    ];
-    check(&them.upload_parts(parts).await.unwrap_err(), "storage_bytes", "100");
-    them.upload("small.txt", "small", "r5").await.unwrap();
     server.stop().await;
 }

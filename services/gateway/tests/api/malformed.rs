@@ -49,7 +49,7 @@ async fn malformed_requests_are_refused_by_their_field() {
         let malformed = samples(operation.name, &ids, &ids).malformed;
         assert!(!malformed.is_empty(), "{} has no malformed request", operation.name);
         for (reason, field, request) in malformed {
-            assert_refused(&client, operation.name, &request, reason, field).await;
+            assert_refused(&client, operation.name, &request, reason, &field).await;
         }
     }
     server.stop().await;
@@ -101,25 +101,6 @@ async fn every_change_that_sets_a_name_refuses_surrounding_whitespace() {
         let update = json!({"document": {"document_id": ids["document"], "metadata": {key: ""}}});
         assert_refused(&client, "UpdateDocument", &update, Reason::InvalidField, "document.metadata").await;
     }
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_metadata_key_has_the_same_maximum_length_in_an_update_as_in_an_upload() {
-    let server = Server::start().await;
-    let client = server.member().await;
-    let uploaded = client.upload("a.txt", "text", "").await.unwrap();
-    let entries: std::collections::BTreeMap<_, _> = [("ü".repeat(200), "v".to_owned())].into();
-    let request = v1::UpdateDocumentRequest {
-        document: Some(v1::Document {
-            document_id: uploaded.document_id,
-            metadata: entries.clone(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let updated = client.documents().update_document(request).await.unwrap().into_inner().document.unwrap();
-    assert_eq!(updated.metadata, entries);
     server.stop().await;
 }
 

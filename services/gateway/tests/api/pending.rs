@@ -23,11 +23,6 @@ async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
     pause_with(server, client, tag, ChatRequest { document_ids: vec![document], ..Default::default() }).await
 }
 
-/// Chats in an existing thread until the turn pauses; returns the turn.
-async fn pause_in(server: &Server, client: &Client, tag: &'static str, thread: &str) -> String {
-    pause_with(server, client, tag, ChatRequest { thread_id: thread.into(), ..Default::default() }).await
-}
-
 async fn pause_with(server: &Server, client: &Client, tag: &'static str, request: ChatRequest) -> String {
     server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": tag }))]));
     let request = ChatRequest { text: "do it".into(), ..request };
@@ -35,10 +30,6 @@ async fn pause_with(server: &Server, client: &Client, tag: &'static str, request
         Some(Kind::AwaitingApproval(waiting)) => waiting.turn_id,
         other => panic!("no pause: {other:?}"),
     }
-}
-
-fn thread_of(turn: &str) -> &str {
-    turn.rsplit_once('.').unwrap().0
 }
 
 async fn decide(server: &Server, client: &Client, turn: &str) {
@@ -69,103 +60,6 @@ async fn lists(client: &Client, turns: &[&String]) {
         (found.iter().collect::<Vec<_>>() == turns).then_some(())
     })
     .await;
-}
-
-async fn require_another_approver(admin: &Client) {
-    let ask = Ask { roles: vec![v1::Role::Member.into()], not_by_requester: true };
-    let named = PolicyCondition {
-        path: "name".into(),
-        test: Some(policy_condition::Test::EqualsJson(json!("shared").to_string())),
-    };
-    let rule = PolicyRule {
-        name: "four eyes".into(),
-        arguments: vec![named],
-        ruling: Some(policy_rule::Ruling::Ask(ask)),
-        ..Default::default()
-    };
-    let policy = Some(Policy { rules: vec![rule], ..Default::default() });
-    admin.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap();
-}
-
-#[tokio::test]
-async fn invariant_6_pending_turns_are_listed_for_their_approvers_oldest_first() {
-    let server = Server::start().await;
-    let requester = server.member().await;
-    let colleague = server.user(&requester.org, Role::Member).await;
-    let admin = server.user(&requester.org, Role::Admin).await;
-    let viewer = server.user(&requester.org, Role::Viewer).await;
-    let stranger = server.user(&server.member().await.org, Role::Admin).await;
-    require_another_approver(&admin).await;
-    let own = pause(&server, &requester, "own").await;
-    let shared = pause(&server, &requester, "shared").await;
-    let other = pause(&server, &colleague, "other").await;
-
-    lists(&admin, &[&own, &shared, &other]).await;
-    lists(&colleague, &[&shared, &other]).await;
-    lists(&requester, &[&own]).await;
-    lists(&stranger, &[]).await;
-    let error = refused(
-        viewer.conversations().list_pending_approvals(ListPendingApprovalsRequest::default()).await,
-        "a viewer's list",
-    );
-    assert_eq!(error.code, Code::PermissionDenied);
-    let request = ListPendingApprovalsRequest::default();
-    let page = colleague.conversations().list_pending_approvals(request).await.unwrap().into_inner();
-    let first = &page.pending_approvals[0];
-    assert_eq!((&first.user_id, first.calls[0].name.as_str()), (&requester.user.to_string(), "create_tag"));
-    assert_eq!(
-        first.calls[0]
-            .approval_requirement
-            .as_ref()
-            .map(|requirement| (requirement.rule.as_str(), requirement.not_by_requester)),
-        Some(("four eyes", true))
-    );
-    assert!(first.turn_id.starts_with(&first.thread_id));
-    assert!(first.pause_time.unwrap().seconds < first.expire_time.unwrap().seconds);
-
-    let of_colleague = ListPendingApprovalsRequest { filter: format!("user:{}", colleague.user), ..Default::default() };
-    let page = admin.conversations().list_pending_approvals(of_colleague).await.unwrap().into_inner();
-    assert_eq!(page.pending_approvals.len(), 1);
-    assert_eq!(page.pending_approvals[0].turn_id, other);
-
-    decide(&server, &colleague, &shared).await;
-    // A decided turn is not listed, although the index is late.
-    assert_eq!(listed(&admin, 10).await, [own, other.clone()]);
-    assert_eq!(listed(&colleague, 10).await, [other]);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn the_requester_is_the_user_that_started_the_turn_not_the_owner_of_the_thread() {
-    let server = Server::start().await;
-    let owner = server.member().await;
-    let admin = server.user(&owner.org, Role::Admin).await;
-    require_another_approver(&admin).await;
-    let thread = thread_of(&pause(&server, &owner, "own").await).to_owned();
-    decide(&server, &owner, &format!("{thread}.1")).await;
-    let turn = pause_in(&server, &admin, "shared", &thread).await;
-
-    lists(&owner, &[&turn]).await;
-    assert_eq!(listed(&admin, 10).await, Vec::<String>::new(), "the requester does not decide its own call");
-    let of = async |user: &UserId| {
-        let request = ListPendingApprovalsRequest { filter: format!("user:{user}"), ..Default::default() };
-        owner.conversations().list_pending_approvals(request).await.unwrap().into_inner().pending_approvals
-    };
-    assert_eq!(of(&owner.user).await, []);
-    let found = of(&admin.user).await;
-    assert_eq!((found.len(), &found[0].user_id, &found[0].turn_id), (1, &admin.user.to_string(), &turn));
-
-    let approved = Decision {
-        call_id: found[0].calls[0].call_id.clone(),
-        decision: Some(decision::Decision::Approved(Approved {})),
-        ..Default::default()
-    };
-    let approve = ApproveRequest { turn_id: turn, decisions: vec![approved], ..Default::default() };
-    let own = refused(admin.conversations().approve(approve.clone()).await, "the requester");
-    assert_eq!(own.reason, Reason::PolicyDenied);
-    server.model.answer("Done.");
-    owner.conversations().approve(approve).await.unwrap();
-    server.stop().await;
 }
 
 #[tokio::test]

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use folio_proto::v1;
 use folio_resources::{Organization, OrganizationChange, TokenChange, TokenFilter, TokenRecord};
-use folio_types::access::Scope;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
 use folio_types::token::Token;
-use folio_types::{Environment as _, OrgId, Reason, Role, System, TokenId, UserId};
+use folio_types::{Environment as _, OrgId, Reason, Role, System, UserId};
 use serde_json::json;
 use tonic::{Code, Streaming};
 
@@ -62,100 +61,6 @@ async fn every_invalid_token_gets_the_same_answer() {
     }
     let client = server.stranger(Some(&format!("bearer {}", good.reveal())));
     assert!(client.tags().list_tags(v1::ListTagsRequest::default()).await.is_ok());
-    server.stop().await;
-}
-
-fn new_token(name: &str, role: v1::Role) -> v1::Token {
-    v1::Token { name: name.into(), role: role.into(), ..Default::default() }
-}
-
-fn create(token: v1::Token) -> v1::CreateTokenRequest {
-    v1::CreateTokenRequest { token: Some(token), ..Default::default() }
-}
-
-#[tokio::test]
-async fn a_token_is_created_listed_used_and_revoked() {
-    let server = Server::start().await;
-    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let scopes = vec![v1::Scope::Documents.into(), v1::Scope::Definitions.into(), v1::Scope::Documents.into()];
-    let robot_token = v1::Token { scopes, ..new_token("robot", v1::Role::Viewer) };
-    let request = v1::CreateTokenRequest { ttl_seconds: 3_600, request_id: "one".into(), ..create(robot_token) };
-    let made = admin.tokens().create_token(request.clone()).await.unwrap().into_inner();
-    let token = made.token.unwrap();
-    let parsed: Token = made.secret.parse().unwrap();
-    assert_eq!((parsed.org(), parsed.id().as_str()), (&admin.org, token.token_id.as_str()));
-    assert_eq!(token.scopes, [i32::from(v1::Scope::Documents), v1::Scope::Definitions.into()]);
-    let life = token.expire_time.unwrap().seconds - token.create_time.unwrap().seconds;
-    assert_eq!((life, token.last_use_time), (3_600, None));
-    let again = admin.tokens().create_token(request).await.unwrap().into_inner();
-    assert_eq!((again.token.as_ref(), again.secret.as_str()), (Some(&token), ""), "the secret is returned once");
-
-    let robot = server.holder(&made.secret);
-    let read = async || robot.tags().list_tags(v1::ListTagsRequest::default()).await;
-    read().await.unwrap();
-    let chats = robot.threads().list_threads(v1::ListThreadsRequest::default()).await;
-    assert_eq!(refused(chats, "out of scope").reason, Reason::ScopeNotAllowed);
-    let list = async || admin.done("ListTokens", json!({"filter": "name:robot"})).await;
-    let listed = folio_testkit::wait_for("its use is noted", Duration::from_secs(20), || async {
-        let listed = list().await;
-        listed["tokens"][0]["last_use_time"].is_string().then_some(listed)
-    })
-    .await;
-    assert_eq!((&listed["total_size"], &listed["tokens"][0]["token_id"]), (&json!(1), &json!(token.token_id)));
-
-    let revoke = json!({"token_id": token.token_id});
-    admin.done("RevokeToken", revoke.clone()).await;
-    folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
-        let refusal = read().await.err();
-        refusal.is_some_and(|status| status.code() == Code::Unauthenticated).then_some(())
-    })
-    .await;
-    assert_eq!(list().await["tokens"], json!(null));
-    // Revoking a revoked token has no effect.
-    admin.done("RevokeToken", revoke).await;
-    let unknown = json!({"token_id": TokenId::generate(&System).to_string()});
-    assert_eq!(admin.refusal("RevokeToken", unknown).await.reason, Reason::NotFound);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn no_token_creates_a_token_with_more_permissions() {
-    let server = Server::start().await;
-    let org = OrgId::generate(&System);
-    let limited = server.limited(&org, Role::Admin, &[Scope::Administration, Scope::Usage], false).await;
-    let all = refused(limited.tokens().create_token(create(new_token("all", v1::Role::Admin))).await, "without limits");
-    let other = create(v1::Token { scopes: vec![v1::Scope::Documents.into()], ..new_token("x", v1::Role::Viewer) });
-    let other = refused(limited.tokens().create_token(other).await, "another scope");
-    assert_eq!((all.reason, other.reason), (Reason::ScopeNotAllowed, Reason::ScopeNotAllowed));
-    let own = create(v1::Token { scopes: vec![v1::Scope::Usage.into()], ..new_token("x", v1::Role::Viewer) });
-    limited.tokens().create_token(own).await.unwrap();
-    let bad = [
-        create(new_token("", v1::Role::Viewer)),
-        create(new_token("x", v1::Role::Unspecified)),
-        v1::CreateTokenRequest { ttl_seconds: u64::MAX, ..create(new_token("x", v1::Role::Viewer)) },
-        create(v1::Token { scopes: vec![0], ..new_token("x", v1::Role::Viewer) }),
-        create(v1::Token { scopes: vec![99], ..new_token("x", v1::Role::Viewer) }),
-    ];
-    let admin = server.user(&org, Role::Admin).await;
-    for request in bad {
-        let error = refused(admin.tokens().create_token(request.clone()).await, "a bad request");
-        assert_eq!(error.reason, Reason::InvalidField, "{request:?}");
-    }
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn an_expiring_token_creates_no_token_that_expires_later() {
-    let server = Server::start().await;
-    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..create(new_token("x", v1::Role::Admin)) };
-    let brief = admin.tokens().create_token(lasting(3_600)).await.unwrap().into_inner();
-    let brief = server.holder(&brief.secret);
-    for ttl in [0, 3_700] {
-        let error = refused(brief.tokens().create_token(lasting(ttl)).await, "a longer one");
-        assert_eq!((error.reason, error.violations[0].field.as_str()), (Reason::InvalidField, "ttl_seconds"));
-    }
-    brief.tokens().create_token(lasting(600)).await.unwrap();
     server.stop().await;
 }
 

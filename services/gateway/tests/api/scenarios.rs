@@ -1,0 +1,352 @@
+//! Runs the scenarios of `scenarios/*.yaml`; `scenarios/README.md` describes their format. Each is a test of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use folio_metering::Options as Credit;
+use folio_testkit::wait_for;
+use folio_types::quota::Quotas;
+use folio_types::{Error, OrgId, Role, System, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::calls::{call_fully, operation};
+use crate::harness::{Answer, Client, Server};
+use crate::template::fill;
+
+/// Bound of a step that is repeated until it is as expected.
+const SOON: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scenario {
+    after: Option<String>,
+    #[serde(rename = "as")]
+    caller: Option<String>,
+    monthly_allowance: Option<u64>,
+    concurrent_turns: Option<u32>,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    call: String,
+    #[serde(rename = "as")]
+    caller: Option<String>,
+    #[serde(default = "empty")]
+    request: Value,
+    expect: Option<Value>,
+    error: Option<Value>,
+    save: Option<String>,
+    #[serde(default)]
+    eventually: bool,
+    #[serde(default)]
+    model: Vec<Value>,
+    model_calls: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ModelAnswer {
+    Text(String),
+    Calls(Vec<(String, Value)>),
+}
+
+fn empty() -> Value {
+    json!({})
+}
+
+/// All scenarios by name.
+static SCENARIOS: LazyLock<BTreeMap<String, Scenario>> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/scenarios");
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let scenarios: BTreeMap<String, Scenario> =
+                serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            for (name, scenario) in scenarios {
+                assert!(all.insert(name.clone(), scenario).is_none(), "{name} exists twice");
+            }
+        }
+    }
+    all
+});
+
+/// State of a scenario that runs.
+struct Run {
+    server: Server,
+    organizations: BTreeMap<String, OrgId>,
+    users: BTreeMap<String, Client>,
+    saved: BTreeMap<String, Value>,
+}
+
+async fn run(name: &str) {
+    let scenario = &SCENARIOS[name];
+    let mut credit = Credit::default();
+    credit.monthly_allowance = scenario.monthly_allowance.unwrap_or(credit.monthly_allowance);
+    let quotas = Quotas { concurrent_turns: scenario.concurrent_turns.unwrap_or(0), ..Quotas::default() };
+    let server = Server::configured(credit, quotas).await;
+    let (organizations, users, saved) = <(BTreeMap<_, _>, BTreeMap<_, _>, BTreeMap<_, _>)>::default();
+    let mut run = Run { server, organizations, users, saved };
+    run.play(name).await;
+    run.server.stop().await;
+}
+
+impl Run {
+    /// Runs the scenarios that a scenario continues, and then its own steps.
+    async fn play(&mut self, name: &str) {
+        let scenario = SCENARIOS.get(name).unwrap_or_else(|| panic!("no scenario is named {name}"));
+        if let Some(before) = &scenario.after {
+            Box::pin(self.play(before)).await;
+        }
+        let default = scenario.caller.as_deref().unwrap_or("member");
+        for (at, step) in scenario.steps.iter().enumerate() {
+            let what = format!("scenario {name}, step {} ({})", at + 1, step.call);
+            self.perform(&what, step, default).await;
+        }
+    }
+
+    async fn perform(&mut self, what: &str, step: &Step, default: &str) {
+        let caller = self.filled(&step.caller.as_deref().unwrap_or(default).into()).await;
+        let client = self.client(caller.as_str().unwrap()).await;
+        let request = self.filled(&step.request).await;
+        assert!(step.expect.is_none() || step.error.is_none(), "{what}: both `expect` and `error`");
+        let (is_refused, expected) = match (&step.error, &step.expect) {
+            (Some(error), _) => (true, Some(self.filled(error).await)),
+            (None, Some(expect)) => (false, Some(self.filled(expect).await)),
+            (None, None) => (false, None),
+        };
+        for answer in &step.model {
+            let answer = self.filled(answer).await;
+            self.server.model.next(match serde_json::from_value(answer).unwrap() {
+                ModelAnswer::Text(text) => Answer::Text(text),
+                ModelAnswer::Calls(calls) => {
+                    Answer::Calls(calls.into_iter().map(|(tool, arguments)| (&*tool.leak(), arguments)).collect())
+                }
+            });
+        }
+        let operation = operation(&step.call);
+        let attempt = async || {
+            let response = call_fully(&client, operation, &request).await;
+            let (was_refused, actual) = match response {
+                Ok(response) => (false, response),
+                Err(error) => (true, describe(&error)),
+            };
+            let difference = match &expected {
+                _ if was_refused != is_refused => Err(format!("refused: {was_refused}, expected {is_refused}")),
+                Some(expected) => compare("", expected, &actual),
+                None => Ok(()),
+            };
+            difference.map(|()| actual.clone()).map_err(|difference| {
+                let expected = expected.as_ref().map(|expected| format!("{expected:#}")).unwrap_or_default();
+                format!("{what}: {difference}\nrequest: {request:#}\nexpected: {expected}\nactual: {actual:#}")
+            })
+        };
+        let end = Instant::now() + SOON;
+        let ended = || async {
+            let result = attempt().await;
+            (result.is_ok() || !step.eventually || Instant::now() > end).then_some(result)
+        };
+        let actual = wait_for(what, 2 * SOON, ended).await.unwrap_or_else(|difference| panic!("{difference}"));
+        if let Some(name) = &step.save {
+            self.saved.insert(name.clone(), actual);
+        }
+        if let Some(expected) = step.model_calls {
+            assert_eq!(self.server.model.calls(), expected, "{what}: model calls");
+        }
+    }
+
+    /// Replaces the placeholders, and creates the users that they name.
+    async fn filled(&mut self, value: &Value) -> Value {
+        let text = value.to_string();
+        for function in ["${user(", "${organization("] {
+            for rest in text.split(function).skip(1) {
+                self.client(rest.split(')').next().unwrap()).await;
+            }
+        }
+        fill(value, &|name| {
+            let user = |function: &str| self.users.get(name.strip_prefix(function)?.strip_suffix(')')?);
+            let user_id = user("user(").map(|client| client.user.to_string().into());
+            let organization = user("organization(").map(|client| client.org.to_string().into());
+            user_id.or(organization).or_else(|| self.saved.get(name).cloned())
+        })
+    }
+
+    /// Returns the user `ROLE[-NAME][@ORGANIZATION]`, or the holder of an access token.
+    async fn client(&mut self, name: &str) -> Client {
+        if name.starts_with("folio_") {
+            return self.server.holder(name);
+        }
+        if let Some(client) = self.users.get(name) {
+            return client.clone();
+        }
+        let (user, organization) = name.split_once('@').unwrap_or((name, ""));
+        let new = || OrgId::generate(&System);
+        let organization = self.organizations.entry(organization.to_owned()).or_insert_with(new).clone();
+        let client = match user.split('-').next().unwrap() {
+            "viewer" => self.server.user(&organization, Role::Viewer).await,
+            "member" => self.server.user(&organization, Role::Member).await,
+            "admin" => self.server.user(&organization, Role::Admin).await,
+            "platform" => self.server.platform_admin(&organization).await,
+            role => panic!("unknown role {role:?}: expected viewer, member, admin or platform"),
+        };
+        self.users.insert(name.to_owned(), client.clone());
+        client
+    }
+}
+
+/// Returns an error in the form that a scenario expects.
+fn describe(error: &Error) -> Value {
+    let code = serde_json::to_value(error.code).unwrap();
+    json!({
+        "code": code.as_str().unwrap().to_uppercase(),
+        "reason": error.reason.as_str(),
+        "field": error.violations.first().map(|violation| &violation.field),
+        "fields": error.violations.iter().map(|violation| &violation.field).collect::<Vec<_>>(),
+        "message": error.message,
+        "details": error.details,
+        "retry": error.retry_after.is_some(),
+    })
+}
+
+/// Compares a value with its expectation. The error names the JSON pointer of the first difference.
+fn compare(at: &str, expected: &Value, actual: &Value) -> Result<(), String> {
+    match (expected, actual) {
+        (Value::Object(fields), _) if fields.len() == 1 && fields.keys().all(|name| name.starts_with('$')) => {
+            fields.iter().try_for_each(|(operator, operand)| apply(at, operator, operand, actual))
+        }
+        (Value::Object(expected), Value::Object(actual)) => expected.iter().try_for_each(|(name, expected)| {
+            let at = format!("{at}/{name}");
+            compare(&at, expected, actual.get(name).ok_or_else(|| format!("{at} does not exist"))?)
+        }),
+        (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
+            let mut pairs = expected.iter().zip(actual).enumerate();
+            pairs.try_for_each(|(index, (expected, actual))| compare(&format!("{at}/{index}"), expected, actual))
+        }
+        _ if expected == actual => Ok(()),
+        _ => Err(format!("{at} is {}, expected {expected}", start_of(actual))),
+    }
+}
+
+fn start_of(value: &Value) -> String {
+    value.to_string().chars().take(200).collect()
+}
+
+/// Applies an operator such as `$contains` to a value.
+fn apply(at: &str, operator: &str, operand: &Value, actual: &Value) -> Result<(), String> {
+    let holds = match (operator, actual) {
+        ("$contains", Value::String(actual)) => actual.contains(operand.as_str().unwrap()),
+        ("$contains", Value::Array(items)) => items.iter().any(|item| compare(at, operand, item).is_ok()),
+        // The JSON text of an object, for words that it must not contain anywhere.
+        ("$contains", Value::Object(_)) => actual.to_string().contains(operand.as_str().unwrap()),
+        ("$length", Value::Array(items)) => *operand == items.len(),
+        ("$length", Value::String(text)) => *operand == text.len(),
+        ("$not", _) => compare(at, operand, actual).is_err(),
+        ("$all", _) => operand.as_array().unwrap().iter().all(|expected| compare(at, expected, actual).is_ok()),
+        ("$last", Value::Array(items)) => {
+            return compare(&format!("{at}/last"), operand, items.last().unwrap_or(&Value::Null));
+        }
+        ("$json", Value::String(text)) => return compare(at, operand, &serde_json::from_str(text).unwrap()),
+        ("$json_lines", Value::String(text)) => {
+            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+            return compare(at, operand, &lines);
+        }
+        ("$duration", Value::Object(fields)) => {
+            let time = |end: &str| fields[operand[end].as_str().unwrap()].as_str()?.parse::<Timestamp>().ok();
+            let times = time("from").zip(time("to"));
+            times.is_some_and(|(from, to)| operand["seconds"] == to.as_second() - from.as_second())
+        }
+        ("$contains" | "$length" | "$last" | "$json" | "$json_lines" | "$duration", _) => false,
+        _ => panic!("unknown operator {operator}"),
+    };
+    if holds { Ok(()) } else { Err(format!("{at} is {}, expected {operator} {operand}", start_of(actual))) }
+}
+
+/// Declares one test for each scenario, and one that no scenario is without a test.
+macro_rules! scenarios {
+    ($($name:ident)+) => {
+        $(#[tokio::test]
+        async fn $name() {
+            run(stringify!($name)).await;
+        })+
+
+        #[test]
+        fn every_scenario_is_a_test() {
+            let mut names = [$(stringify!($name)),+];
+            names.sort_unstable();
+            assert_eq!(SCENARIOS.keys().collect::<Vec<_>>(), names);
+        }
+    };
+}
+
+scenarios! {
+    a_chat_streams_its_events_and_is_stored
+    a_deleted_document_takes_its_dependents_with_it
+    a_failure_of_the_model_is_an_event_and_can_be_resumed
+    a_member_cannot_be_added_again_with_another_name_or_role
+    a_metadata_key_has_the_same_maximum_length_in_an_update_as_in_an_upload
+    a_page_token_belongs_to_its_list
+    a_pending_call_runs_when_it_is_approved
+    a_platform_admin_creates_an_organization_with_its_own_admin
+    a_prompt_has_versions
+    a_prompt_with_a_schema_is_made_for_a_document
+    a_repeated_change_has_one_effect_one_answer_and_one_record
+    a_repeated_create_is_executed_once_even_if_its_name_is_now_taken
+    a_repeated_extraction_costs_no_model_call
+    a_repeated_request_undoes_no_later_change
+    a_repeated_test_calls_no_model
+    a_request_id_identifies_one_request_of_any_operation
+    a_rule_that_never_matches_is_refused_and_an_etag_prevents_lost_updates
+    a_schema_has_versions_and_a_name_of_its_own
+    a_schema_that_a_prompt_uses_is_not_deleted
+    a_secret_is_in_the_first_answer_only
+    a_tag_in_use_stays
+    a_tag_is_created_changed_and_deleted_once_for_each_request
+    a_token_follows_the_role_of_its_member_within_seconds
+    a_token_is_created_listed_used_and_revoked
+    a_user_sees_own_threads_and_an_admin_sees_all
+    an_edit_must_match_the_schema
+    an_expiring_token_creates_no_token_that_expires_later
+    an_impossible_run_is_refused_with_its_reason
+    an_update_of_an_organization_changes_the_fields_of_its_mask
+    credit_is_granted_and_withdrawn_once_per_request
+    data_is_validated_against_a_revision
+    data_is_validated_against_the_schema_of_a_prompt
+    documents_and_their_bytes_are_limited_per_organization
+    documents_are_listed_by_name
+    every_administrative_change_is_in_the_audit_logs_of_the_concerned_organizations
+    every_condition_is_evaluated_for_the_calls_of_a_turn
+    filters_hold_together_and_ignore_case
+    invariant_2_a_call_is_decided_only_by_the_approvers_of_its_rule
+    invariant_2_a_condition_holds_however_an_argument_is_spelled
+    invariant_2_a_rule_matches_user_and_profile_and_overrides_approved_tools
+    invariant_2_a_rule_overrides_the_approvals_of_a_request
+    invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_top_up
+    invariant_6_pending_turns_are_listed_for_their_approvers_oldest_first
+    invariant_6_providers_are_private_to_their_organization_and_keys_are_never_returned
+    invariant_6_request_ids_never_meet
+    invariant_6_request_ids_of_administrators_never_collide
+    limits_are_set_by_the_platform_and_shown_to_the_organizations_admins
+    malformed_uploads_leave_nothing
+    members_see_the_resources_of_their_organization
+    messages_are_paged_with_their_counts
+    models_are_listed_for_chats_and_for_prompts
+    no_token_creates_a_token_with_more_permissions
+    platform_providers_are_set_by_its_administrator_and_apply_to_all
+    references_of_a_prompt_must_exist
+    strict_rules_hold_unless_the_request_allows_others
+    text_is_returned_by_page_when_it_is_ready
+    the_call_of_a_provider_test_is_metered
+    the_last_admin_can_be_neither_demoted_nor_removed
+    the_last_holder_of_platform_tokens_cannot_be_demoted
+    the_log_of_calls_is_filtered_listed_and_exported
+    the_original_the_edited_form_and_the_verified_flag_are_all_kept
+    the_requester_is_the_user_that_started_the_turn_not_the_owner_of_the_thread
+    the_same_upload_again_gives_the_same_document
+    usage_is_summed_up_in_groups_and_streamed_by_call
+}
