@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use async_trait::async_trait;
 
 use folio_resources::Resource;
-use folio_types::op::{OpResult, Target};
+use folio_types::op::{Expected, OpResult, Target};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -26,6 +26,8 @@ pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
 #[async_trait]
 pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     type Target: Resource;
+    /// True if [`Self::change`] calls models. A recorded result is looked up before, so that no model call is paid twice.
+    const CALLS_MODELS: bool = false;
 
     /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
     fn read(arguments: &Value) -> Result<Self, ToolError>;
@@ -33,7 +35,7 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     /// Resolves the target of the write: names to ids, and the expected version. Writes nothing.
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError>;
 
-    /// Returns the change that the deciding write makes. Not called for a recorded call.
+    /// Returns the change that the deciding write makes.
     async fn change(
         self,
         resources: &ToolResources,
@@ -54,7 +56,8 @@ pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, 
 }
 
 pub(crate) fn writes<C: WriteCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
-    Tool::write(name, description, arguments, Writes::<C>(PhantomData))
+    let tool = Tool::write(name, description, arguments, Writes::<C>(PhantomData));
+    Tool { calls_models: C::CALLS_MODELS, ..tool }
 }
 
 pub(crate) fn deletes<S: Subject>(name: &'static str, description: &'static str, id: Argument) -> Tool {
@@ -97,7 +100,9 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError> {
         let id = C::Target::id_in(&plan.target).ok_or_else(invalid_plan)?;
-        if let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
+        // The deciding write of a create finds the recorded result by itself.
+        let is_looked_up = C::CALLS_MODELS || plan.expected != Expected::Absent;
+        if is_looked_up && let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
             return Ok(C::output(&plan.target, result));
         }
         let change = C::read(arguments)?.change(resources, context, plan).await?;

@@ -186,8 +186,4 @@ impl Tool {
         let spec = ToolSpec { name, description, parameters: arguments::object(arguments), access };
         Self { spec, kind, calls_models: false, spellings }
     }
-
-    pub(crate) fn calling_models(self) -> Self {
-        Self { calls_models: true, ..self }
-    }
 }

@@ -30,7 +30,6 @@ pub(super) fn tool() -> Tool {
             .or_empty(),
         ],
     )
-    .calling_models()
 }
 
 #[derive(Deserialize)]
@@ -48,6 +47,7 @@ struct Resolved {
 #[async_trait]
 impl WriteCall for RunExtraction {
     type Target = Extraction;
+    const CALLS_MODELS: bool = true;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         arguments::read(arguments)
@@ -71,7 +71,6 @@ impl WriteCall for RunExtraction {
         Ok(Plan { resolved, ..subject::plan_new::<Extraction>(context) })
     }
 
-    /// Calls the model. Not called for a recorded call, so no model call is paid twice.
     async fn change(
         self,
         resources: &ToolResources,
