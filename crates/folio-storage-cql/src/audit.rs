@@ -2,7 +2,7 @@
 //! entry are equal. Each partition contains the entries of one hour; one row for each hour with entries indexes the
 //! partitions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -62,18 +62,15 @@ fn hour(micros: i64) -> i64 {
 impl AuditStore for Audits {
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.keyspace;
-        let hours: BTreeSet<i64> = entries.iter().map(|entry| hour(entry.position().micros)).collect();
-        let mut rows = Vec::new();
+        let mut hours = BTreeMap::<i64, Vec<_>>::new();
         for entry in entries {
-            rows.push((entry.position(), encoded_audit(entry)?));
+            let position = entry.position();
+            hours.entry(hour(position.micros)).or_default().push((position, encoded_audit(entry)?));
         }
-        let hours = hours.into_iter().map(|hour| self.index(org, hour));
-        let hours = futures::stream::iter(hours).buffer_unordered(CONCURRENCY).try_collect::<()>();
-        let rows = rows
-            .into_iter()
-            .map(|(position, value)| tables.audit.put(cql, org, hour(position.micros), position, value));
-        let rows = futures::stream::iter(rows).buffer_unordered(CONCURRENCY).try_collect::<()>();
-        futures::try_join!(hours, rows).map(|_| ())
+        let written = hours.into_iter().map(|(hour, rows)| async move {
+            futures::try_join!(self.index(org, hour), tables.audit.put(cql, org, hour, rows)).map(|_| ())
+        });
+        futures::stream::iter(written).buffer_unordered(CONCURRENCY).try_collect().await
     }
 
     async fn list(

@@ -2,7 +2,7 @@
 //!
 //! | step | partition | why it may be repeated |
 //! |---|---|---|
-//! | read the target, and in every attempt but the first the op row; evaluate | the target's | reads |
+//! | read the target unless a call creates it, and the op row in every attempt but the first; evaluate | the target's | reads |
 //! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
 //! | name | its own, `IF NOT EXISTS` or `IF` equal to the dead row that was read | an equal row changes nothing |
 //! | references | the referenced resource's, with its count | the same entry again changes nothing |
@@ -18,12 +18,12 @@
 use folio_resources::{
     DecidingWrite, Kind, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
 };
-use folio_types::op::{OpRow, WriteOutcome};
+use folio_types::op::{Expected, OpKey, OpRow, WriteOutcome};
 use folio_types::{Error, Reason, Result};
 
 use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
-use super::record::load;
+use super::record::{Loaded, load};
 use super::session::{ConditionalResult, ReadConsistency, Statements};
 use super::table::Part;
 use super::values::micros;
@@ -93,7 +93,13 @@ impl Attempt<'_> {
 
     async fn step(&mut self, consistency: ReadConsistency) -> Result<Step> {
         let (keyspace, write) = (self.keyspace, self.write);
-        let loaded = load(keyspace, &write.org, &write.id, consistency).await?;
+        // The id of a new resource is derived from its call, and recovery of a call starts with its op row. So the
+        // first attempt expects that the target was never written; the deciding write has that condition.
+        let is_new = write.expected == Expected::Absent && matches!(write.op, OpKey::Call(_));
+        let loaded = match consistency {
+            ReadConsistency::Quorum if is_new => Loaded::default(),
+            _ => load(keyspace, &write.org, &write.id, consistency).await?,
+        };
         // The version is read first: an op row that is missing afterwards was missing when the version was read. The
         // first attempt does not read the op row, because few ops are repeated: the deciding write inserts it on
         // condition that it is missing, and every other decision is confirmed by SERIAL reads.
@@ -142,7 +148,10 @@ impl Attempt<'_> {
     /// Refuses a plan that current rows contradict, before any row is reserved.
     async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
-        if let Some(name) = &plan.claim_name {
+        // Without a request, claiming the name is the first write and refuses by itself.
+        if let Some(name) = &plan.claim_name
+            && plan.request.is_some()
+        {
             names::check(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
         }
         for referenced in &plan.add_references {

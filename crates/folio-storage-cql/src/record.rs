@@ -8,6 +8,8 @@ use super::session::ReadConsistency;
 use super::table::Header;
 use folio_storage::StoredResource;
 
+/// A resource that was read. Default: one that never existed.
+#[derive(Default)]
 pub(crate) struct Loaded {
     pub(crate) header: Header,
     pub(crate) record: Option<Record<IndexedFields>>,

@@ -4,7 +4,7 @@ use folio_types::audit::AuditPosition;
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, ReadConsistency, Select, StatementKind};
+use crate::session::{Cql, ReadConsistency, Select, StatementKind, Statements};
 use crate::values::{limit, values};
 
 pub(crate) struct Audit {
@@ -15,6 +15,8 @@ pub(crate) struct Audit {
     list: [Select; 2],
 }
 
+/// Maximum number of entries in one batch: about 64 KiB of one partition.
+const BATCH_ROWS: usize = 16;
 const HOURS: &str = "SELECT hour FROM audit_hours WHERE org = ? AND hour >= ? AND hour <= ? ORDER BY hour";
 const LIST: &str = "SELECT value FROM audit WHERE org = ? AND hour = ? AND (at, key) > (?, ?) AND (at, key) < (?, ?)";
 
@@ -38,15 +40,24 @@ impl Audit {
         cql.write(&self.put_hour, values![org.as_str(), hour]).await
     }
 
+    /// Writes entries of one hour, in batches of [`BATCH_ROWS`].
     pub(crate) async fn put(
         &self,
         cql: &Cql,
         org: &OrgId,
         hour: i64,
-        position: AuditPosition,
-        value: Vec<u8>,
+        rows: Vec<(AuditPosition, Vec<u8>)>,
     ) -> Result<()> {
-        cql.write(&self.put, values![org.as_str(), hour, position.micros, position.key, value]).await
+        let mut rows = rows
+            .into_iter()
+            .map(|(position, value)| (&self.put, values![org.as_str(), hour, position.micros, position.key, value]));
+        loop {
+            let batch: Statements<'_> = rows.by_ref().take(BATCH_ROWS).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            cql.write_all(batch).await?;
+        }
     }
 
     /// Returns at most `rows` hours with entries, from `first` to `last` inclusive.
