@@ -41,9 +41,9 @@ struct SentBatch {
 /// Audit entries that are written with an append.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// Entries of earlier journal entries. Written in parallel with the append.
+    /// Entries of earlier journal entries if the append has none of its own. Written in parallel with it.
     pub(crate) with_append: Vec<AuditEntry>,
-    /// Entries of the append itself. Written after its commit and before it is reported.
+    /// Entries of earlier journal entries and of the append. Written after its commit and before it is reported.
     pub(crate) after: Vec<AuditEntry>,
 }
 
@@ -67,8 +67,13 @@ impl Auditor {
         append.entries.iter().for_each(|entry| log.push(entry, &mut entries));
         // An intent is not reported. Another append always follows it.
         let continues = matches!(append.entries.last(), Some(Entry::Intent(_)));
-        let (due, after) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
-        let writes = Arc::new(Writes { with_append: self.due.clone(), after });
+        let (due, mut after) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
+        let mut with_append = self.due.clone();
+        if !after.is_empty() {
+            // One write after the commit in place of two.
+            after.splice(0..0, with_append.drain(..));
+        }
+        let writes = Arc::new(Writes { with_append, after });
         self.sent = Some(SentBatch { log, due, writes: Arc::clone(&writes) });
         writes
     }
