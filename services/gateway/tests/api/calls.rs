@@ -17,7 +17,6 @@ use tonic::{Request, Status};
 
 use crate::harness::Client;
 
-/// Returns the declaration of an operation.
 pub(crate) fn operation(name: &str) -> &'static Declaration {
     operations().find(|operation| operation.name == name).unwrap_or_else(|| panic!("no operation is named {name}"))
 }

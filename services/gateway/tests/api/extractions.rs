@@ -10,8 +10,8 @@ const TEXT: &str = "Invoice 17\nTotal 12.50";
 async fn run(client: &Client) -> Value {
     let document = client.ready_document("a.txt", TEXT).await;
     let schema = client.schema("Invoice", "total").await;
-    let prompt = client.prompt("Total", &schema.schema_id).await;
-    json!({"document_id": document.document_id, "prompt_revid": prompt.prompt_id, "request_id": "run"})
+    let prompt = client.prompt("Total", &schema).await;
+    json!({"document_id": document.document_id, "prompt_revid": prompt, "request_id": "run"})
 }
 
 #[tokio::test]

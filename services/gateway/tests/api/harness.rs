@@ -26,7 +26,7 @@ use folio_types::quota::Quotas;
 use folio_types::token::Token;
 use folio_types::{Environment, Error, OrgId, Role, Secret, System, UserId};
 use futures::StreamExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -42,11 +42,8 @@ use crate::calls;
 /// The name of the scripted model.
 pub(crate) const MODEL: &str = "test-model";
 
-/// An answer of the scripted model.
 pub(crate) enum Answer {
-    /// A text.
     Text(String),
-    /// Tool calls: the tool and its arguments.
     Calls(Vec<(&'static str, serde_json::Value)>),
     /// No answer until the call is cancelled.
     Hang,
@@ -61,17 +58,14 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Scripts the next text.
     pub(crate) fn answer(&self, text: &str) {
         self.next(Answer::Text(text.to_owned()));
     }
 
-    /// Scripts the next answer.
     pub(crate) fn next(&self, answer: Answer) {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    /// Returns the number of model calls.
     pub(crate) fn calls(&self) -> usize {
         *self.calls.lock().unwrap()
     }
@@ -155,7 +149,6 @@ const PLATFORM: &str = "openai";
 /// 32 bytes in Base64.
 const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// A running server.
 pub(crate) struct Server {
     pub(crate) stores: Stores,
     pub(crate) turns: Arc<dyn SharedTurnStore>,
@@ -182,10 +175,6 @@ impl Server {
     /// Starts a server on stores that a test has changed.
     pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
         Self::built(options, folio_metering::Options::default(), Quotas::default(), change).await
-    }
-
-    pub(crate) async fn credited(credit: folio_metering::Options) -> Self {
-        Self::built(Options::default(), credit, Quotas::default(), |stores| stores).await
     }
 
     pub(crate) async fn configured(credit: folio_metering::Options, quotas: Quotas) -> Self {
@@ -290,7 +279,6 @@ impl Server {
         self.stores.of::<Organization>().get(&OrgId::platform(), org).await.unwrap()
     }
 
-    /// Creates a user of an organization.
     pub(crate) async fn user(&self, org: &OrgId, role: Role) -> Client {
         let user = UserId::generate(&System);
         let token = Token::generate(org, &System);
@@ -309,23 +297,19 @@ impl Server {
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
     }
 
-    /// Stores a token.
     pub(crate) async fn store_token(&self, token: &Token, new: NewToken) {
         let write = TokenChange::create_by_platform(token, new, System.now()).unwrap();
         self.stores.of::<TokenRecord>().decide(token.id(), write).await.unwrap();
     }
 
-    /// Returns a caller with a token.
     pub(crate) fn holder(&self, token: &str) -> Client {
         Client::new(self.channel.clone(), OrgId::generate(&System), UserId::generate(&System), Some(token))
     }
 
-    /// Creates a platform administrator in an organization.
     pub(crate) async fn platform_admin(&self, org: &OrgId) -> Client {
         self.limited(org, Role::Admin, &[], true).await
     }
 
-    /// Creates a member of a new organization.
     pub(crate) async fn member(&self) -> Client {
         self.user(&OrgId::generate(&System), Role::Member).await
     }
@@ -358,12 +342,10 @@ impl Drop for Server {
     }
 }
 
-/// Returns the content of a token.
 pub(crate) fn record(token: &Token, user: &UserId, role: Role) -> NewToken {
     NewToken::new(token, user.clone(), role, "test")
 }
 
-/// Sends a token with every call.
 #[derive(Clone)]
 pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
 
@@ -376,10 +358,8 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A channel that sends a token.
 pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
 
-/// A caller.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) org: OrgId,
@@ -408,20 +388,9 @@ impl Client {
 
     services! {
         conversations: conversation_service_client::ConversationServiceClient,
-        threads: thread_service_client::ThreadServiceClient,
         documents: document_service_client::DocumentServiceClient,
-        schemas: schema_service_client::SchemaServiceClient,
-        prompts: prompt_service_client::PromptServiceClient,
         tags: tag_service_client::TagServiceClient,
-        extractions: extraction_service_client::ExtractionServiceClient,
-        organizations: organization_service_client::OrganizationServiceClient,
-        policies: policy_service_client::PolicyServiceClient,
-        providers: provider_service_client::ProviderServiceClient,
-        tokens: token_service_client::TokenServiceClient,
         audits: audit_service_client::AuditServiceClient,
-        credits: credit_service_client::CreditServiceClient,
-        limits: limit_service_client::LimitServiceClient,
-        usages: usage_service_client::UsageServiceClient,
     }
 
     /// Calls an operation by its name. Fields of the response that have their default value are absent.
@@ -429,23 +398,21 @@ impl Client {
         calls::call(self, calls::operation(name), &request).await
     }
 
-    /// Calls an operation that succeeds.
     pub(crate) async fn done(&self, name: &str, request: Value) -> Value {
         self.call(name, request).await.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Calls an operation that is refused.
     pub(crate) async fn refusal(&self, name: &str, request: Value) -> Error {
         self.call(name, request).await.expect_err(name)
     }
 
-    /// Chats and reads the events to the end of the stream.
-    pub(crate) async fn chat(&self, request: v1::ChatRequest) -> Vec<v1::Event> {
-        let events = self.conversations().chat(request).await.unwrap().into_inner();
-        events.map(|item| item.unwrap().event.unwrap()).collect().await
+    /// Calls an operation with a stream of responses that succeeds, and returns all responses.
+    pub(crate) async fn stream(&self, name: &str, request: Value) -> Vec<Value> {
+        let responses = calls::call_fully(self, calls::operation(name), &request).await;
+        let mut responses = responses.unwrap_or_else(|error| panic!("{name}: {error}"));
+        std::mem::take(responses.as_array_mut().unwrap())
     }
 
-    /// Uploads a text file.
     pub(crate) async fn upload(&self, name: &str, text: &str, request_id: &str) -> Result<v1::Document, Status> {
         let description = v1::DocumentDescription {
             name: name.into(),
@@ -460,7 +427,6 @@ impl Client {
         .await
     }
 
-    /// Uploads the given parts.
     pub(crate) async fn upload_parts(
         &self,
         parts: Vec<v1::upload_document_request::Part>,
@@ -481,32 +447,29 @@ impl Client {
         .await
     }
 
-    /// Creates a tag.
-    pub(crate) async fn tag(&self, name: &str) -> v1::Tag {
-        let tag = v1::Tag { name: name.into(), ..Default::default() };
-        let request = v1::CreateTagRequest { tag: Some(tag), ..Default::default() };
-        self.tags().create_tag(request).await.unwrap().into_inner().tag.unwrap()
+    pub(crate) async fn tag(&self, name: &str) -> String {
+        id(self.done("CreateTag", json!({"tag": {"name": name}})).await, "/tag/tag_id")
     }
 
     /// Creates a schema with one property.
-    pub(crate) async fn schema(&self, name: &str, property: &str) -> v1::Schema {
-        let schema = v1::Schema { name: name.into(), response_format_json: format(property), ..Default::default() };
-        let request = v1::CreateSchemaRequest { schema: Some(schema), ..Default::default() };
-        self.schemas().create_schema(request).await.unwrap().into_inner().schema.unwrap()
+    pub(crate) async fn schema(&self, name: &str, property: &str) -> String {
+        let request = json!({"schema": {"name": name, "response_format_json": format(property)}});
+        id(self.done("CreateSchema", request).await, "/schema/schema_id")
     }
 
-    /// Creates a prompt.
-    pub(crate) async fn prompt(&self, name: &str, schema: &str) -> v1::Prompt {
-        let (name, content, schema_revid) = (name.into(), "Read the total.".into(), schema.into());
-        let prompt = v1::Prompt { name, content, schema_revid, ..Default::default() };
-        let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
-        self.prompts().create_prompt(request).await.unwrap().into_inner().prompt.unwrap()
+    pub(crate) async fn prompt(&self, name: &str, schema: &str) -> String {
+        let request = json!({"prompt": {"name": name, "content": "Read the total.", "schema_revid": schema}});
+        id(self.done("CreatePrompt", request).await, "/prompt/prompt_revid")
     }
+}
+
+fn id(response: Value, pointer: &str) -> String {
+    response.pointer(pointer).unwrap().as_str().unwrap().to_owned()
 }
 
 /// A strict response format with one number.
 pub(crate) fn format(property: &str) -> String {
-    serde_json::json!({
+    json!({
         "type": "json_schema",
         "json_schema": {
             "name": "invoice",
@@ -542,7 +505,6 @@ pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
     (serving, url)
 }
 
-/// Returns the error of a refused call.
 pub(crate) fn refused<T>(answer: Result<T, Status>, what: &str) -> Error {
     match answer {
         Ok(_) => panic!("{what}: was not refused"),

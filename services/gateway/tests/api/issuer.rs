@@ -16,7 +16,6 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A named key.
 pub(crate) struct Signer {
     pub(crate) kid: String,
     pub(crate) algorithm: Algorithm,
@@ -25,7 +24,6 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Generates a P-256 key.
     pub(crate) fn ec(kid: &str) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let point = pair.public_key_raw();
@@ -35,7 +33,6 @@ impl Signer {
         Self { kid: kid.to_owned(), algorithm: Algorithm::ES256, key, public }
     }
 
-    /// Generates an Ed25519 key.
     pub(crate) fn ed(kid: &str) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let public = json!({ "kty": "OKP", "crv": "Ed25519", "x": base64(pair.public_key_raw()), "kid": kid });
@@ -53,7 +50,6 @@ impl Signer {
         Self { kid: kid.to_owned(), algorithm, key, public }
     }
 
-    /// Returns the header of its tokens.
     pub(crate) fn header(&self) -> Header {
         Header { kid: Some(self.kid.clone()), ..Header::new(self.algorithm) }
     }
@@ -63,7 +59,6 @@ impl Signer {
         self.sign_as(&self.header(), claims)
     }
 
-    /// Signs a token with another header.
     pub(crate) fn sign_as(&self, header: &Header, claims: &Value) -> String {
         jsonwebtoken::encode(header, claims, &self.key).unwrap()
     }
@@ -74,7 +69,6 @@ impl Signer {
     }
 }
 
-/// Returns the published key set.
 pub(crate) fn key_set(signers: &[&Signer]) -> String {
     let keys: Vec<_> = signers.iter().map(|signer| &signer.public).collect();
     json!({ "keys": keys }).to_string()
@@ -89,14 +83,10 @@ pub(crate) fn now() -> i64 {
     System.now().as_second()
 }
 
-/// The answer of the server.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// A key set.
     Keys(String),
-    /// A redirect.
     Redirect(String),
-    /// A server error.
     Fault,
     /// No answer.
     Silence,
@@ -148,7 +138,6 @@ impl KeyServer {
         self.answer(Answer::Keys(key_set(signers)));
     }
 
-    /// Returns the number of requests.
     pub(crate) fn requests(&self) -> usize {
         self.state.lock().unwrap().1
     }

@@ -73,14 +73,11 @@ async fn a_jwt_grants_the_access_of_its_claims_with_every_key_type() {
     }
     let viewer = server.holder(&signers[0].sign(&claims(&org, "viewer")));
     assert_eq!(read(&viewer).await.unwrap().len(), signers.len());
-    let tag =
-        v1::CreateTagRequest { tag: Some(v1::Tag { name: "no".into(), ..Default::default() }), ..Default::default() };
-    assert_eq!(refused(viewer.tags().create_tag(tag).await, "a viewer writes").reason, Reason::RoleNotAllowed);
+    let tag = json!({"tag": {"name": "no"}});
+    assert_eq!(viewer.refusal("CreateTag", tag).await.reason, Reason::RoleNotAllowed);
     let admin = server.holder(&signers[1].sign(&claims(&org, "admin")));
-    let list = v1::ListOrganizationsRequest::default();
-    let error =
-        refused(admin.organizations().list_organizations(list).await, "an admin is not a platform administrator");
-    assert_eq!(error.reason, Reason::RoleNotAllowed);
+    let error = admin.refusal("ListOrganizations", json!({})).await;
+    assert_eq!(error.reason, Reason::RoleNotAllowed, "an admin is not a platform administrator");
     // The gateway read the key set once, at its start.
     assert_eq!(keys.requests(), 1);
     server.stop().await;
@@ -170,12 +167,9 @@ async fn a_jwt_of_one_organization_never_reaches_another() {
     // The claims of a token cannot select an organization other than that of its issuer.
     let one = server.holder(&ours.sign(&with(&claims(&globex, "admin"), "sub", globexs.user.as_str())));
     assert!(read(&one).await.unwrap().is_empty());
-    let get = v1::GetTagRequest { tag_id: tag.tag_id.clone() };
-    assert_eq!(refused(one.tags().get_tag(get.clone()).await, "a foreign tag").reason, Reason::NotFound);
-    assert_eq!(
-        read(&server.holder(&theirs.sign(&with(&claims(&acme, "viewer"), "iss", "theirs")))).await.unwrap(),
-        [tag]
-    );
+    assert_eq!(one.refusal("GetTag", json!({"tag_id": tag})).await.reason, Reason::NotFound);
+    let tags = read(&server.holder(&theirs.sign(&with(&claims(&acme, "viewer"), "iss", "theirs")))).await.unwrap();
+    assert_eq!(tags.iter().map(|tag| &tag.tag_id).collect::<Vec<_>>(), [&tag]);
     // A key verifies tokens of its own issuer only, although both keys have the same id.
     for (signer, issuer) in [(&theirs, ISSUER), (&ours, "theirs")] {
         let error =
@@ -203,31 +197,17 @@ async fn the_role_of_a_member_and_scopes_limit_a_jwt() {
     let user = UserId::derive(&["jwt", ISSUER, "ada"]);
     ada.tag("as an admin").await;
 
-    let row = v1::AddMemberRequest {
-        member: Some(v1::Member {
-            name: "ada".into(),
-            role: v1::Role::Viewer.into(),
-            user_id: user.to_string(),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let member = admin.organizations().add_member(row.clone()).await.unwrap().into_inner().member.unwrap();
-    assert_eq!(member.user_id, user.as_str());
+    let row = json!({"member": {"name": "ada", "role": "ROLE_VIEWER", "user_id": user.as_str()}});
+    assert_eq!(admin.done("AddMember", row.clone()).await["member"]["user_id"], user.as_str());
     wait_for("the row bounds the role", LIMIT, || async {
-        let tag = v1::CreateTagRequest {
-            tag: Some(v1::Tag { name: System.uuid().to_string(), ..Default::default() }),
-            ..Default::default()
-        };
-        let denied = ada.tags().create_tag(tag).await.is_err_and(|status| status.code() == Code::PermissionDenied);
-        denied.then_some(())
+        let answer = ada.call("CreateTag", json!({"tag": {"name": System.uuid().to_string()}})).await;
+        answer.is_err_and(|error| error.reason == Reason::RoleNotAllowed).then_some(())
     })
     .await;
     read(&ada).await.unwrap();
-    let remove = v1::RemoveMemberRequest { user_id: user.to_string(), ..Default::default() };
-    admin.organizations().remove_member(remove).await.unwrap();
+    admin.done("RemoveMember", json!({"user_id": user.as_str()})).await;
     wait_for("the removed member is refused", LIMIT, || async { read(&ada).await.is_err().then_some(()) }).await;
-    admin.organizations().add_member(row).await.unwrap();
+    admin.done("AddMember", row).await;
     wait_for("the member is back", LIMIT, || async { read(&ada).await.ok() }).await;
 
     let limited = with(&with(&claims(&org, "admin"), "iss", "scoped"), "scope", "openid documents");
@@ -248,28 +228,16 @@ async fn a_caller_with_a_jwt_creates_tokens_for_members_only() {
     let admin = server.user(&org, Role::Admin).await;
     let ada = server.holder(&signer.sign(&claims(&org, "admin")));
     let user = UserId::derive(&["jwt", ISSUER, "ada"]).to_string();
-    let request = v1::CreateTokenRequest {
-        token: Some(v1::Token { name: "x".into(), role: v1::Role::Admin.into(), ..Default::default() }),
-        ..Default::default()
-    };
-    let error = refused(ada.tokens().create_token(request.clone()).await, "the user is not a member");
-    assert_eq!(error.reason, Reason::NotFound);
+    let request = json!({"token": {"name": "x", "role": "ROLE_ADMIN"}});
+    let error = ada.refusal("CreateToken", request.clone()).await;
+    assert_eq!(error.reason, Reason::NotFound, "the user is not a member");
 
-    let role = v1::Role::Admin.into();
-    let row = v1::AddMemberRequest {
-        member: Some(v1::Member { name: "ada".into(), role, user_id: user.clone(), ..Default::default() }),
-        ..Default::default()
-    };
-    admin.organizations().add_member(row).await.unwrap();
-    let second = v1::AddMemberRequest {
-        member: Some(v1::Member { name: "bo".into(), role, ..Default::default() }),
-        ..Default::default()
-    };
-    admin.organizations().add_member(second).await.unwrap();
-    let made = ada.tokens().create_token(request).await.unwrap().into_inner();
-    let token = server.holder(&made.secret);
+    admin.done("AddMember", json!({"member": {"name": "ada", "role": "ROLE_ADMIN", "user_id": user}})).await;
+    admin.done("AddMember", json!({"member": {"name": "bo", "role": "ROLE_ADMIN"}})).await;
+    let made = ada.done("CreateToken", request).await;
+    let token = server.holder(made["secret"].as_str().unwrap());
     read(&token).await.unwrap();
-    admin.organizations().remove_member(v1::RemoveMemberRequest { user_id: user, ..Default::default() }).await.unwrap();
+    admin.done("RemoveMember", json!({"user_id": user})).await;
     wait_for("the token ended with the member", LIMIT, || async { read(&token).await.is_err().then_some(()) }).await;
     server.stop().await;
 }

@@ -1,60 +1,58 @@
-//! Limits of an organization besides its credit.
+//! Limits of an organization besides its credit, while its calls are concurrent.
 
 use std::time::Duration;
 
-use folio_proto::{status, v1};
+use folio_proto::status;
+use folio_proto::v1::ListTagsRequest;
 use folio_testkit::wait_for;
-use folio_types::{OrgId, Role, System};
-use serde_json::json;
-use tonic::{Code, Status};
+use folio_types::{Code, Error, OrgId, Reason, System};
+use serde_json::{Value, json};
 
 use crate::harness::{Answer, Client, Server};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn own(requests: Option<u32>, turns: Option<u32>, calls: Option<u32>) -> v1::OrganizationLimits {
-    v1::OrganizationLimits {
-        requests_per_second: requests,
-        concurrent_turns: turns,
-        concurrent_model_calls: calls,
-        ..Default::default()
-    }
+/// Starts a server; returns the platform's administrator and a member of another organization with these limits.
+async fn limited(own: Value) -> (Server, Client, Client) {
+    let server = Server::start().await;
+    let (platform, them) = (server.platform_admin(&OrgId::generate(&System)).await, server.member().await);
+    set(&platform, &them, own).await;
+    (server, platform, them)
 }
 
-async fn set(platform: &Client, org: &OrgId, own: v1::OrganizationLimits) -> v1::SetLimitsResponse {
-    let request = v1::SetLimitsRequest { organization_id: org.to_string(), own: Some(own), ..Default::default() };
-    platform.limits().set_limits(request).await.unwrap().into_inner()
+async fn set(platform: &Client, them: &Client, own: Value) {
+    platform.done("SetLimits", json!({"organization_id": them.org.to_string(), "own": own})).await;
 }
 
-async fn read(client: &Client) -> Result<(), Status> {
-    client.tags().list_tags(v1::ListTagsRequest::default()).await.map(drop)
+async fn read(client: &Client) -> Result<Value, Error> {
+    client.call("ListTags", json!({})).await
 }
 
-/// Checks the status of a call over a limit: the name of the limit, its value and the retry delay are details for
-/// programs.
-fn check(status: &Status, quota: &str, limit: &str) {
-    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
-    let details = tonic_types::StatusExt::get_error_details(status);
-    let info = details.error_info().unwrap();
-    assert_eq!((info.reason.as_str(), info.domain.as_str()), ("QUOTA_EXCEEDED", status::DOMAIN));
-    assert_eq!((info.metadata["quota"].as_str(), info.metadata["limit"].as_str()), (quota, limit));
-    assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
-    assert!(details.retry_info().unwrap().retry_delay.unwrap() <= Duration::from_secs(10));
+async fn document(client: &Client) -> String {
+    client.ready_document("a.txt", "Total 12.50").await.document_id
+}
+
+/// Checks that a call exceeded a limit. Its name, its value and the retry delay are details for programs.
+fn check(error: &Error, quota: &str) {
+    assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::QuotaExceeded), "{error}");
+    assert_eq!((error.details["quota"].as_str(), error.details["limit"].as_str()), (quota, "1"));
+    assert!(error.retry_after.unwrap() <= Duration::from_secs(10));
 }
 
 #[tokio::test]
 async fn the_request_rate_is_limited_per_organization() {
-    let server = Server::start().await;
-    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Viewer).await);
-    read(&them).await.unwrap();
-    set(&platform, &other_chat, own(Some(1), None, None)).await;
-    let status = wait_for("the limit counts", LIMIT, || async { read(&them).await.err() }).await;
-    check(&status, "requests_per_second", "1");
+    let (server, platform, them) = limited(json!({"requests_per_second": 1})).await;
+    let status =
+        wait_for("the limit counts", LIMIT, || async { them.tags().list_tags(ListTagsRequest::default()).await.err() })
+            .await;
+    check(&status::to_error(&status), "requests_per_second");
+    let details = tonic_types::StatusExt::get_error_details(&status);
+    assert_eq!(details.error_info().unwrap().domain, status::DOMAIN);
+    assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
     for _ in 0..20 {
         read(&platform).await.unwrap();
     }
-    set(&platform, &other_chat, own(None, None, None)).await;
+    set(&platform, &them, json!({})).await;
     wait_for("nothing is limited", LIMIT, || async {
         let answers = futures::future::join_all((0..20).map(|_| read(&them))).await;
         answers.into_iter().all(|answer| answer.is_ok()).then_some(())
@@ -65,33 +63,22 @@ async fn the_request_rate_is_limited_per_organization() {
 
 #[tokio::test]
 async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
-    let server = Server::start().await;
-    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Member).await);
-    set(&platform, &other_chat, own(None, Some(1), None)).await;
-    let document = them.ready_document("a.txt", "text").await;
-    let chat = |text: &str| v1::ChatRequest {
-        document_ids: vec![document.document_id.clone()],
-        text: text.into(),
-        ..Default::default()
-    };
+    let (server, platform, them) = limited(json!({"concurrent_turns": 1})).await;
+    let document = [document(&them).await, document(&platform).await];
+    let chat = |text: &str| json!({"text": text, "document_ids": [document[0]]});
     server.model.next(Answer::Hang);
-    let mut first = them.conversations().chat(chat("one")).await.unwrap().into_inner();
-    let event = first.message().await.unwrap().unwrap();
-    let status = them.conversations().chat(chat("two")).await.map(drop).unwrap_err();
-    check(&status, "concurrent_turns", "1");
+    let mut first = them.done("Chat", chat("one")).await;
+    check(&them.refusal("Chat", chat("two")).await, "concurrent_turns");
     // Another organization has its own.
-    let other = platform.ready_document("a.txt", "text").await;
+    wait_for("the model call of the first turn", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
     server.model.answer("hello");
-    let other_chat =
-        v1::ChatRequest { document_ids: vec![other.document_id], text: "one".into(), ..Default::default() };
-    platform.chat(other_chat).await;
+    let events = platform.stream("Chat", json!({"text": "one", "document_ids": [document[1]]})).await;
+    assert!(events.last().unwrap()["event"]["completed"].is_object(), "{events:?}");
 
-    let cancel = v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() };
-    them.conversations().cancel_turn(cancel).await.unwrap();
+    them.done("CancelTurn", json!({"turn_id": first["event"]["turn_id"].take()})).await;
     wait_for("the resumption below the limit", LIMIT, || async {
         server.model.answer("hello");
-        them.conversations().chat(chat("three")).await.ok()
+        them.call("Chat", chat("three")).await.ok()
     })
     .await;
     server.stop().await;
@@ -99,85 +86,57 @@ async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
 
 #[tokio::test]
 async fn resumed_turns_are_bounded_like_new_turns() {
-    let server = Server::start().await;
-    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Member).await);
-    set(&platform, &other_chat, own(None, Some(1), None)).await;
-    let document = them.ready_document("a.txt", "text").await;
-    let chat = |id: &str| v1::ChatRequest {
-        document_ids: vec![document.document_id.clone()],
-        text: "do it".into(),
-        request_id: id.into(),
-        ..Default::default()
-    };
-    // No answer is laid down: the turn fails, and may be resumed.
-    let failed = them.chat(chat("failed")).await.swap_remove(0).turn_id;
-    let view = || async {
-        let get = v1::GetTurnRequest { turn_id: failed.clone() };
-        them.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap()
-    };
-    let before = view().await;
-    assert_eq!(before.status(), v1::TurnStatus::Failed);
+    let (server, _, them) = limited(json!({"concurrent_turns": 1})).await;
+    let document = document(&them).await;
+    let chat = |id: &str| json!({"text": "do it", "document_ids": [document], "request_id": id});
+    // The model has no answer: the turn fails, and may be resumed.
+    let failed = json!({"turn_id": them.stream("Chat", chat("failed")).await[0]["event"]["turn_id"]});
+    let before = them.done("GetTurn", failed.clone()).await;
+    assert_eq!(before["turn"]["status"], "TURN_STATUS_FAILED");
     let calls = server.model.calls();
     server.model.next(Answer::Hang);
-    let running = wait_for("the failed turn no longer counts", LIMIT, || async {
-        them.conversations().chat(chat("running")).await.ok()
-    })
-    .await;
-    let running = running.into_inner().message().await.unwrap().unwrap().event.unwrap().turn_id;
+    let running =
+        wait_for("the failed turn no longer counts", LIMIT, || async { them.call("Chat", chat("running")).await.ok() })
+            .await;
+    let running = json!({"turn_id": running["event"]["turn_id"]});
     // Otherwise another turn could receive the answer that hangs.
     wait_for("the model call of the running turn", LIMIT, || async { (server.model.calls() > calls).then_some(()) })
         .await;
 
-    let resume = || v1::ResumeTurnRequest { turn_id: failed.clone(), ..Default::default() };
-    let status = them.conversations().resume_turn(resume()).await.map(drop).unwrap_err();
-    check(&status, "concurrent_turns", "1");
-    let status = them.conversations().chat(chat("failed")).await.map(drop).unwrap_err();
-    check(&status, "concurrent_turns", "1");
-    assert_eq!(view().await, before, "nothing is changed");
+    check(&them.refusal("ResumeTurn", failed.clone()).await, "concurrent_turns");
+    check(&them.refusal("Chat", chat("failed")).await, "concurrent_turns");
+    assert_eq!(them.done("GetTurn", failed.clone()).await, before, "nothing is changed");
     // A running turn is joined, which starts nothing.
-    let join = v1::ResumeTurnRequest { turn_id: running.clone(), ..Default::default() };
-    them.conversations().resume_turn(join).await.unwrap();
+    them.done("ResumeTurn", running.clone()).await;
 
-    let cancel = v1::CancelTurnRequest { turn_id: running, ..Default::default() };
-    them.conversations().cancel_turn(cancel).await.unwrap();
+    them.done("CancelTurn", running).await;
     server.model.answer("hello");
-    let resumed = wait_for("the resumption below the limit", LIMIT, || async {
-        them.conversations().resume_turn(resume()).await.ok()
-    });
-    let mut events = resumed.await.into_inner();
-    while events.message().await.unwrap().is_some() {}
-    assert_eq!(view().await.status(), v1::TurnStatus::Completed);
+    wait_for("the resumption below the limit", LIMIT, || async { them.call("ResumeTurn", failed.clone()).await.ok() })
+        .await;
+    wait_for("the end of the resumed turn", LIMIT, || async {
+        let turn = them.done("GetTurn", failed.clone()).await;
+        (turn["turn"]["status"] == "TURN_STATUS_COMPLETED").then_some(())
+    })
+    .await;
     server.stop().await;
 }
 
 #[tokio::test]
 async fn concurrent_model_calls_are_bounded() {
-    let server = Server::start().await;
-    let (ours, other_chat) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (platform, them) = (server.platform_admin(&ours).await, server.user(&other_chat, Role::Member).await);
-    set(&platform, &other_chat, own(None, None, Some(1))).await;
-    let document = them.ready_document("a.txt", "Total 12.50").await;
+    let (server, _, them) = limited(json!({"concurrent_model_calls": 1})).await;
+    let document = document(&them).await;
     let schema = them.schema("invoice", "total").await;
-    let prompt = them.prompt("invoice", &schema.schema_id).await;
+    let prompt = them.prompt("invoice", &schema).await;
     server.model.next(Answer::Hang);
-    let chat =
-        v1::ChatRequest { document_ids: vec![document.document_id.clone()], text: "x".into(), ..Default::default() };
-    let mut events = them.conversations().chat(chat).await.unwrap().into_inner();
-    let event = events.message().await.unwrap().unwrap();
+    let started = them.done("Chat", json!({"text": "x", "document_ids": [document]})).await;
     wait_for("the model call", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
-    let run = v1::RunExtractionRequest {
-        document_id: document.document_id,
-        prompt_revid: prompt.prompt_id,
-        ..Default::default()
-    };
-    let status = them.extractions().run_extraction(run.clone()).await.map(drop).unwrap_err();
-    check(&status, "concurrent_model_calls", "1");
+    let run = json!({"document_id": document, "prompt_revid": prompt});
+    check(&them.refusal("RunExtraction", run.clone()).await, "concurrent_model_calls");
     assert_eq!(server.model.calls(), 1, "the call was not made");
-    them.done("CancelTurn", json!({"turn_id": event.event.unwrap().turn_id})).await;
+    them.done("CancelTurn", json!({"turn_id": started["event"]["turn_id"]})).await;
     wait_for("there is room again", LIMIT, || async {
         server.model.answer(r#"{"total": 12.5}"#);
-        them.extractions().run_extraction(run.clone()).await.ok()
+        them.call("RunExtraction", run.clone()).await.ok()
     })
     .await;
     server.stop().await;

@@ -23,7 +23,6 @@ mod many;
 mod organizations;
 mod pending;
 mod providers;
-mod repetitions;
 mod roles;
 mod samples;
 mod scenarios;

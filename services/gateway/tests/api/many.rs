@@ -59,7 +59,7 @@ fn names(answer: &v1::ListDocumentsResponse) -> Vec<&str> {
 async fn lists_of_ten_thousand_documents_are_filtered_ordered_and_paged() {
     let server = Server::start().await;
     let client = server.member().await;
-    let tag: TagId = client.tag("tenth").await.tag_id.parse().unwrap();
+    let tag: TagId = client.tag("tenth").await.parse().unwrap();
     fill(&server, &client, &tag).await;
     let request = |filter: &str, order_by: &str, page_size: i32, skip: i32| v1::ListDocumentsRequest {
         filter: filter.into(),

@@ -11,12 +11,10 @@ use crate::harness::{Client, Server, record};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Adds a member and returns it.
 async fn member(admin: &Client, name: &str, role: &str) -> Value {
     admin.done("AddMember", json!({"member": {"name": name, "role": role}})).await["member"].take()
 }
 
-/// A client with a token for a member.
 async fn client_of(server: &Server, admin: &Client, member: &Value, role: &str) -> Client {
     let token = json!({"name": "for a member", "user_id": member["user_id"], "role": role});
     server.holder(admin.done("CreateToken", json!({ "token": token })).await["secret"].as_str().unwrap())

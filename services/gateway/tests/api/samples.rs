@@ -17,7 +17,6 @@ use crate::template::fill;
 /// Ids and names of one organization's resources, by kind.
 pub(crate) type Ids = BTreeMap<&'static str, String>;
 
-/// Requests of one operation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Samples {

@@ -59,7 +59,6 @@ fn empty() -> Value {
     json!({})
 }
 
-/// All scenarios by name.
 static SCENARIOS: LazyLock<BTreeMap<String, Scenario>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/scenarios");
     let mut all = BTreeMap::new();
@@ -77,7 +76,6 @@ static SCENARIOS: LazyLock<BTreeMap<String, Scenario>> = LazyLock::new(|| {
     all
 });
 
-/// State of a scenario that runs.
 struct Run {
     server: Server,
     organizations: BTreeMap<String, OrgId>,

@@ -85,7 +85,6 @@ async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     server.serving.take().unwrap().await.unwrap().unwrap();
 }
 
-/// Opens a new connection to the server.
 async fn connected(server: &Server) -> tonic::transport::Channel {
     tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap()
 }

@@ -9,7 +9,7 @@ use crate::harness::Server;
 async fn concurrent_changes_are_all_applied() {
     let server = Server::start().await;
     let client = server.member().await;
-    let id = client.tag("shared").await.tag_id;
+    let id = client.tag("shared").await;
     let version = async || {
         let found = client.done("GetTag", json!({"tag_id": id})).await;
         found["tag"]["etag"].as_str().unwrap().parse::<Etag>().unwrap().version()

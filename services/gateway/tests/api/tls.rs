@@ -13,7 +13,6 @@ use crate::harness::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A self-signed certificate.
 struct Pair {
     certificate: String,
     key: String,
