@@ -1,4 +1,4 @@
-{{/* The specification of a pod that serves: dict "root" . "component" gateway|node "values" its values. */}}
+{{/* The specification of a pod that serves: dict "root" . "component" gateway|node "values" VALUES-OF-COMPONENT. */}}
 {{- define "folio.servingPod" -}}
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
@@ -74,7 +74,7 @@ containers:
       - name: FOLIO_PURCHASES__SECRETS
         valueFrom:
           secretKeyRef:
-            name: {{ required "purchases.existingSecret names the secret with what signs messages of purchases" $values.purchases.existingSecret }}
+            name: {{ required "set purchases.existingSecret (signing secrets)" $values.purchases.existingSecret }}
             key: {{ $values.purchases.secretsKey }}
       {{- end }}
       {{- include "folio.env" $root | trim | nindent 6 }}
@@ -144,7 +144,7 @@ volumes:
       name: {{ include "folio.fullname" $root }}
   - name: cluster
     secret:
-      secretName: {{ required "cluster.existingSecret names the secret that signs what goes between processes" $values.cluster.existingSecret }}
+      secretName: {{ required "set cluster.existingSecret (it signs RPCs)" $values.cluster.existingSecret }}
       defaultMode: 0440
       items:
         - key: {{ $values.cluster.secretKey }}

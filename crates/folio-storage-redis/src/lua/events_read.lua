@@ -1,5 +1,5 @@
 -- Events of a turn from a number on (keys and shapes: events_append.lua). ARGV: from, limit.
--- Returns the events, or false: they are not stored.
+-- Returns the events, or false if they are not stored.
 local meta = redis.call('HMGET', KEYS[1], 'next', 'first', 'whole')
 if not meta[1] then
   return false

@@ -4,7 +4,7 @@
 --                                    has the fields key and payload
 -- KEYS[2]  PREFIX:{queue:NAME}:keys  hash: id of the entry by the key of its job
 -- Both expire ttl after the last job was added or taken.
--- ARGV: key, payload, jobs_max, ttl (ms). Returns 1: added, 0: it exists, -1: full.
+-- ARGV: key, payload, jobs_max, ttl (ms). Returns 1: added, 0: the job exists, -1: the queue is full.
 -- Applied late, it may repeat a job that has ended.
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
   return 0

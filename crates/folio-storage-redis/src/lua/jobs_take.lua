@@ -1,6 +1,6 @@
 -- Takes jobs (keys and shapes: jobs_push.lua): abandoned ones first, then new ones.
 -- ARGV: worker, limit, abandoned_after (ms), ttl (ms). Returns [id, key, payload, attempt]...
--- Applied late, it assigns jobs to a worker that does not know of them: they are abandoned then.
+-- Applied late, it assigns jobs to a worker that does not work on them: these jobs become abandoned.
 local stream, worker, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if redis.call('EXISTS', stream) == 0 then
   return {}

@@ -1,10 +1,10 @@
--- The adapter prepends this to the scripts of the nodes.
+-- The shared functions of the nodes_*.lua scripts. The adapter prepends this file to each of them.
 --
 -- KEYS[1]  PREFIX:{nodes}  hash, expires ARGV ttl after the last heartbeat or read:
 --   last          time of the last script (ms by this server's clock)
---   since         time since which calls came without a gap, with this data
+--   since         time since which calls have arrived without a gap and the data was not lost (ms)
 --   r:INCARNATION last heartbeat (JSON)
---   b:INCARNATION its time (ms)
+--   b:INCARNATION time of the last heartbeat (ms)
 --   g:INCARNATION time of death (ms)
 
 local function clock()

@@ -1,5 +1,5 @@
 -- Stores a heartbeat. ARGV: incarnation, record, joins (1 or 0), dead_after (ms), ttl (ms). Returns 1: live, 0: dead.
--- Applied late, it keeps a node live for at most dead_after, and no dead one.
+-- Applied late, it keeps a live node live for at most dead_after; it revives no dead node.
 local key, incarnation, record = KEYS[1], ARGV[1], ARGV[2]
 local dead_after, ttl = tonumber(ARGV[4]), ARGV[5]
 local now = clock()

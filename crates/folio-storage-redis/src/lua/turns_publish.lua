@@ -4,7 +4,7 @@
 -- KEYS[2]  PREFIX:{ORG}:waiting       sorted set, scores 0: SINCE:TURN of each turn that waits for decisions
 -- KEYS[3]  PREFIX:{ORG}:waiting:USER  the same for the turns that one user started
 -- The state expires ttl after its publication, an index with the longest of its states.
--- ARGV: epoch, version, state, member, ttl (ms). Returns 1: it is stored, 0: a later one is.
+-- ARGV: epoch, version, state, member, ttl (ms). Returns 1: the state is stored, 0: a later state is stored.
 local epoch, version, member, ttl = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
 local old = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'member')
 if old[1] then
