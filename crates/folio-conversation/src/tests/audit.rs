@@ -8,7 +8,6 @@ use super::crash::settled;
 use super::*;
 
 impl Sandbox {
-    /// The audit log, oldest first.
     async fn log(&self) -> Vec<AuditEntry> {
         let (low, high) = (AuditPosition::before(Timestamp::MIN), AuditPosition::before(Timestamp::MAX));
         self.stores.audit.list(&self.principal.org, &low, &high, false, 10_000).await.unwrap()

@@ -82,22 +82,6 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
 }
 
 #[tokio::test]
-async fn read_only_calls_run_concurrently_and_their_results_are_sent_to_the_model() {
-    let sandbox = Sandbox::start().await;
-    sandbox.models.then([calls(&[("list_tags", json!({})), ("get_ocr_text", json!({}))]), say("Done.")]);
-    let events = sandbox.run(sandbox.chat("look")).await;
-    let seen = names(&events);
-    assert!(seen.contains(&"tool_calls".to_owned()) && seen.contains(&"tool_started".to_owned()), "{seen:?}");
-    let sent = sandbox.models.requests();
-    let results: Vec<&Message> = sent[1].messages.iter().filter(|m| matches!(m, Message::Tool { .. })).collect();
-    assert_eq!(results.len(), 2);
-    assert!(matches!(results[1], Message::Tool { content, .. } if content.contains("12.50")));
-    let EventKind::Completed { rounds, .. } = closing(&events) else { panic!() };
-    assert!(rounds[0].results.iter().all(|result| result.status == CallStatus::Ok));
-    sandbox.finish().await;
-}
-
-#[tokio::test]
 async fn invalid_calls_are_reported_to_the_model() {
     let sandbox = Sandbox::start().await;
     let raw = Step::Raw(vec![

@@ -10,7 +10,6 @@ use folio_storage_conformance::layer::ThreadLayer;
 
 use super::*;
 
-/// Fate of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lose {
     /// It is applied, and its answer is lost.
@@ -51,7 +50,6 @@ impl Flaky {
         self.mended.store(true, Ordering::SeqCst);
     }
 
-    /// Appends so far.
     pub(super) fn appends(&self) -> usize {
         self.appends.load(Ordering::SeqCst)
     }

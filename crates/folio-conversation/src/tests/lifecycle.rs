@@ -13,7 +13,6 @@ fn quick(idle: u64) -> Options {
 }
 
 impl Sandbox {
-    /// Waits until so many conversations are in memory.
     async fn has_live(&self, count: usize) {
         self.until("passivation", |now| now.live == count).await;
     }

@@ -25,7 +25,6 @@ use folio_history::command::CallDecision;
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
-/// Wraps the store of threads.
 pub(super) type Wrap<'a> = Box<dyn FnOnce(Arc<dyn ThreadStore>) -> Arc<dyn ThreadStore> + 'a>;
 
 /// Failpoints: the point at which tasks block, and the points that were reached.
@@ -44,7 +43,6 @@ pub(super) struct Base {
     pub(super) document: DocumentId,
 }
 
-/// Returns an environment and a caller in a new organization.
 pub(super) fn caller() -> (Arc<Simulated>, Principal) {
     let environment = Arc::new(Simulated::new(folio_testkit::seed()));
     let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
@@ -87,12 +85,10 @@ impl Base {
         }
     }
 
-    /// Waits until the model was called this many times.
     pub(super) async fn wait_for_model_calls(&self, times: usize) {
         wait_for("a model call", SOON, || async { (self.models.requests().len() >= times).then_some(()) }).await;
     }
 
-    /// Waits until the thread has no open turn.
     pub(super) async fn ended(&self, thread: &ThreadId) {
         wait_for("the open turn to end", SOON, || async {
             self.header(thread).await.open_turn.is_none().then_some(())
@@ -165,7 +161,6 @@ impl Sandbox {
         self.conversations = node(&self.base, &self.tools, &self.points, options).await;
     }
 
-    /// Checks that no actor, task, model request or scripted answer is left.
     pub(super) async fn finish(self) {
         self.conversations.drain(SOON).await;
         let snapshot = self.conversations.snapshot();
@@ -183,7 +178,6 @@ impl Sandbox {
         *self.points.hang.lock().unwrap() = point.map(str::to_owned);
     }
 
-    /// Forgets the points that were reached so far.
     pub(super) fn forget_reached(&self) {
         self.points.reached.lock().unwrap().clear();
     }
@@ -203,7 +197,6 @@ impl Sandbox {
         self.conversations.chat(&self.principal, command).await.unwrap()
     }
 
-    /// Returns the refusal of a chat.
     pub(super) async fn refuse(&self, command: ChatCommand) -> Error {
         self.conversations.chat(&self.principal, command).await.err().expect("the chat is refused")
     }
@@ -225,28 +218,23 @@ impl Sandbox {
         waits
     }
 
-    /// Waits until the conversations are in a state.
     pub(super) async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
         wait_for(what, SOON, || async { is_so(&self.conversations.snapshot()).then_some(()) }).await;
     }
 
-    /// Waits until the index of open turns is empty.
     pub(super) async fn index_is_empty(&self) {
         wait_for("an empty index", SOON, || async { self.open_rows().await.is_empty().then_some(()) }).await;
     }
 
-    /// Waits until no model request is in flight.
     pub(super) async fn model_is_idle(&self) {
         wait_for("the request to end", SOON, || async { (self.models.open() == 0).then_some(()) }).await;
     }
 
-    /// Waits until a thread is deleted.
     pub(super) async fn is_removed(&self, thread: &ThreadId) {
         let header = || self.stores.threads.header(&self.principal.org, thread);
         wait_for("the removal", SOON, || async { header().await.unwrap().is_none().then_some(()) }).await;
     }
 
-    /// Chats and reads up to the closing event.
     pub(super) async fn run(&self, command: ChatCommand) -> Vec<Event> {
         all(self.begin(command).await).await
     }
@@ -272,7 +260,6 @@ impl Sandbox {
         page.unwrap().items
     }
 
-    /// The newest thread that is listed.
     pub(super) async fn listed(&self) -> ThreadId {
         self.threads().await[0].id.clone()
     }

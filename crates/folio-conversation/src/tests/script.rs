@@ -60,11 +60,8 @@ pub(super) struct Script {
     requests: Mutex<Vec<ModelRequest>>,
     gate: Arc<Semaphore>,
     open: Arc<AtomicUsize>,
-    /// Context size of the model `other`, in tokens.
     other_context: AtomicU32,
-    /// The fallback models, best first.
     fallbacks: Mutex<Vec<String>>,
-    /// Models for which the credit is insufficient.
     unaffordable: Mutex<Vec<String>>,
     /// Number of reads of the catalogue that will fail.
     catalogue_failures: AtomicUsize,
@@ -104,7 +101,6 @@ impl Script {
         self.other_context.store(tokens, Ordering::SeqCst);
     }
 
-    /// Sets the fallback models, best first.
     pub(super) fn set_fallbacks(&self, names: &[&str]) {
         *self.fallbacks.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
     }
@@ -117,7 +113,6 @@ impl Script {
         self.unaffordable.lock().unwrap().iter().any(|unaffordable| unaffordable == name)
     }
 
-    /// Makes the next read of the catalogue fail.
     pub(super) fn fail_catalogue_once(&self) {
         self.catalogue_failures.store(1, Ordering::SeqCst);
     }

@@ -16,7 +16,6 @@ use super::sandbox::{Base, caller, pending};
 use super::*;
 use crate::{Conversations, Dependencies, Owners, SharedTurnStores};
 
-/// Liveness of every node, by its number.
 #[derive(Default)]
 pub(super) struct NodeDirectory {
     nodes: Mutex<Vec<(Incarnation, Liveness)>>,
@@ -130,7 +129,6 @@ impl Several {
         &self.nodes[node].conversations
     }
 
-    /// Chats on a node and reads up to the closing event.
     pub(super) async fn run(&self, node: usize, command: ChatCommand) -> Vec<Event> {
         all(self.node(node).chat(&self.principal, command).await.unwrap()).await
     }
@@ -156,7 +154,6 @@ impl Several {
         self.nodes.iter().position(|node| node.incarnation == owner)
     }
 
-    /// Checks that no actor, task, model request or scripted answer is left.
     pub(super) async fn finish(self) {
         let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
         for thread in page.unwrap().items {

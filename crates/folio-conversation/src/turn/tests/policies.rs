@@ -16,7 +16,6 @@ fn rule(tools: &[&str], ruling: Ruling) -> Rule {
     }
 }
 
-/// Approvals in a request.
 #[derive(Debug, Clone, Copy)]
 enum Approved {
     Nothing,

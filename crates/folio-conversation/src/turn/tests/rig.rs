@@ -133,7 +133,6 @@ impl Rig {
         }
     }
 
-    /// The history by the journal.
     pub(super) fn stored(&self) -> History {
         History::fold(self.store.entries.iter().cloned())
     }
@@ -143,7 +142,6 @@ impl Rig {
         self.machine.history().messages().map(|shown| shown.message).collect()
     }
 
-    /// Checks that the state of a machine at rest is stored.
     pub(super) fn check_stored(&self) {
         if self.machine.is_at_rest() && !self.lost {
             assert_eq!(self.stored().turns(), self.machine.history().turns());
@@ -231,7 +229,6 @@ impl Rig {
         ticket
     }
 
-    /// Returns the model call in progress.
     pub(super) fn calling(&self) -> Option<ModelCall> {
         self.work.iter().find_map(|work| match work {
             Effect::CallModel(call) => Some(call.clone()),
@@ -239,14 +236,12 @@ impl Rig {
         })
     }
 
-    /// The model answers.
     pub(super) fn reply(&mut self, reply: Reply) {
         let call = self.calling().expect("a model call is in flight");
         self.work.retain(|work| !matches!(work, Effect::CallModel(_)));
         self.send(Command::ModelReplied { round: call.round, attempt: call.attempt, reply: Box::new(reply) });
     }
 
-    /// The model call fails.
     pub(super) fn model_fails(&mut self, retriable: bool) {
         let call = self.calling().expect("a model call is in flight");
         self.work.retain(|work| !matches!(work, Effect::CallModel(_)));
@@ -308,7 +303,6 @@ impl Rig {
         self.machine.history().last().unwrap()
     }
 
-    /// The end of the newest turn.
     pub(super) fn end(&self) -> Option<&End> {
         self.record().ended.as_ref().map(|ended| &ended.how)
     }
@@ -360,7 +354,6 @@ impl Rig {
         first
     }
 
-    /// The reason of a refusal.
     pub(super) fn refusal(&self, ticket: Ticket) -> Option<Reason> {
         self.answer(ticket).and_then(|answer| answer.as_ref().err()).map(|error| error.reason)
     }
@@ -373,13 +366,11 @@ impl Rig {
         }
     }
 
-    /// The kinds of entries in the journal.
     pub(super) fn journal(&self) -> Vec<String> {
         let kind = |entry| serde_json::to_value(entry).unwrap()["entry"].as_str().unwrap().to_owned();
         self.store.entries.iter().map(kind).collect()
     }
 
-    /// The newest event.
     pub(super) fn last_event(&self) -> &EventKind {
         &self.events.last().unwrap().kind
     }

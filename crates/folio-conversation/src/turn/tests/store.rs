@@ -17,7 +17,6 @@ pub(super) struct ThreadRow {
     pub(super) batches: BTreeSet<u128>,
     pub(super) requests: BTreeMap<RequestId, RequestRow>,
     pub(super) open_rows: BTreeSet<(u32, u64)>,
-    /// Whether the fence is checked.
     pub(super) fenced: bool,
 }
 
@@ -54,7 +53,6 @@ impl ThreadRow {
         }
     }
 
-    /// The conditional batch.
     pub(super) fn append(&mut self, append: &Append) -> Appended {
         let header = &mut self.header;
         let fence = (header.epoch, header.version) == (append.fence.epoch, append.fence.version);
@@ -94,7 +92,6 @@ impl ThreadRow {
     }
 }
 
-/// State of an op row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum OpOutcome {
     Done,
@@ -102,12 +99,10 @@ pub(super) enum OpOutcome {
     Aborted,
 }
 
-/// An effect that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Happened {
     /// `turn.round.index` of its call.
     pub call: String,
-    /// The tool.
     pub tool: String,
     /// Version of the target that it overwrote.
     pub over: u64,
@@ -119,7 +114,6 @@ pub(super) struct Aggregates {
     /// Version by target, 0: absent.
     pub versions: BTreeMap<String, u64>,
     pub rows: BTreeMap<(String, String), OpOutcome>,
-    /// Every effect that happened, in order.
     pub effects: Vec<Happened>,
 }
 
@@ -174,7 +168,6 @@ pub(super) fn expected(intent: &Intent) -> u64 {
     }
 }
 
-/// Returns the tool result of an op row.
 pub(super) fn tool_result(outcome: OpOutcome) -> ToolResult {
     let (status, content) = match outcome {
         OpOutcome::Done => (CallStatus::Ok, "done"),

@@ -14,7 +14,7 @@ use super::scopes::Ask;
 use super::world::{AskState, Received, World};
 use crate::turn::{Command, Effect, ToolOutcome, ToolResult};
 
-/// The steps that are left out. Default: none.
+/// The steps of the machine and the rules of the store that are left out. Default: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Faults {
     /// The `closing` entry is not written.
@@ -39,6 +39,20 @@ pub(in super::super) struct Faults {
     pub closing_number_dropped: bool,
     /// A reloaded thread does not show which requests it accepted.
     pub requests_hidden: bool,
+    /// Appends are not conditional on epoch and version.
+    pub fence_off: bool,
+    /// The op row is no condition of the deciding write.
+    pub op_row_ignored: bool,
+    /// A conflict is reported before its op row is stored.
+    pub conflict_unclosed: bool,
+    /// The deciding write has the version that was read last, not that of its intent.
+    pub expected_ignored: bool,
+    /// The row of an open turn comes after its append.
+    pub row_late: bool,
+    /// The key of that row lacks the epoch.
+    pub epoch_dropped: bool,
+    /// The sweep removes a row without a comparison with the header's epoch.
+    pub removal_unguarded: bool,
 }
 
 impl Faults {

@@ -131,7 +131,6 @@ impl World {
         superseded(2).then_some("7: a request superseded the turn of the next")
     }
 
-    /// Whether no node has anything to do.
     pub(in super::super) fn is_quiet(&self) -> bool {
         (0..self.nodes.len()).all(|node| self.node(node).is_none_or(|live| live.todo.is_empty()))
     }

@@ -12,37 +12,6 @@ use super::faults::Faults;
 use super::world::{Action, AskState, Budget, Late, World};
 use crate::turn::{Command, Reply, Start, Ticket};
 
-/// The store's rules.
-#[derive(Debug, Clone, Copy)]
-pub(in super::super) struct StoreRules {
-    /// Appends are conditional on epoch and version.
-    pub fence: bool,
-    /// The op row is a condition of the deciding write.
-    pub op_row_condition: bool,
-    /// A conflict is reported only once its op row is stored.
-    pub conflict_closed: bool,
-    /// The deciding write has the version of its intent.
-    pub expected_kept: bool,
-    /// The row of an open turn comes before its append.
-    pub row_first: bool,
-    /// It has the epoch in its key.
-    pub epoch_in_row: bool,
-    /// The sweep compares the header's epoch before it removes one.
-    pub guarded_removal: bool,
-}
-
-/// All of them.
-const STORE: StoreRules = StoreRules {
-    fence: true,
-    op_row_condition: true,
-    conflict_closed: true,
-    expected_kept: true,
-    row_first: true,
-    epoch_in_row: true,
-    guarded_removal: true,
-};
-
-/// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Ask {
     /// A chat with this request id; whether its writes need no approval.
@@ -53,7 +22,6 @@ pub(in super::super) enum Ask {
     Resume,
 }
 
-/// A scope of the search.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Scope {
     /// The requests; each with the request that must be answered before it is sent.
@@ -61,10 +29,8 @@ pub(in super::super) struct Scope {
     /// The model's answers by turn, round and attempt.
     pub script: fn(u32, u32, u32) -> Reply,
     pub budget: Budget,
-    /// Whether clocks may pass the expiry.
     pub clocks: bool,
     pub faults: Faults,
-    pub store: StoreRules,
     /// Begins where the first request's turn waits, at node 0.
     pub from_pause: bool,
 }
@@ -80,7 +46,7 @@ impl Scope {
     /// An empty thread, with these requests.
     pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
         let budget = Budget::default();
-        Self { asks, script, budget, clocks: false, faults: Faults::default(), store: STORE, from_pause: false }
+        Self { asks, script, budget, clocks: false, faults: Faults::default(), from_pause: false }
     }
 
     pub(in super::super) fn with(mut self, budget: Budget) -> Self {
@@ -90,16 +56,6 @@ impl Scope {
 
     fn clocks(mut self) -> Self {
         self.clocks = true;
-        self
-    }
-
-    fn without(mut self, change: impl FnOnce(&mut StoreRules)) -> Self {
-        change(&mut self.store);
-        self
-    }
-
-    fn faulty(mut self, change: impl FnOnce(&mut Faults)) -> Self {
-        change(&mut self.faults);
         self
     }
 
@@ -142,7 +98,6 @@ impl Scope {
     }
 }
 
-/// The model of a scope.
 #[derive(Debug, Clone)]
 struct Search(Arc<Scope>);
 
@@ -174,7 +129,6 @@ impl Model for Search {
     }
 }
 
-/// The bound of a search.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     /// Breadth first, to about as many states.
@@ -221,12 +175,17 @@ fn holds(name: &str, scope: Scope) {
     }
 }
 
-/// Searches a scope without a rule: what the rule prevents is found.
-fn finds(name: &str, scope: Scope, expected: &[&str]) {
+/// Searches a scope with a fault: what the missing rule prevents is found.
+fn finds(name: &str, mut scope: Scope, fault: fn(&mut Faults), expected: &[&str]) {
+    fault(&mut scope.faults);
     let Some((trace, world)) = search(name, scope, Bound::States(400_000)) else { panic!("{name}: nothing was found") };
     println!("{name}: {:?} in {} steps: {trace:?}", world.violation, trace.len());
     assert!(expected.contains(&world.violation.unwrap_or_default()), "{name}: {:?} after {trace:#?}", world.violation);
 }
+
+const HIDDEN_EFFECT: &str = "3: an effect that the history reports as not happened";
+const EXPIRED_AND_RAN: &str = "TURN_EXPIRED was answered, and it ran";
+const NOT_FOUND: &str = "8: an open turn that no sweep finds";
 
 const APPROVE: Ask = Ask::Decide(1, &[1], &[]);
 const APPROVE_BOTH: Ask = Ask::Decide(1, &[1, 2], &[]);
@@ -338,115 +297,112 @@ fn requests_and_the_sweep() {
 
 #[test]
 fn without_the_fence_a_committed_entry_is_lost() {
-    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).without(|store| store.fence = false);
-    finds("fence", scope, &["1: a committed entry is lost"]);
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]);
+    finds("fence", scope, |faults| faults.fence_off = true, &["1: a committed entry is lost"]);
 }
 
 #[test]
 fn without_the_op_row_as_condition_a_late_write_happens_after_closing() {
-    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|store| store.op_row_condition = false);
-    finds("op row", scope, &["3: an effect that the history reports as not happened"]);
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]);
+    finds("op row", scope, |faults| faults.op_row_ignored = true, &[HIDDEN_EFFECT]);
 }
 
 #[test]
 fn without_closing_a_late_write_happens_after_the_end() {
-    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).faulty(|faults| faults.close_dropped = true);
-    finds("closing", scope, &["3: an effect that the history reports as not happened"]);
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]);
+    finds("closing", scope, |faults| faults.close_dropped = true, &[HIDDEN_EFFECT]);
 }
 
 #[test]
 fn a_conflict_that_is_only_read_is_wrong_where_the_write_was_late() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
-    let scope = scope.without(|store| store.conflict_closed = false);
-    finds("closing by conflict", scope, &["3: an effect that the history reports as not happened"]);
+    finds("closing by conflict", scope, |faults| faults.conflict_unclosed = true, &[HIDDEN_EFFECT]);
 }
 
 #[test]
 fn a_version_that_is_read_later_overwrites_an_edit() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(Budget { edits: 1, ..Budget::default() });
-    finds("expected version", scope.without(|store| store.expected_kept = false), &["3: an edit was overwritten"]);
+    finds("expected version", scope, |faults| faults.expected_ignored = true, &["3: an edit was overwritten"]);
 }
 
 #[test]
 fn turn_expired_before_its_end_is_committed_is_wrong() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
-    finds(
-        "expired first",
-        scope.faulty(|faults| faults.expired_returned_early = true),
-        &["TURN_EXPIRED was answered, and it ran"],
-    );
+    finds("expired first", scope, |faults| faults.expired_returned_early = true, &[EXPIRED_AND_RAN]);
 }
 
 #[test]
 fn expiry_evaluated_before_recorded_decisions_is_wrong() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
-    let scope = scope.faulty(|faults| faults.expiry_before_recorded = true);
-    finds("recorded first", scope, &["TURN_EXPIRED was answered, and it ran"]);
+    finds("recorded first", scope, |faults| faults.expiry_before_recorded = true, &[EXPIRED_AND_RAN]);
 }
 
 #[test]
 fn decided_calls_without_recovery_never_run_or_run_unseen() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
-    let scope = scope.faulty(|faults| faults.recovery_dropped = true);
-    finds("carried", scope, &["an approved write never runs", "3: an effect that the history reports as not happened"]);
+    finds("carried", scope, |faults| faults.recovery_dropped = true, &["an approved write never runs", HIDDEN_EFFECT]);
 }
 
 #[test]
 fn a_takeover_without_an_append_calls_the_model_under_the_same_key() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).with(budget(1, 0, 3));
-    let scope = scope.faulty(|faults| faults.takeover_dropped = true);
-    finds("takeover", scope, &["two model calls have the same ledger key"]);
+    finds("takeover", scope, |faults| faults.takeover_dropped = true, &["two model calls have the same ledger key"]);
 }
 
 #[test]
 fn a_cancel_without_its_entry_that_dies_half_way_leaves_an_approved_call_aborted() {
     let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).with(budget(1, 0, 1));
-    let scope = scope.faulty(|faults| faults.closing_entry_dropped = true);
-    finds("closing entry", scope, &["an approved write never runs"]);
+    finds("closing entry", scope, |faults| faults.closing_entry_dropped = true, &["an approved write never runs"]);
 }
 
 #[test]
 fn an_intent_without_its_assistant_message_shows_another_call() {
     let asks = vec![(Ask::Chat("first", true), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(of_two_minds, asks).with(budget(1, 0, 0));
-    let scope = scope.faulty(|faults| faults.round_dropped = true);
-    finds("round with intent", scope, &["3: the history contains another call than the executed one"]);
+    finds(
+        "round with intent",
+        scope,
+        |faults| faults.round_dropped = true,
+        &["3: the history contains another call than the executed one"],
+    );
 }
 
 #[test]
 fn decisions_that_are_not_recorded_leave_an_effect_without_approval() {
-    let scope = Scope::paused(one_write, &[APPROVE]).faulty(|faults| faults.decisions_dropped = true);
-    finds("decisions recorded", scope, &["2: an effect without approval"]);
+    let scope = Scope::paused(one_write, &[APPROVE]);
+    finds("decisions recorded", scope, |faults| faults.decisions_dropped = true, &["2: an effect without approval"]);
 }
 
 #[test]
 fn an_outcome_after_the_next_pause_is_lost_with_its_node() {
     let scope = Scope::paused(two_pauses, &[APPROVE, Ask::Decide(2, &[1], &[])]).with(budget(1, 0, 0)).clocks();
-    let scope = scope.faulty(|faults| faults.outcome_dropped = true);
-    finds("outcome before pause", scope, &["4: an ended turn has calls without results"]);
+    finds(
+        "outcome before pause",
+        scope,
+        |faults| faults.outcome_dropped = true,
+        &["4: an ended turn has calls without results"],
+    );
 }
 
 #[test]
 fn an_open_turn_whose_row_is_written_later_is_found_by_no_sweep() {
     let asks = vec![(Ask::Chat("first", false), None)];
-    let scope = Scope::empty(one_write, asks).with(budget(1, 0, 0)).without(|store| store.row_first = false);
-    finds("row first", scope, &["8: an open turn that no sweep finds"]);
+    let scope = Scope::empty(one_write, asks).with(budget(1, 0, 0));
+    finds("row first", scope, |faults| faults.row_late = true, &[NOT_FOUND]);
 }
 
 #[test]
 fn a_row_without_epoch_is_removed_by_the_previous_owner() {
     let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, ..Budget::default() });
-    let scope = scope.without(|store| store.epoch_in_row = false);
-    finds("epoch in row", scope, &["8: an open turn that no sweep finds"]);
+    finds("epoch in row", scope, |faults| faults.epoch_dropped = true, &[NOT_FOUND]);
 }
 
 #[test]
 fn an_unguarded_removal_removes_the_row_of_an_append_in_flight() {
     let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, sweeps: 1, ..Budget::default() });
-    let scope = scope.without(|store| store.guarded_removal = false);
-    finds("guarded removal", scope, &["8: an open turn that no sweep finds"]);
+    finds("guarded removal", scope, |faults| faults.removal_unguarded = true, &[NOT_FOUND]);
 }
 
 #[test]
@@ -456,15 +412,24 @@ fn a_request_that_is_not_read_again_supersedes_the_turn_of_the_next() {
         (Ask::Chat("first", false), None),
         (Ask::Chat("second", false), Some(0)),
     ];
-    let scope = Scope::empty(one_write, asks).faulty(|faults| faults.requests_hidden = true);
-    finds("request read again", scope, &["7: a request superseded the turn of the next"]);
+    let scope = Scope::empty(one_write, asks);
+    finds(
+        "request read again",
+        scope,
+        |faults| faults.requests_hidden = true,
+        &["7: a request superseded the turn of the next"],
+    );
 }
 
 #[test]
 fn a_closing_event_without_its_number_in_the_journal_is_sent_twice() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(Budget { watches: 1, ..budget(1, 0, 1) });
-    let scope = scope.faulty(|faults| faults.closing_number_dropped = true);
-    finds("closing number", scope, &["9: a closing event whose number the journal does not have"]);
+    finds(
+        "closing number",
+        scope,
+        |faults| faults.closing_number_dropped = true,
+        &["9: a closing event whose number the journal does not have"],
+    );
 }
 
 /// A late write in flight is no reason for a node to wait.

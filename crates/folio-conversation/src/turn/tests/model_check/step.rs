@@ -16,7 +16,6 @@ use super::world::{Action, AskState, Late, Node, Received, Stage, Todo, World};
 use crate::turn::{Answer, CallPlan, Command, Effect, Machine, Ticket, ToolOutcome, ToolRun, is_open_row_over};
 
 impl World {
-    /// Everything that can happen next.
     pub(in super::super) fn enabled(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.violation.is_some() {
@@ -84,7 +83,6 @@ impl World {
         }
     }
 
-    /// The state after an action.
     pub(in super::super) fn after(&self, action: Action) -> Self {
         let mut next = self.clone();
         next.act(action);
@@ -179,7 +177,7 @@ impl World {
     /// Returns whether the sweep may remove a row, given its current reads.
     fn may_sweep(&self, row: (u32, u64)) -> bool {
         let header = &self.thread.row.header;
-        if self.scope.store.guarded_removal {
+        if !self.scope.faults.removal_unguarded {
             is_open_row_over(header, &self.row(row))
         } else {
             header.open_turn.as_ref().is_none_or(|open| open.number != row.0)
@@ -187,14 +185,13 @@ impl World {
     }
 
     fn remove_row(&mut self, row: (u32, u64)) {
-        let by_epoch = self.scope.store.epoch_in_row;
+        let by_epoch = !self.scope.faults.epoch_dropped;
         Arc::make_mut(&mut self.thread)
             .row
             .open_rows
             .retain(|there| if by_epoch { *there != row } else { there.0 != row.0 });
     }
 
-    /// Loads the thread at a node that has it not.
     fn load(&mut self, node: usize, again: bool) {
         if self.nodes[node].live.is_some() {
             return;
@@ -334,7 +331,7 @@ impl World {
                     && stage != Stage::Second(0)
                 {
                     let effect = Effect::Append(append.clone());
-                    if self.scope.store.row_first {
+                    if !self.scope.faults.row_late {
                         Arc::make_mut(&mut self.thread).row.open(row);
                         return self.push_front(node, Todo { effect, stage: Stage::Second(0) });
                     }
@@ -399,7 +396,7 @@ impl World {
             }
             (Effect::Recover(run, intent), Stage::Second(version)) => {
                 let moved = self.version(&intent.target) != expected(&intent);
-                let op = if moved && !self.scope.store.conflict_closed {
+                let op = if moved && self.scope.faults.conflict_unclosed {
                     OpOutcome::Conflict
                 } else {
                     let op = self.write(&run.call, &run.name, &intent, version);
@@ -430,10 +427,10 @@ impl World {
     /// The deciding write, with the version that the intent names.
     fn write(&mut self, call: &CallId, name: &str, intent: &Intent, read: u64) -> Option<OpOutcome> {
         let mut intent = intent.clone();
-        if !self.scope.store.expected_kept {
+        if self.scope.faults.expected_ignored {
             intent.expected = if read == 0 { Expected::Absent } else { Expected::Version(read) };
         }
-        let conditional = self.scope.store.op_row_condition;
+        let conditional = !self.scope.faults.op_row_ignored;
         let aggregates = Arc::make_mut(&mut self.aggregates);
         if conditional {
             aggregates.write(call, name, &intent)

@@ -15,42 +15,62 @@ use super::super::store::{Aggregates, ThreadRow, start_of_time};
 use super::scopes::Scope;
 use crate::turn::{Effect, Machine};
 
-/// An action of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Action {
-    /// A request reaches a node.
-    Send { ask: usize, node: usize },
-    /// A node executes its next effect.
-    Step { node: usize },
+    Send {
+        ask: usize,
+        node: usize,
+    },
+    Step {
+        node: usize,
+    },
     /// A node's batch or write is applied, and its answer is lost.
-    AnswerLost { node: usize },
+    AnswerLost {
+        node: usize,
+    },
     /// A node's batch does not arrive in time.
-    Delayed { node: usize },
+    Delayed {
+        node: usize,
+    },
     /// A batch or write that no node waits for arrives.
-    Arrive { late: usize },
-    /// A node dies.
-    Crash { node: usize },
+    Arrive {
+        late: usize,
+    },
+    Crash {
+        node: usize,
+    },
     /// A node takes the thread over because it sees the owner as dead.
-    TakeOver { node: usize },
+    TakeOver {
+        node: usize,
+    },
     /// A node that lost the thread loads it again.
-    Reload { node: usize },
+    Reload {
+        node: usize,
+    },
     /// A node that lost the thread sends its clients to the owner.
-    Moved { node: usize },
+    Moved {
+        node: usize,
+    },
     /// A node's clock passes the expiry.
-    Clock { node: usize },
-    /// A model call fails.
-    ModelFails { node: usize },
+    Clock {
+        node: usize,
+    },
+    ModelFails {
+        node: usize,
+    },
     /// A client watches a turn at a node that does not run it; its closing event comes from the journal.
-    Watch { node: usize },
+    Watch {
+        node: usize,
+    },
     /// Another writer changes the target of a call.
     Edit,
     /// The sweep checks a row of the index of open turns.
-    SweepLooks { row: (u32, u64) },
-    /// The sweep removes the row that it checked.
+    SweepLooks {
+        row: (u32, u64),
+    },
     SweepRemoves,
 }
 
-/// The state of the model.
 #[derive(Debug, Clone)]
 pub(in super::super) struct World {
     pub scope: Arc<Scope>,
@@ -78,7 +98,6 @@ pub(in super::super) struct Thread {
     fingerprint: u64,
 }
 
-/// A node.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct NodeState {
     pub live: Option<Arc<Node>>,
@@ -87,7 +106,6 @@ pub(in super::super) struct NodeState {
     pub late: bool,
 }
 
-/// The memory of a node.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Node {
     pub machine: Machine,
@@ -102,10 +120,8 @@ pub(in super::super) struct Todo {
     pub stage: Stage,
 }
 
-/// Progress of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Stage {
-    /// Not started.
     First,
     /// The preceding row is stored. The op row was read and did not exist; the value is the target's version at that
     /// read.
@@ -119,7 +135,6 @@ pub(in super::super) enum Late {
     Write(CallId, String, Box<Intent>, u64),
 }
 
-/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum AskState {
     Unsent,
@@ -127,7 +142,6 @@ pub(in super::super) enum AskState {
     Answered,
 }
 
-/// An answer that a client received.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in super::super) enum Received {
     /// `TURN_EXPIRED`.
@@ -138,7 +152,6 @@ pub(in super::super) enum Received {
     Stream(u32, String, u64),
 }
 
-/// Remaining numbers of each fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(in super::super) struct Budget {
     pub crashes: u8,
@@ -153,7 +166,7 @@ pub(in super::super) struct Budget {
 impl World {
     pub(in super::super) fn new(scope: Arc<Scope>) -> Self {
         let mut row = ThreadRow::new();
-        row.fenced = scope.store.fence;
+        row.fenced = !scope.faults.fence_off;
         Self {
             thread: Arc::new(Thread { row, history: History::new(), overwritten: false, fingerprint: 0 }),
             aggregates: Arc::new(Aggregates::default()),
@@ -190,7 +203,6 @@ impl World {
 }
 
 impl Thread {
-    /// Applies a batch.
     pub(in super::super) fn append(&mut self, append: &Append) -> folio_history::thread::Appended {
         let stale = append.fence.version != self.row.header.version;
         let answer = self.row.append(append);
