@@ -1,14 +1,6 @@
 //! Limits of RPCs and streams, and the shutdown of a server.
 
-use std::time::Duration;
-
-use folio_cluster::{Options, Peers, RemotePeer};
-use folio_history::peer::ConversationPeer as _;
-use folio_types::{Code, Error, Reason, System};
-use futures::StreamExt as _;
-
-use crate::sandbox::{Node, Server, in_time, options, peer, principal, turn};
-use crate::scripted::Behavior;
+use super::*;
 
 async fn until_answered(peer: &RemotePeer) {
     in_time(async {
@@ -119,10 +111,10 @@ async fn a_restarted_node_is_reached_again() {
 
 #[tokio::test]
 async fn an_address_beyond_loopback_needs_certificates() {
-    let peers = Peers::new(&options(), std::sync::Arc::new(System)).unwrap();
+    let peers = Peers::new(&options(), Arc::new(System)).unwrap();
     assert!(peers.at("10.0.0.1:7400").unwrap_err().message.contains("loopback"));
     assert!(peers.at("nonsense").is_err());
     let insecure = Options { insecure: true, ..options() };
-    let peers = Peers::new(&insecure, std::sync::Arc::new(System)).unwrap();
+    let peers = Peers::new(&insecure, Arc::new(System)).unwrap();
     assert!(peers.at("10.0.0.1:7400").is_ok());
 }

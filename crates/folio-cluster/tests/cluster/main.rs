@@ -8,3 +8,22 @@ mod scripted;
 mod takeover;
 mod tls;
 mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_cluster::{CallContext, NodePeer as _, Options, Peers, RemotePeer, Router};
+use folio_history::command::{
+    ApproveAnswer, ChatCommand, CreateThreadCommand, DeleteThreadCommand, RenameThreadCommand,
+};
+use folio_history::event::{Event, EventKind};
+use folio_history::peer::{ConversationPeer as _, EventStream};
+use folio_storage::SharedOptions;
+use folio_types::{
+    Code, Environment as _, Error, FieldViolation, Incarnation, Principal, Reason, Role, Secret, System, ThreadId,
+    Timestamp, UserId,
+};
+use futures::StreamExt as _;
+
+use sandbox::{Cluster, LIMIT, Node, Server, all, approve, fork, in_time, options, peer, principal, thread, turn};
+use scripted::Behavior;

@@ -17,7 +17,6 @@ use tonic_health::server::HealthReporter;
 
 use crate::scripted::ScriptedPeer;
 
-/// Time limit of every step of these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 const SECRET: &str = "the secret of a cluster in a test, 0123456789";
 
@@ -118,7 +117,6 @@ pub(crate) fn peer(server: &Server, options: &Options) -> RemotePeer {
     Peers::new(options, Arc::new(System)).unwrap().at(&server.address).unwrap()
 }
 
-/// Nodes, and the router of a gateway.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     members: watch::Sender<Arc<Vec<Member>>>,

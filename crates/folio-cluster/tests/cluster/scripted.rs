@@ -67,7 +67,6 @@ impl ScriptedPeer {
         }
     }
 
-    /// Adds behaviors for the next calls, one each.
     pub(crate) fn then(&self, plays: impl IntoIterator<Item = Behavior>) {
         self.plays.lock().unwrap().extend(plays);
     }

@@ -1,19 +1,9 @@
 //! The router's reaction to lost nodes.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use folio_history::command::{ApproveAnswer, ChatCommand};
-use folio_history::event::{Event, EventKind};
-use folio_history::peer::{ConversationPeer as _, EventStream};
 use folio_history::thread::NewThread;
-use folio_storage::SharedOptions;
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, Timestamp, UserId};
-use futures::StreamExt as _;
 
-use crate::sandbox::{Cluster, all, approve, fork, in_time, principal};
-use crate::scripted::Behavior;
+use super::*;
 
 #[tokio::test]
 async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {

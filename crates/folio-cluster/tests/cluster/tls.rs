@@ -1,15 +1,10 @@
 //! Mutual TLS with the certificates of `folio dev-certs`.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use folio_cluster::{Options, Peers, TlsOptions, dev_certs};
-use folio_history::peer::ConversationPeer as _;
-use folio_types::{Code, Environment as _, Reason, System};
-use futures::StreamExt as _;
+use folio_cluster::{TlsOptions, dev_certs};
 
-use crate::sandbox::{LIMIT, Node, in_time, options, peer, principal, turn};
-use crate::scripted::Behavior;
+use super::*;
 
 fn with(folder: &Path, name: &str) -> Options {
     let file = |name: String| Some(folder.join(name));
@@ -90,7 +85,7 @@ async fn changed_certificates_apply_to_new_connections_and_cut_no_call() {
     let (own, other) = (authority(), authority());
     let soon = |name| {
         let mut options = with(own.path(), name);
-        options.tls.reload_interval = std::time::Duration::from_millis(20);
+        options.tls.reload_interval = Duration::from_millis(20);
         options
     };
     let node = Node::start("a", &soon("node"));

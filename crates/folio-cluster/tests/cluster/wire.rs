@@ -1,19 +1,11 @@
 //! RPCs between processes: commands, answers, errors, the signed principal, and refused forgeries.
 
-use std::time::Duration;
-
-use folio_cluster::{CallContext, NodePeer as _, Options};
-use folio_history::command::{ChatCommand, CreateThreadCommand, DeleteThreadCommand, RenameThreadCommand};
-use folio_history::peer::ConversationPeer as _;
 use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, GetThreadActivityRequest};
 use folio_proto::status;
 use folio_trace::TraceContext;
-use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
-use futures::StreamExt as _;
 
-use crate::sandbox::{Node, all, approve, fork, in_time, options, peer, principal, thread, turn};
-use crate::scripted::Behavior;
+use super::*;
 
 fn trace() -> TraceContext {
     TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
