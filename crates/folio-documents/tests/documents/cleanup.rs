@@ -1,21 +1,15 @@
 //! Clean-up after deletions and expiry.
 
-use std::time::Duration;
-
 use folio_history::thread::{Append, Fence, HeaderChange, NewThread};
 use folio_resources::{
-    Document, DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange,
-    Resource as _,
+    DocumentChange, Extraction, ExtractionChange, NewExtraction, Organization, OrganizationChange, Resource as _,
 };
-use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
-use folio_types::{
-    Digest, DocumentId, Environment as _, ExtractionId, OrgId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
-};
+use folio_types::{ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits};
 use futures::StreamExt as _;
 use serde_json::json;
 
-use crate::files::{Bench, SOON, new_upload};
+use super::*;
 
 async fn delete(bench: &Bench, id: &DocumentId) {
     let write = Write {
@@ -168,7 +162,7 @@ async fn orphaned_bytes_are_removed_after_a_day_unless_their_upload_is_active() 
     assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "an upload in progress");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
 
-    again.write(bytes::Bytes::from_static(b"again")).await.unwrap();
+    again.write(Bytes::from_static(b"again")).await.unwrap();
     let again = again.finish().await.unwrap().document.id;
     assert_eq!(again, left[2]);
     bench.environment.advance(Duration::from_secs(3_700));

@@ -20,7 +20,6 @@ use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
 /// The header of a PNG image of one pixel, without the pixel.
 pub(crate) const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
 
-/// A program that hangs.
 pub(crate) const SLOW: &str = "exec sleep 600";
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -51,7 +50,6 @@ pub(crate) async fn read_with(options: Options, name: &str, content: &[u8]) -> R
     TextReader::new(options).read(media_type, &file, folder.path()).await.unwrap()
 }
 
-/// Detects the type of a file and reads it with [`options`].
 pub(crate) async fn read(name: &str, content: &[u8]) -> Reading {
     read_with(options(), name, content).await
 }

@@ -3,13 +3,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use folio_documents::{Options, Reading};
-use folio_resources::TextState;
-use folio_testkit::invoice::sample_invoice;
-use folio_testkit::pdf::{Page, document, objects_to_file, stream};
+use folio_documents::Reading;
 use futures::StreamExt as _;
 
-use crate::files::{options, read, read_with};
+use super::*;
 
 /// Files per iteration. Two of them are read concurrently.
 const BATCH: usize = 20;

@@ -1,16 +1,10 @@
 //! Background ingestion: document states, restarts, and malicious files.
 
-use std::time::Duration;
+use folio_documents::IngestLoad;
+use folio_storage::TextWait;
 
-use folio_documents::{IngestLoad, Options};
-use folio_resources::TextState;
-use folio_storage::{IngestUpdate, TextWait};
-use folio_testkit::invoice::sample_invoice;
-use folio_testkit::wait_for;
-use folio_types::{DocumentId, Environment as _};
-
-use crate::files::{Bench, PNG, SLOW, SOON, options, script};
-use crate::malformed::self_drawing;
+use super::malformed::self_drawing;
+use super::*;
 
 #[tokio::test]
 async fn uploaded_documents_become_ready_and_a_malicious_one_affects_no_other() {

@@ -1,11 +1,8 @@
 //! Reading of well-formed files.
 
-use folio_documents::Options;
-use folio_resources::TextState;
-use folio_testkit::invoice::{FACTS, ITEMS, SUMS, sample_invoice};
-use folio_testkit::pdf::{Page, document};
+use folio_testkit::invoice::{FACTS, ITEMS, SUMS};
 
-use crate::files::{options, read, read_with, text};
+use super::*;
 
 #[test]
 fn the_sample_in_the_repository_equals_the_generators_output() {

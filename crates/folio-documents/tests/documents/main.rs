@@ -9,3 +9,16 @@ mod kinds;
 mod malformed;
 mod recognition;
 mod uploads;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use folio_documents::Options;
+use folio_resources::{Document, TextState};
+use folio_storage::IngestUpdate;
+use folio_testkit::invoice::sample_invoice;
+use folio_testkit::pdf::{Page, document, objects_to_file, stream};
+use folio_testkit::wait_for;
+use folio_types::{Digest, DocumentId, Environment as _, OrgId};
+
+use files::{Bench, PNG, SLOW, SOON, new_upload, options, read, read_with, script, text};

@@ -1,11 +1,6 @@
 //! Reading of malformed files. Each must affect only itself.
 
-use folio_documents::Options;
-use folio_resources::TextState;
-use folio_testkit::invoice::sample_invoice;
-use folio_testkit::pdf::{objects_to_file, stream};
-
-use crate::files::{options, read, read_with};
+use super::*;
 
 const CATALOG: &[u8] = b"<< /Type /Catalog /Pages 2 0 R >>";
 const PAGES: &[u8] = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>";

@@ -3,11 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use folio_documents::Options;
-use folio_resources::TextState;
-use folio_testkit::pdf::{Page, document, objects_to_file, stream};
-
-use crate::files::{PNG, SOON, options, read, read_with, script, text};
+use super::*;
 
 /// Runs a required tool. The failure names its package.
 fn tool(program: &str, package: &str, arguments: &[&str]) {
@@ -199,7 +195,7 @@ async fn a_hanging_child_is_killed_with_its_process_group() {
     let pids: Vec<&str> = pids.split_whitespace().collect();
     assert_eq!(pids.len(), 2, "{pids:?}");
     for pid in pids {
-        folio_testkit::wait_for("the process ended", SOON, || async {
+        wait_for("the process ended", SOON, || async {
             // A killed process may stay a zombie until it is reaped.
             let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())

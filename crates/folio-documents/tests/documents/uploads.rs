@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use folio_documents::{NewUpload, Options};
+use folio_documents::NewUpload;
 use folio_permits::Load;
-use folio_resources::{Document, TextState};
-use folio_testkit::invoice::sample_invoice;
-use folio_types::{Code, Digest, DocumentId, Reason, TagId};
+use folio_types::{Code, Reason, TagId};
 
-use crate::files::{Bench, new_upload};
+use super::*;
 
 #[tokio::test]
 async fn an_upload_is_stored_unchanged_with_its_detected_type() {
