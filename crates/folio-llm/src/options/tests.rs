@@ -71,9 +71,7 @@ fn every_problem_is_named_with_its_path() {
         ("retries.retries", problems(|o| o.retries.retries = 11)),
         (
             "models.fast.max_output_tokens",
-            problems(|o| {
-                provider(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000;
-            }),
+            problems(|o| provider(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000),
         ),
         (
             "a model's name is",

@@ -103,34 +103,28 @@ fn names_of_properties_are_not_treated_as_keywords() {
 
 #[test]
 fn the_shell_is_checked_too() {
-    let schema = object(json!({}));
+    let shell = |member: &str, value: Value| {
+        let mut shell = format(object(json!({})));
+        shell["json_schema"][member] = value;
+        shell
+    };
+    let without = |member: &str| {
+        let mut shell = format(object(json!({})));
+        shell["json_schema"].as_object_mut().unwrap().remove(member);
+        shell
+    };
     let cases = [
         (json!(3), "#"),
         (json!("{"), "#"),
         (json!({ "type": "object" }), "#/type"),
         (json!({ "type": "json_schema" }), "#/json_schema"),
-        (
-            json!({ "type": "json_schema", "json_schema": { "name": "a b", "schema": schema, "strict": true } }),
-            "#/json_schema/name",
-        ),
-        (json!({ "type": "json_schema", "json_schema": { "name": "a", "strict": true } }), "#/json_schema/schema"),
-        (json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": schema } }), "#/json_schema/strict"),
-        (
-            json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": schema, "strict": false } }),
-            "#/json_schema/strict",
-        ),
-        (
-            json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": schema, "strict": true, "x": 1 } }),
-            "#/json_schema/x",
-        ),
-        (
-            json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": [], "strict": true } }),
-            "#/json_schema/schema",
-        ),
-        (
-            json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": { "type": "objekt" }, "strict": true } }),
-            "#/json_schema/schema/type",
-        ),
+        (shell("name", json!("a b")), "#/json_schema/name"),
+        (without("schema"), "#/json_schema/schema"),
+        (without("strict"), "#/json_schema/strict"),
+        (shell("strict", json!(false)), "#/json_schema/strict"),
+        (shell("x", json!(1)), "#/json_schema/x"),
+        (shell("schema", json!([])), "#/json_schema/schema"),
+        (shell("schema", json!({ "type": "objekt" })), "#/json_schema/schema/type"),
     ];
     for (value, path) in cases {
         assert!(paths(check_response_format(&value, Rules::Strict)).contains(&path.to_owned()), "{value}");
@@ -234,6 +228,13 @@ async fn exponential_work_is_refused_before_it_starts() {
     }
 }
 
+/// Definitions of which each refers to the next one; the last one is given.
+fn chain(length: usize, last: Value) -> Value {
+    let next = |n: usize| json!({ "properties": { "a": { "$ref": format!("#/definitions/d{}", n + 1) } } });
+    let definitions = (0..length).map(|n| (format!("d{n}"), next(n)));
+    definitions.chain([(format!("d{length}"), last)]).collect()
+}
+
 #[test]
 fn sizes_are_bounded() {
     let deep = (0..70).fold(json!({ "type": "string" }), |inner, _| json!({ "not": inner }));
@@ -242,13 +243,7 @@ fn sizes_are_bounded() {
     assert!(!check_schema(&json!({ "properties": many }), Rules::AllowNonStrict).is_empty());
     let large = json!({ "description": "x".repeat(200_000) });
     assert!(!check_schema(&large, Rules::AllowNonStrict).is_empty());
-    let mut chain = serde_json::Map::new();
-    for n in 0..900 {
-        let next = format!("#/definitions/d{}", n + 1);
-        chain.insert(format!("d{n}"), json!({ "properties": { "a": { "$ref": next } } }));
-    }
-    chain.insert("d900".to_owned(), json!({}));
-    let chained = json!({ "$ref": "#/definitions/d0", "definitions": chain });
+    let chained = json!({ "$ref": "#/definitions/d0", "definitions": chain(900, json!({})) });
     assert!(!check_schema(&chained, Rules::AllowNonStrict).is_empty());
     let only_wrong =
         json!({ "properties": (0..500).map(|n| (format!("p{n}"), json!({}))).collect::<serde_json::Map<_, _>>() });
@@ -257,13 +252,7 @@ fn sizes_are_bounded() {
 
 #[test]
 fn the_longest_chain_of_references_that_is_allowed_compiles_on_a_small_stack() {
-    let count = 480;
-    let mut chain = serde_json::Map::new();
-    for n in 0..count {
-        let next = format!("#/definitions/d{}", n + 1);
-        chain.insert(format!("d{n}"), json!({ "properties": { "a": { "$ref": next } } }));
-    }
-    chain.insert(format!("d{count}"), json!({ "type": "null" }));
+    let chain = chain(480, json!({ "type": "null" }));
     let chained = json!({ "properties": { "a": { "$ref": "#/definitions/d0" } }, "definitions": chain });
     let compiled = Validator::compile(&chained).unwrap();
     assert!(compiled.check(&nested(20)).is_empty());

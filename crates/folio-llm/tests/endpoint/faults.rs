@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use folio_llm::options::Timeouts;
 use llm_sim::Fault;
 
 use super::raw::{END, HEAD, RawServer, Step, chunk, send};
@@ -79,16 +80,6 @@ async fn retry_after_may_be_a_date() {
 }
 
 #[tokio::test]
-async fn a_hang_before_the_first_token_ends_at_its_timeout_and_is_not_retried() {
-    let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 0 })).await;
-    let (models, _) = client(&sim.url(), |options| options.timeouts.first_token_seconds = Duration::from_millis(100));
-    let (text, error) = streamed(&models).await.unwrap_err();
-    assert_eq!((text.as_str(), error), ("", ModelError::Timeout("first token")));
-    assert_eq!(sim.chats().len(), 1);
-    closed_by_client(&sim).await;
-}
-
-#[tokio::test]
 async fn comments_and_empty_chunks_do_not_count_as_the_first_token() {
     let alive =
         chunk(": still here\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n");
@@ -104,24 +95,26 @@ async fn comments_and_empty_chunks_do_not_count_as_the_first_token() {
 }
 
 #[tokio::test]
-async fn a_hang_between_tokens_ends_at_its_time_out() {
-    let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
-    let (models, _) =
-        client(&sim.url(), |options| options.timeouts.between_tokens_seconds = Duration::from_millis(100));
-    let (text, error) = streamed(&models).await.unwrap_err();
-    assert!(text.starts_with("The total"), "{text:?}");
-    assert_eq!(error, ModelError::Timeout("between tokens"));
-    assert_eq!(sim.chats().len(), 1);
-    closed_by_client(&sim).await;
-}
-
-#[tokio::test]
-async fn a_call_ends_at_its_total_timeout() {
-    let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
-    let (models, _) = client(&sim.url(), |options| options.timeouts.call_seconds = Duration::from_millis(200));
-    assert_eq!(streamed(&models).await.unwrap_err().1, ModelError::Timeout("whole call"));
-    assert_eq!(models.complete(request()).await, Err(ModelError::Timeout("whole call")));
-    closed_by_client(&sim).await;
+async fn a_hang_ends_at_its_timeout_and_is_not_retried() {
+    let short = Duration::from_millis(100);
+    let cases: [(&str, usize, fn(&mut Timeouts) -> &mut Duration); 3] = [
+        ("first token", 0, |timeouts| &mut timeouts.first_token_seconds),
+        ("between tokens", 3, |timeouts| &mut timeouts.between_tokens_seconds),
+        ("whole call", 3, |timeouts| &mut timeouts.call_seconds),
+    ];
+    for (name, after_chunks, timeout) in cases {
+        let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks })).await;
+        let (models, _) = client(&sim.url(), |options| *timeout(&mut options.timeouts) = short);
+        let (text, error) = streamed(&models).await.unwrap_err();
+        assert_eq!((text.is_empty(), text.starts_with("The total")), (after_chunks == 0, after_chunks > 0), "{text:?}");
+        assert_eq!(error, ModelError::Timeout(name));
+        assert_eq!(sim.chats().len(), 1);
+        closed_by_client(&sim).await;
+        if name == "whole call" {
+            assert_eq!(models.complete(request()).await, Err(ModelError::Timeout(name)));
+            closed_by_client(&sim).await;
+        }
+    }
 }
 
 #[tokio::test]

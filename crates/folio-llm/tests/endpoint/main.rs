@@ -18,7 +18,6 @@ use folio_types::{OrgId, Secret};
 use futures::StreamExt as _;
 use llm_sim::{FaultPlan, LlmSim, Outcome, Script};
 
-/// Timeout of every wait in these tests.
 const LIMIT: Duration = Duration::from_secs(20);
 const KEY: &str = "sk-test-abcdefghijklmnop";
 
@@ -34,7 +33,6 @@ fn options(url: &str) -> Options {
     options
 }
 
-/// A client with changed settings, and its clock.
 fn client(url: &str, change: impl FnOnce(&mut Options)) -> (OpenAiModels, Arc<Simulated>) {
     let environment = Arc::new(Simulated::new(seed()));
     let mut options = options(url);

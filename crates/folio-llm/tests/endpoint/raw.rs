@@ -28,7 +28,6 @@ pub(crate) fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// The end of the body.
 pub(crate) const END: &str = "0\r\n\r\n";
 
 pub(crate) fn send(text: impl Into<String>) -> Step {
