@@ -35,7 +35,6 @@ pub(crate) struct World {
     _folder: tempfile::TempDir,
 }
 
-/// Text of a two-page invoice.
 pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
 
 impl World {
@@ -133,12 +132,10 @@ impl World {
         tool.run(&self.resources, context, arguments, plan).await
     }
 
-    /// Returns the result of a successful call.
     pub(crate) async fn ok(&mut self, name: &str, arguments: Value) -> Value {
         self.call(name, arguments.clone()).await.unwrap_or_else(|error| panic!("{name} {arguments}: {error:?}"))
     }
 
-    /// Returns the error for the model of a failed call.
     pub(crate) async fn error_of(&mut self, name: &str, arguments: Value) -> String {
         match self.call(name, arguments.clone()).await {
             Err(ToolError::ForModel(text)) => text,
@@ -169,7 +166,6 @@ impl World {
         extractions.get(&self.context.principal.org, id).await.unwrap().unwrap()
     }
 
-    /// Adds a document of the caller.
     pub(crate) async fn add_document(&self, name: &str, pages: &[&str], tags: &[TagId]) -> DocumentId {
         add_document(&self.resources.stores, &self.context.principal, name, pages, tags).await
     }
@@ -199,7 +195,6 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
 }
 
-/// Returns the id in a revision id.
 pub(crate) fn id_of(revid: &str) -> String {
     revid.split_once('.').unwrap().0.to_owned()
 }
@@ -275,7 +270,6 @@ impl Scripted {
         self.answers.lock().unwrap().push_back(Ok(reply));
     }
 
-    /// Gives an organization its own model.
     pub(crate) fn give(&self, org: &OrgId, model: &str) {
         self.own.lock().unwrap().insert(org.clone(), model.to_owned());
     }
@@ -340,7 +334,6 @@ impl Models for Scripted {
     }
 }
 
-/// A meter without credit for expensive models.
 struct Priced {
     models: Arc<Scripted>,
     meter: UsageRecorder,
@@ -365,7 +358,6 @@ impl Meter for Priced {
     }
 }
 
-/// Returns the usage that the meter recorded.
 pub(crate) async fn usage(world: &World) -> Vec<folio_storage::UsageRecord> {
     let from = world.resources.environment.now() - Duration::from_secs(3_600);
     world.resources.stores.usage.list(&world.context.principal.org, from, 100).await.unwrap()
