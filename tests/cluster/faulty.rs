@@ -97,16 +97,6 @@ fn a_second_writer_is_detected() {
 }
 
 #[test]
-fn an_effect_is_completed_after_a_crash() {
-    detects(&[], async |stage, variables| {
-        let own = [variables, &[("FOLIO_FAILPOINT", "write:after")]].concat();
-        let waiting = stage.paused_at(0, "write", &own, variables).await;
-        stage.approve_until_dead(&Stage::all_of(&waiting), 0).await;
-        stage.until_not_busy(&waiting.turn_id).await;
-    });
-}
-
-#[test]
 fn a_cancelled_call_that_is_not_closed_is_detected() {
     detects(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:before=hang").await;
@@ -117,16 +107,6 @@ fn a_cancelled_call_that_is_not_closed_is_detected() {
 fn a_closing_that_ignores_an_effect_is_detected() {
     detects(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:after=hang").await;
-    });
-}
-
-#[test]
-fn an_interrupted_cancel_is_completed() {
-    detects(&[], async |stage, variables| {
-        let turn = cancel_amid(stage, variables, "write:before=hang,close:after").await;
-        if turn.status() == v1::TurnStatus::Failed {
-            let _ = stage.client(1).await.resume(&turn.turn_id).await.unwrap().end().await;
-        }
     });
 }
 

@@ -22,14 +22,6 @@ pub(crate) async fn resume(stage: &mut Stage, number: usize) {
     folio_testkit::wait_for("a new incarnation of the node", folio_tests::harness::LIMIT, restarted).await;
 }
 
-#[test]
-fn invariant_1_a_stopped_owner_that_was_replaced_cannot_write_to_the_thread() {
-    on_stage(WRITES, async |stage| {
-        late_end(stage, &[]).await;
-        stage.assert_clean().await;
-    });
-}
-
 /// Runs a turn whose owner stops before it writes the end, which another node writes first.
 pub(crate) async fn late_end(stage: &mut Stage, variables: &[(&str, &str)]) {
     stage.alone(0, &[variables, &[("FOLIO_LATE_WRITE", "append")]].concat()).await;

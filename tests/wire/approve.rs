@@ -1,4 +1,4 @@
-//! Decisions: repeated, concurrent, and in parts with a kill between them.
+//! Decisions: repeated, and in parts with a kill between them.
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
@@ -41,45 +41,6 @@ async fn invariant_7_the_same_decisions_get_the_same_answer_and_others_are_refus
 }
 
 #[tokio::test]
-async fn invariant_3_two_clients_that_approve_at_once_make_one_effect() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    for _ in 0..5 {
-        let (client, waiting) = waiting(&sandbox, "one").await;
-        let other = sandbox.client().await;
-        let before = client.tag_names().await.len();
-        let request = decide(&waiting, || edited(&serde_json::json!({"name": format!("tag {before}")})));
-        let (first, second) = tokio::join!(client.approve(request.clone()), other.approve(request));
-        assert_eq!(first.unwrap(), second.unwrap());
-        assert_eq!(client.tag_names().await.len(), before + 1);
-    }
-}
-
-#[tokio::test]
-async fn of_two_different_decisions_one_wins_and_the_other_is_refused() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    for round in 0..5 {
-        let (client, waiting) = waiting(&sandbox, "one").await;
-        let other = sandbox.client().await;
-        let name = format!("tag {round}");
-        let approve = decide(&waiting, || edited(&serde_json::json!({"name": name})));
-        let reject = decide(&waiting, || rejected("no"));
-        let (first, second) = tokio::join!(client.approve(approve), other.approve(reject));
-        let made = client.tag_names().await.contains(&name);
-        match (first, second) {
-            (Ok(_), refusal @ Err(_)) => {
-                assert!(made);
-                assert_eq!(refused(refusal).reason.as_str(), "DECISION_CONFLICT");
-            }
-            (refusal @ Err(_), Ok(_)) => {
-                assert!(!made);
-                assert_eq!(refused(refusal).reason.as_str(), "DECISION_CONFLICT");
-            }
-            both => panic!("{both:?}"),
-        }
-    }
-}
-
-#[tokio::test]
 async fn decisions_in_parts_survive_a_kill_between_them() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let (client, waiting) = waiting(&sandbox, "two").await;
@@ -102,23 +63,4 @@ async fn decisions_in_parts_survive_a_kill_between_them() {
     assert!(matches!(last.outcome, Some(Outcome::Completed(_))), "{last:?}");
     assert_eq!(client.tag_names().await, ["a"]);
     assert_eq!(client.approve(part(0, approved())).await.unwrap(), last, "a repeated part gets the answer of the set");
-}
-
-#[tokio::test]
-async fn two_clients_that_decide_a_part_each_at_once_complete_the_set() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, waiting) = waiting(&sandbox, "two").await;
-    let other = sandbox.client().await;
-    let part = |index: usize| v1::ApproveRequest {
-        decisions: vec![on(&waiting.pending[index], approved())],
-        ..decide(&waiting, approved)
-    };
-    let (one, two) = tokio::join!(client.approve(part(0)), other.approve(part(1)));
-    let outcomes = [one, two].map(|answer| answer.unwrap().outcome.unwrap());
-    let completed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Completed(_))).count();
-    let missing = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::StillAwaiting(_))).count();
-    assert_eq!((completed, missing), (1, 1), "{outcomes:?}");
-    let mut names = client.tag_names().await;
-    names.sort();
-    assert_eq!(names, ["a", "b"]);
 }

@@ -1,4 +1,4 @@
-//! Cancelling a turn while the model answers, and while another client approves it.
+//! Cancelling a turn while the model answers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use folio_proto::v1::usage_service_client::UsageServiceClient;
 use futures::StreamExt as _;
 use llm_sim::Outcome;
 
-use crate::client::{decide, outline, refused};
+use crate::client::outline;
 use crate::sandbox::{Sandbox, Setup};
 
 const SCRIPT: &str = "
@@ -18,10 +18,6 @@ rules:
   - when: {user: amid}
     fault: {hold: {gate: g, after_chunks: 4}}
     answer: {text: one two three four five six seven eight}
-  - when: {user: write}
-    rounds:
-      - calls: [{name: create_tag, arguments: {name: made}}]
-      - text: Done.
   - when: {user: hello}
     answer: {text: Hello.}
 ";
@@ -49,43 +45,6 @@ async fn a_turn_is_cancelled_before_and_amid_the_models_answer_and_the_upstream_
 }
 
 #[tokio::test]
-async fn a_concurrent_cancel_and_approval_have_one_consistent_outcome() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    let (client, document) = sandbox.with_document().await;
-    let other = sandbox.client().await;
-    for _ in 0..4 {
-        let stream = client.chat(&document, "write").await;
-        let thread = stream.thread();
-        let waiting = stream.pause().await;
-        let before = client.tag_names().await.len();
-        let request = decide(&waiting, || crate::client::edited(&serde_json::json!({"name": format!("t{before}")})));
-        let (cancelled, twice, answer) =
-            tokio::join!(other.cancel(&waiting.turn_id), other.cancel(&waiting.turn_id), client.approve(request));
-        let (cancelled, twice) = (cancelled.unwrap(), twice.unwrap());
-        assert_eq!(cancelled.status(), twice.status(), "both answers contain the same outcome");
-        let ran = client.tag_names().await.len() - before;
-        let round = &client.turn(&waiting.turn_id).await.rounds[0];
-        let status = round.results[0].status();
-        // The history knows of the effect if, and only if, it happened.
-        assert_eq!(ran, usize::from(status == v1::CallStatus::Ok), "{status:?}");
-        match answer {
-            Ok(answer) => assert!(
-                matches!(
-                    answer.outcome,
-                    Some(v1::approve_response::Outcome::Cancelled(_) | v1::approve_response::Outcome::Completed(_))
-                ),
-                "{answer:?}"
-            ),
-            Err(status) => {
-                assert_eq!(refused::<()>(Err(status)).reason.as_str(), "TURN_ENDED");
-                assert_eq!(ran, 0, "invariant 2");
-            }
-        }
-        assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
-    }
-}
-
-#[tokio::test]
 async fn invariant_5_a_call_whose_turn_was_cancelled_is_cut_or_read_to_its_end_and_charged() {
     for (policy, completed, basis) in
         [("cut", false, v1::UsageBasis::Counted), ("drain", true, v1::UsageBasis::Reported)]
@@ -107,30 +66,5 @@ async fn invariant_5_a_call_whose_turn_was_cancelled_is_cut_or_read_to_its_end_a
         assert!(entries[0].credits > 0, "{entries:?}");
         let balance = usages.get_balance(v1::GetBalanceRequest::default()).await.unwrap().into_inner();
         assert_eq!(balance.granted - balance.expired, balance.available + balance.in_blocks + balance.settled);
-    }
-}
-
-#[tokio::test]
-async fn invariant_5_a_queued_call_is_not_sent_after_its_turn_is_cancelled() {
-    for policy in ["cut", "drain"] {
-        let setup = Setup::new(SCRIPT).with("FOLIO_CREDIT__ABANDONED_CALLS", policy);
-        let sandbox = setup.with("FOLIO_MODELS__PROVIDERS__SIM__MAX_CONCURRENT_CALLS", "1").start().await;
-        let (client, document) = sandbox.with_document().await;
-        let first = client.chat(&document, "amid").await;
-        sandbox.sim.until_held().await;
-        let mut waits = client.chat(&document, "before").await;
-        waits.until("round_started").await;
-        assert_eq!(client.cancel(&waits.turn()).await.unwrap().status(), v1::TurnStatus::Cancelled);
-        sandbox.sim.open("g").await;
-        first.completed().await;
-        // Calls of one organization run in the order of their arrival, so the cancelled call would have run before this
-        // one.
-        client.chat(&document, "hello").await.completed().await;
-        let chats = sandbox.sim.chats().await;
-        let texts: Vec<_> = chats
-            .iter()
-            .map(|chat| chat.body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap())
-            .collect();
-        assert_eq!(texts, ["amid", "hello"], "{policy}");
     }
 }

@@ -157,13 +157,13 @@ async fn health_reports_a_full_disk_and_its_recovery() {
     tag(&client, "before").await.expect("the disk works");
     assert_eq!(health(&channel).await, ServingStatus::Serving);
     for name in ["first", "second"] {
-        limit_files(sandbox.process_id(), "1");
+        limit_files(sandbox.server().id(), "1");
         // The outcome is unknown, so each attempt uses another name.
         let refused = tag(&client, &format!("unknown {name}")).await.expect_err("the disk is full");
         assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
         becomes(ServingStatus::NotServing).await;
         assert!(client.tag_names().await.contains(&"before".to_owned()), "what is stored can be read");
-        limit_files(sandbox.process_id(), "unlimited");
+        limit_files(sandbox.server().id(), "unlimited");
         becomes(ServingStatus::Serving).await;
         tag(&client, name).await.expect("the disk works again");
     }

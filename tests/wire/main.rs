@@ -5,7 +5,6 @@
 
 mod approve;
 mod cancel;
-mod chaos;
 mod chat;
 mod command_line;
 mod composition;
@@ -16,7 +15,6 @@ mod events;
 mod faults;
 mod malformed;
 mod operate;
-mod phases;
 mod purchases;
 mod rejoin;
 mod sandbox;

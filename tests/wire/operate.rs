@@ -4,18 +4,12 @@ use crate::command_line::{folio, text};
 use crate::process::Process;
 use crate::within;
 
-/// Returns the health port that a server reports.
-fn health_of(server: &Process) -> String {
-    let line = server.printed().lines().find_map(|line| line.strip_prefix("health on ").map(str::to_owned));
-    format!("http://{}", line.expect("the server says where its health is"))
-}
-
 #[tokio::test]
 async fn the_health_port_serves_probes_and_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--health-listen", "127.0.0.1:0"];
     let server = Process::start("folio", folder.path(), &arguments, &[]);
-    let health = health_of(&server);
+    let health = format!("http://{}", server.announced("health on ").expect("a health port"));
     for arguments in [&["health", &health][..], &["health", &health, "--service", "live"], &["health", &server.url()]] {
         let output = folio(folder.path(), arguments, &[], "");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));

@@ -8,41 +8,17 @@ use folio_tests::harness::shop::{self, SECRET, sign};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::process::Process;
+use crate::sandbox::Setup;
 use crate::{LIMIT, within};
 
 const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAA";
 
-/// A server of purchases with two signing secrets.
-struct Shop {
-    server: Process,
-    folder: tempfile::TempDir,
-}
-
-impl Shop {
-    fn open(variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = format!(
-            "[purchases]\nlisten = '127.0.0.1:0'\nsecrets = ['{SECRET}', '{OLD_SECRET}']\n[credit]\nmonthly_allowance = 0\n"
-        );
-        std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
-        let server = Process::start("folio", folder.path(), &arguments, variables);
-        Self { server, folder }
-    }
-
-    fn url(&self) -> String {
-        shop::url(&self.server)
-    }
-
-    async fn report(&self, body: &str, headers: [(&str, String); 3]) -> StatusCode {
-        shop::send(&self.url(), body, headers).await
-    }
-
-    async fn signed(&self, secret: &str, message: &Value) -> StatusCode {
-        shop::send_signed(&self.url(), secret, message).await
-    }
+/// Returns a server of purchases with two signing secrets.
+fn with_purchases() -> Setup {
+    Setup::new("rules: []")
+        .with("FOLIO_PURCHASES__LISTEN", "127.0.0.1:0")
+        .with("FOLIO_PURCHASES__SECRETS", json!([SECRET, OLD_SECRET]))
+        .with("FOLIO_CREDIT__MONTHLY_ALLOWANCE", 0)
 }
 
 #[tokio::test]
@@ -50,9 +26,9 @@ async fn a_message_continues_the_trace_of_its_sender() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SENDER: &str = "00f067aa0ba902b7";
     let collector = Collector::start().await;
-    let shop = Shop::open(&[("FOLIO_TELEMETRY__ENDPOINT", collector.url())]);
+    let sandbox = with_purchases().with("FOLIO_TELEMETRY__ENDPOINT", collector.url()).start().await;
     let parent = format!("00-{TRACE}-{SENDER}-01");
-    let unsigned = reqwest::Client::new().post(shop.url()).header("traceparent", parent).body("{}");
+    let unsigned = reqwest::Client::new().post(shop::url(sandbox.server())).header("traceparent", parent).body("{}");
     let status = within("an answer", unsigned.send()).await.expect("it answers").status();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     let received = || async { collector.spans().into_iter().find(|span| span.name == "POST /webhooks/purchases") };
@@ -63,9 +39,10 @@ async fn a_message_continues_the_trace_of_its_sender() {
 
 #[tokio::test]
 async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
-    let shop = Shop::open(&[]);
-    let token = std::fs::read_to_string(shop.folder.path().join("data/admin.token")).unwrap();
-    let client = Client::connect(&shop.server.url(), Some(token.trim())).await;
+    let sandbox = with_purchases().start().await;
+    let (client, url) = (sandbox.client().await, shop::url(sandbox.server()));
+    let report = async |body: &str, headers| shop::send(&url, body, headers).await;
+    let signed = async |secret: &str, message: &Value| shop::send_signed(&url, secret, message).await;
     let mut usages = UsageServiceClient::new(client.channel.clone());
     let mut balance = async || usages.get_balance(v1::GetBalanceRequest::default()).await.unwrap().into_inner();
     let mut organizations = v1::organization_service_client::OrganizationServiceClient::new(client.channel.clone());
@@ -74,29 +51,25 @@ async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
     let purchase = |id: &str, credits: u64| json!({"type": "credit.purchased", "data": {"purchase_id": id, "organization_id": org, "credits": credits, "note": "November"}});
 
     for secret in [SECRET, OLD_SECRET, SECRET] {
-        assert_eq!(shop.signed(secret, &purchase("p1", 5_000)).await, StatusCode::NO_CONTENT);
+        assert_eq!(signed(secret, &purchase("p1", 5_000)).await, StatusCode::NO_CONTENT);
     }
     let now = balance().await;
     assert_eq!((now.available, now.granted, now.grants.len()), (5_000, 5_000, 1));
     assert_eq!((now.grants[0].kind(), now.grants[0].priority), (v1::GrantKind::Purchase, 100));
-    assert_eq!(shop.signed(SECRET, &purchase("p1", 6_000)).await, StatusCode::CONFLICT);
-    assert_eq!(shop.signed(SECRET, &json!({"type": "invoice.sent", "data": {}})).await, StatusCode::ACCEPTED);
+    assert_eq!(signed(SECRET, &purchase("p1", 6_000)).await, StatusCode::CONFLICT);
+    assert_eq!(signed(SECRET, &json!({"type": "invoice.sent", "data": {}})).await, StatusCode::ACCEPTED);
 
     let (body, at) = (purchase("p2", 1).to_string(), folio_types::Timestamp::now().as_second());
     let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-    assert_eq!(shop.report(&body, sign(other, at, &body)).await, StatusCode::UNAUTHORIZED, "another secret");
-    assert_eq!(shop.report(&body, sign(SECRET, at - 600, &body)).await, StatusCode::UNAUTHORIZED, "an old message");
-    assert_eq!(
-        shop.report(&body, sign(SECRET, at, &format!("{body} "))).await,
-        StatusCode::UNAUTHORIZED,
-        "another body"
-    );
+    assert_eq!(report(&body, sign(other, at, &body)).await, StatusCode::UNAUTHORIZED, "another secret");
+    assert_eq!(report(&body, sign(SECRET, at - 600, &body)).await, StatusCode::UNAUTHORIZED, "an old message");
+    assert_eq!(report(&body, sign(SECRET, at, &format!("{body} "))).await, StatusCode::UNAUTHORIZED, "another body");
     let mut unsigned = sign(SECRET, at, &body);
     unsigned[2].1 = "v1,".to_owned();
-    assert_eq!(shop.report(&body, unsigned).await, StatusCode::UNAUTHORIZED, "no signature");
+    assert_eq!(report(&body, unsigned).await, StatusCode::UNAUTHORIZED, "no signature");
     let mut hostile = sign(SECRET, at, &body);
     hostile[1].1 = i64::MIN.to_string();
-    assert_eq!(shop.report(&body, hostile).await, StatusCode::UNAUTHORIZED, "no time");
+    assert_eq!(report(&body, hostile).await, StatusCode::UNAUTHORIZED, "no time");
 
     let changed = |name: &str, value: Value| {
         let mut message = purchase("p3", 1);
@@ -115,12 +88,12 @@ async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
         ("expires_at", json!("yesterday")),
         ("expires_at", json!("2020-01-01T00:00:00Z")),
     ] {
-        assert_eq!(shop.signed(SECRET, &changed(name, value.clone())).await, StatusCode::BAD_REQUEST, "{name} {value}");
+        assert_eq!(signed(SECRET, &changed(name, value.clone())).await, StatusCode::BAD_REQUEST, "{name} {value}");
     }
     let unknown_org = folio_types::OrgId::derive(&["nobody"]).to_string();
-    assert_eq!(shop.signed(SECRET, &changed("organization_id", json!(unknown_org))).await, StatusCode::NOT_FOUND);
+    assert_eq!(signed(SECRET, &changed("organization_id", json!(unknown_org))).await, StatusCode::NOT_FOUND);
     let large = changed("note", json!("x".repeat(70_000)));
-    assert_eq!(shop.signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(balance().await.granted, 5_000, "no other credit was granted");
 
     let log = v1::ListAuditEntriesRequest { order_by: "create_time".into(), ..Default::default() };

@@ -12,7 +12,6 @@ use crate::client::Client;
 use crate::process::Process;
 use crate::sim::Sim;
 
-/// The settings of a sandbox.
 pub(crate) struct Setup {
     script: String,
     settings: Vec<(&'static str, String)>,
@@ -27,7 +26,6 @@ pub(crate) struct Sandbox {
 }
 
 impl Setup {
-    /// Creates settings with this script.
     pub(crate) fn new(script: impl Into<String>) -> Self {
         Self { script: script.into(), settings: Vec::new() }
     }
@@ -38,7 +36,6 @@ impl Setup {
         self
     }
 
-    /// Starts both processes.
     pub(crate) async fn start(self) -> Sandbox {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let sim = Sim::start(folder.path(), &self.script).await;
@@ -51,40 +48,18 @@ impl Setup {
 }
 
 impl Sandbox {
-    /// Starts a sandbox with this script and default settings.
     pub(crate) async fn start(script: impl Into<String>) -> Self {
         Setup::new(script).start().await
     }
 
     fn start_folio(&mut self) {
-        if let Err(errors) = self.try_start_folio() {
-            panic!("folio ended before it listened:\n{errors}");
-        }
-    }
-
-    fn try_start_folio(&mut self) -> Result<(), String> {
         let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
-        self.folio = Some(Process::try_start("folio", self.folder.path(), &arguments, &settings)?);
-        Ok(())
+        self.folio = Some(Process::start("folio", self.folder.path(), &arguments, &settings));
     }
 
-    /// Sets or removes a variable for the next start of the server.
-    pub(crate) fn set(&mut self, variable: &'static str, value: Option<&str>) {
-        self.settings.retain(|(name, _)| *name != variable);
-        self.settings.extend(value.map(|value| (variable, value.to_owned())));
-    }
-
-    /// Starts the server again, although it may die before it listens.
-    pub(crate) fn start_until_dead_or_ready(&mut self) {
-        // Such a start may die early; `dead` waits for that.
-        let _ = self.try_start_folio();
-    }
-
-    /// Returns a client. None: the server is dead.
-    pub(crate) async fn try_client(&self) -> Option<Client> {
-        let url = self.folio.as_ref()?.url();
-        Client::try_connect(&url, Some(&self.token())).await.ok()
+    pub(crate) fn server(&self) -> &Process {
+        self.folio.as_ref().expect("the server runs")
     }
 
     /// Waits until the server has died by itself.
@@ -94,35 +69,21 @@ impl Sandbox {
         folio_testkit::wait_for(what, crate::LIMIT, || std::future::ready(folio.is_dead().then_some(()))).await;
     }
 
-    /// The folder of the test.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The data folder.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// The admin's token.
     pub(crate) fn token(&self) -> String {
         let path = self.data().join("admin.token");
         std::fs::read_to_string(&path).expect("the token file exists").trim().to_owned()
     }
 
-    /// The URL of the server.
     pub(crate) fn url(&self) -> String {
-        self.folio.as_ref().expect("the server runs").url()
-    }
-
-    /// Returns the server's output on stderr.
-    pub(crate) fn errors(&self) -> String {
-        self.folio.as_ref().expect("the server runs").errors()
-    }
-
-    /// The process id of the server.
-    pub(crate) fn process_id(&self) -> u32 {
-        self.folio.as_ref().expect("the server runs").id()
+        self.server().url()
     }
 
     /// Connects with the admin's token, on a new connection.
@@ -140,11 +101,6 @@ impl Sandbox {
     /// Kills the server (`kill -9`).
     pub(crate) fn kill(&mut self) {
         self.folio.take().expect("the server runs").kill();
-    }
-
-    /// Sends SIGTERM to the server without waiting for its end.
-    pub(crate) fn ask_to_stop(&self) {
-        self.folio.as_ref().expect("the server runs").ask_to_stop();
     }
 
     /// Stops the server by SIGTERM. Returns true if it ended in order.

@@ -64,7 +64,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
         let error = failed.error.unwrap_or_default().message;
         assert!(error.contains(OF_PERSON), "the caller receives the provider's message: {error}");
         turn_span_exported(&collector).await;
-        let log = sandbox.errors();
+        let log = sandbox.server().errors();
         for message in ["model call is retried", "model call failed"] {
             assert!(log.contains(message), "{message} is not in the log:\n{log}");
         }
