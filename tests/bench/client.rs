@@ -1,19 +1,9 @@
-//! A client of the public API for the benchmarks.
+//! Turns of the benchmarks.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
+use anyhow::{Result, ensure};
 use folio_proto::v1;
-use folio_proto::v1::conversation_service_client::ConversationServiceClient;
-use folio_proto::v1::document_service_client::DocumentServiceClient;
-use tonic::Request;
-use tonic::transport::Channel;
-
-/// Connects to `http://HOST:PORT` or `HOST:PORT`.
-pub(crate) async fn connect(address: &str) -> Result<Channel> {
-    let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-    Ok(tonic::transport::Endpoint::from_shared(url)?.connect().await?)
-}
+use folio_proto::v1::event::Kind;
+use folio_tests::harness::client::Client;
 
 /// A completed turn.
 pub(crate) struct Turn {
@@ -22,70 +12,51 @@ pub(crate) struct Turn {
     pub(crate) message_bytes: u64,
 }
 
-const QUESTION: &str = "go on";
+pub(crate) const QUESTION: &str = "go on";
 
-/// Runs one turn to its end.
-pub(crate) async fn chat(
-    client: &mut ConversationServiceClient<Channel>,
-    token: Option<&str>,
-    document: Option<&String>,
-    thread: &str,
-) -> Result<Turn> {
-    let request = v1::ChatRequest {
-        text: QUESTION.to_owned(),
+/// Returns a chat in this thread, or about the document in a new one for an empty id.
+pub(crate) fn request(document: &str, thread: &str, text: &str) -> v1::ChatRequest {
+    let is_new = thread.is_empty() && !document.is_empty();
+    v1::ChatRequest {
+        text: text.to_owned(),
         thread_id: thread.to_owned(),
-        document_ids: if thread.is_empty() { document.cloned().into_iter().collect() } else { Vec::new() },
+        document_ids: is_new.then(|| document.to_owned()).into_iter().collect(),
         ..v1::ChatRequest::default()
-    };
-    let mut stream = client.chat(authorized(token, request)?).await?.into_inner();
-    let mut thread = thread.to_owned();
-    let mut completed = token.is_none();
-    let mut answer_bytes = 0;
+    }
+}
+
+/// Runs one turn to its end. The bare proxy has no documents and no threads, and streams deltas only.
+pub(crate) async fn chat(client: &Client, document: &str, thread: &str) -> Result<Turn> {
+    let mut stream = client.conversations.clone().chat(request(document, thread, QUESTION)).await?.into_inner();
+    let (mut thread, mut answer_bytes) = (thread.to_owned(), document.is_empty().then_some(0));
     while let Some(item) = stream.message().await? {
         match item.event.and_then(|event| event.kind) {
-            Some(v1::event::Kind::TurnStarted(started)) => thread = started.thread_id,
-            Some(v1::event::Kind::Completed(ended)) => {
-                completed = true;
-                answer_bytes = ended.text.len();
-            }
-            Some(v1::event::Kind::Failed(failed)) => anyhow::bail!("the turn failed: {failed:?}"),
+            Some(Kind::TurnStarted(started)) => thread = started.thread_id,
+            Some(Kind::Completed(ended)) => answer_bytes = Some(ended.text.len()),
+            Some(Kind::Failed(failed)) => anyhow::bail!("the turn failed: {failed:?}"),
             _ => {}
         }
     }
-    anyhow::ensure!(completed, "the stream ended without a completed turn");
-    Ok(Turn { thread, message_bytes: (QUESTION.len() + answer_bytes) as u64 })
-}
-
-/// Returns a request with the token, if there is one.
-pub(crate) fn authorized<T>(token: Option<&str>, message: T) -> Result<Request<T>> {
-    let mut request = Request::new(message);
-    if let Some(token) = token {
-        request.metadata_mut().insert("authorization", format!("Bearer {token}").parse()?);
-    }
-    Ok(request)
+    ensure!(answer_bytes.is_some(), "the stream ended without a completed turn");
+    Ok(Turn { thread, message_bytes: (QUESTION.len() + answer_bytes.unwrap_or(0)) as u64 })
 }
 
 /// Uploads a short text and waits until it is ingested. Returns its id.
-pub(crate) async fn upload(address: &str, token: &str) -> Result<String> {
-    let mut client = DocumentServiceClient::new(connect(address).await?);
-    let description = v1::DocumentDescription { name: "bench.txt".to_owned(), ..v1::DocumentDescription::default() };
-    let parts = [
-        v1::upload_document_request::Part::Description(description),
-        v1::upload_document_request::Part::Chunk(b"Invoice Number: 1\nTotal: 2.00 EUR\n".to_vec()),
-    ]
-    .map(|part| v1::UploadDocumentRequest { part: Some(part) });
-    let answer = client.upload_document(authorized(Some(token), tokio_stream::iter(parts))?).await?.into_inner();
-    let mut document = answer.document.context("no document")?;
-    while !matches!(document.state(), v1::DocumentState::Ready | v1::DocumentState::Failed | v1::DocumentState::NoText)
-    {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let request = v1::GetDocumentRequest { document_id: document.document_id.clone() };
-        document = client
-            .get_document(authorized(Some(token), request)?)
-            .await?
-            .into_inner()
-            .document
-            .context("no document")?;
+pub(crate) async fn upload(client: &Client) -> String {
+    client.upload("bench.txt", b"Invoice Number: 1\nTotal: 2.00 EUR\n").await
+}
+
+/// Runs tasks concurrently, and returns their results.
+pub(crate) async fn together<T, F>(tasks: impl IntoIterator<Item = F>) -> Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let mut running = tokio::task::JoinSet::new();
+    tasks.into_iter().for_each(|task| drop(running.spawn(task)));
+    let mut results = Vec::new();
+    while let Some(done) = running.join_next().await {
+        results.push(done??);
     }
-    Ok(document.document_id)
+    Ok(results)
 }

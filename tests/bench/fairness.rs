@@ -12,7 +12,8 @@ use llm_sim::{Latency, LlmSim, Script};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::format::percentile;
+use crate::client::together;
+use crate::format::Percentiles;
 
 /// Number of measured calls of the quiet tenant.
 pub(crate) const CALLS: usize = 800;
@@ -56,12 +57,11 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     flood.shutdown().await;
 
     let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
-    let p99 = |sorted: &[Duration]| millis(percentile(sorted, 0.99));
-    let added = (p99(&flooded) / p99(&alone) - 1.0) * 100.0;
+    let added = (millis(flooded.p99) / millis(alone.p99) - 1.0) * 100.0;
     eprintln!("{places} places, {} calls of the flood at once, answers of {MEDIAN_MS} ms (median)", FLOOD * places);
     eprintln!("{:<44}{:>10}{:>10}", "quiet tenant", "p50", "p99");
-    for (what, sorted) in [("alone", &alone), ("during the flood", &flooded), ("in the flood's own queue", &within)] {
-        eprintln!("{what:<44}{:>7.0} ms{:>7.0} ms", millis(percentile(sorted, 0.5)), p99(sorted));
+    for (what, times) in [("alone", &alone), ("during the flood", &flooded), ("in the flood's own queue", &within)] {
+        eprintln!("{what:<44}{:>7.0} ms{:>7.0} ms", millis(times.p50), millis(times.p99));
     }
     eprintln!("added to the 99th percentile: {added:.1} % (aim: under {AIM} %)");
     println!(
@@ -69,9 +69,9 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
         json!({
             "places": places,
             "calls": calls,
-            "alone_p99_ms": p99(&alone),
-            "flooded_p99_ms": p99(&flooded),
-            "within_p99_ms": p99(&within),
+            "alone_p99_ms": millis(alone.p99),
+            "flooded_p99_ms": millis(flooded.p99),
+            "within_p99_ms": millis(within.p99),
             "added_percent": added,
             "aim_percent": AIM,
         })
@@ -79,12 +79,11 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the sorted latencies of this number of calls.
-async fn times(models: &OpenAiModels, org: &OrgId, calls: usize) -> Result<Vec<Duration>> {
-    let mut callers = JoinSet::new();
-    for _ in 0..QUIET {
+/// Returns the latencies of this number of calls.
+async fn times(models: &OpenAiModels, org: &OrgId, calls: usize) -> Result<Percentiles> {
+    let callers = (0..QUIET).map(|_| {
         let (models, org) = (models.clone(), org.clone());
-        callers.spawn(async move {
+        async move {
             let mut taken = Vec::new();
             for _ in 0..calls.div_ceil(QUIET) {
                 let begun = Instant::now();
@@ -92,14 +91,9 @@ async fn times(models: &OpenAiModels, org: &OrgId, calls: usize) -> Result<Vec<D
                 taken.push(begun.elapsed());
             }
             anyhow::Ok(taken)
-        });
-    }
-    let mut taken = Vec::new();
-    while let Some(part) = callers.join_next().await {
-        taken.extend(part??);
-    }
-    taken.sort_unstable();
-    Ok(taken)
+        }
+    });
+    Ok(Percentiles::of(together(callers).await?.concat()))
 }
 
 async fn call(models: &OpenAiModels, org: &OrgId) -> Result<()> {

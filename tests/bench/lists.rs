@@ -15,7 +15,7 @@ use folio_types::{CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Time
 use futures::stream::TryStreamExt as _;
 use serde_json::{Map, Value, json};
 
-use crate::format::percentile;
+use crate::format::Percentiles;
 
 /// Number of documents in the goal.
 pub(crate) const DOCUMENTS: usize = 100_000;
@@ -133,8 +133,7 @@ impl World {
                 ensure!(expected.is_none_or(|expected| total == expected as u64), "{what}: {total}");
             }
             let first = times[0];
-            times.sort();
-            let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
+            let Percentiles { p50, p99 } = Percentiles::of(times);
             let met = if p99 < AIM { "" } else { "  (aim: 50 ms)" };
             eprintln!("{what:<44}{:>10}{:>10}{:>10}{total:>10}{met}", shown(first), shown(p50), shown(p99));
             let micros = |time: Duration| time.as_micros() as u64;

@@ -19,7 +19,6 @@ pub struct Process {
     errors: Arc<Mutex<String>>,
 }
 
-/// Returns the path of a binary of the workspace.
 pub fn binary(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().expect("a test knows its program");
     folder.pop();
@@ -76,7 +75,6 @@ impl Process {
         Ok(Self { child, address, printed, errors })
     }
 
-    /// Returns true if the process has exited.
     pub fn is_dead(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
@@ -86,14 +84,17 @@ impl Process {
         if self.address.contains("://") { self.address.clone() } else { format!("http://{}", self.address) }
     }
 
-    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the stdout until the process listened.
     pub fn printed(&self) -> &str {
         &self.printed
+    }
+
+    /// Returns the rest of the line with this beginning that the process printed before it listened.
+    pub fn announced(&self, beginning: &str) -> Option<&str> {
+        self.printed.lines().find_map(|line| line.strip_prefix(beginning))
     }
 
     /// Returns the end of the stderr.

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
 use super::processes::{Cluster, metrics};
-use crate::client::{chat, connect, upload};
+use crate::client::{chat, together, upload};
 
 /// Time after which a conversation is idle and evicts its events and history.
 const IDLE: Duration = Duration::from_secs(30);
@@ -14,10 +13,8 @@ const IDLE: Duration = Duration::from_secs(30);
 const LIVE: &str = "folio_conversations";
 /// Metric of threads that a node took over.
 const TAKEN_OVER: &str = "folio_threads_taken_over_total";
-/// Concurrent clients.
 const CLIENTS: usize = 16;
 
-/// Measurements of idle conversations.
 pub(crate) struct Measurements {
     /// Conversations on all nodes.
     pub(crate) conversations: usize,
@@ -31,7 +28,7 @@ pub(crate) struct Measurements {
 
 /// Creates conversations, waits until they are idle, adds a node, and chats on some of them and on as many new ones.
 pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usize) -> Result<Measurements> {
-    let document = upload(cluster.gateway(0), &cluster.token).await?;
+    let document = upload(&cluster.client(0).await).await;
     // A warm-up allocates memory that every process needs once.
     spread(cluster, &document, &vec![String::new(); 500]).await?;
     tokio::time::sleep(IDLE).await;
@@ -40,7 +37,7 @@ pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usiz
     tokio::time::sleep(IDLE).await;
     let bytes_each = memory(cluster)?.saturating_sub(before) as f64 / conversations as f64;
 
-    cluster.join()?;
+    cluster.join();
     wait_for_the_joined(cluster).await?;
     let again: Vec<String> = threads.into_iter().take(asked).collect();
     let before = of_the_joined(cluster, TAKEN_OVER).await?;
@@ -54,28 +51,22 @@ pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usiz
 
 /// Runs one turn on each of these threads, or on a new one for an empty id. Returns the thread ids.
 async fn spread(cluster: &Cluster, document: &str, threads: &[String]) -> Result<Vec<String>> {
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = Vec::new();
     for (number, part) in threads.chunks(threads.len().div_ceil(CLIENTS).max(1)).enumerate() {
-        let (address, token) = (cluster.gateway(number).to_owned(), cluster.token.clone());
-        let (document, part) = (document.to_owned(), part.to_vec());
-        tasks.spawn(async move {
-            let mut client = ConversationServiceClient::new(connect(&address).await?);
+        let (client, document, part) = (cluster.client(number).await, document.to_owned(), part.to_vec());
+        tasks.push(async move {
             let mut names = Vec::with_capacity(part.len());
             for thread in part {
-                names.push(chat(&mut client, Some(&token), Some(&document), &thread).await?.thread);
+                names.push(chat(&client, &document, &thread).await?.thread);
             }
             anyhow::Ok(names)
         });
     }
-    let mut names = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        names.extend(done??);
-    }
-    Ok(names)
+    Ok(together(tasks).await?.concat())
 }
 
 fn memory(cluster: &Cluster) -> Result<u64> {
-    cluster.nodes.iter().map(crate::process::Process::memory).sum()
+    cluster.nodes.iter().map(crate::process::memory).sum()
 }
 
 /// Returns a metric of the node that joined last.
@@ -86,7 +77,7 @@ async fn of_the_joined(cluster: &Cluster, name: &str) -> Result<u64> {
 
 /// Waits until the joined node gets a new thread, when all gateways know it.
 async fn wait_for_the_joined(cluster: &Cluster) -> Result<()> {
-    let document = upload(cluster.gateway(0), &cluster.token).await?;
+    let document = upload(&cluster.client(0).await).await;
     for _ in 0..100 {
         spread(cluster, &document, &vec![String::new(); CLIENTS]).await?;
         if of_the_joined(cluster, LIVE).await? > 0 {

@@ -8,13 +8,11 @@ mod processes;
 mod takeover;
 mod turns;
 
-use std::time::Duration;
-
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::format::{kib, micros, row};
-use crate::process::Process;
+use crate::process::start_model;
 use processes::{Cluster, GATEWAYS, Stores};
 
 /// Number of measurements.
@@ -46,9 +44,11 @@ const DELTAS: usize = 50;
 
 /// Measures, and prints a table and JSON.
 pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
-    let (_folder, sim) = start_model()?;
+    let folder = tempfile::tempdir()?;
+    let endpoint = start_model(folder.path(), &script_text())?;
+    let sim = endpoint.url();
     let stores = Stores::start()?;
-    let model = turns::of_the_model(&sim.address, sizes.latency_turns).await?;
+    let model = turns::of_the_model(&sim, sizes.latency_turns).await?;
 
     eprintln!(
         "\n{:<60}{:>14}{:>14}",
@@ -58,31 +58,32 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     );
     let mut by_nodes = Vec::new();
     for nodes in 1..=3 {
-        let cluster = Cluster::start(&stores, &format!("turns_{nodes}"), &sim.address, nodes)?;
+        let cluster = Cluster::start(&stores, &format!("turns_{nodes}"), &sim, nodes).await?;
         turns::per_second(&cluster, CLIENTS, sizes.turns / 10).await?;
         let per_second = turns::per_second(&cluster, CLIENTS, sizes.turns).await?;
         let latencies = turns::latencies(&cluster, CLIENTS, sizes.latency_turns).await?;
-        let added = |folio: Duration, model: Duration| folio.saturating_sub(model);
-        let added_p50 = added(latencies.whole_p50, model.whole_p50);
-        let added_p99 = added(latencies.whole_p99, model.whole_p99);
+        let added_p50 = latencies.whole.p50.saturating_sub(model.whole.p50);
+        let added_p99 = latencies.whole.p99.saturating_sub(model.whole.p99);
         row(&format!("turns per second, nodes: {nodes}"), "", &format!("{per_second:.0}"));
-        row("  first delta, p50", &micros(model.first_p50), &micros(latencies.first_p50));
-        row("  first delta, p99", &micros(model.first_p99), &micros(latencies.first_p99));
-        row("  whole turn, p50", &micros(model.whole_p50), &micros(latencies.whole_p50));
-        row("  whole turn, p99", &micros(model.whole_p99), &micros(latencies.whole_p99));
+        for (what, model, folio) in
+            [("first delta", &model.first, &latencies.first), ("whole turn", &model.whole, &latencies.whole)]
+        {
+            row(&format!("  {what}, p50"), &micros(model.p50), &micros(folio.p50));
+            row(&format!("  {what}, p99"), &micros(model.p99), &micros(folio.p99));
+        }
         row("  added to the model call by a whole turn, p50", "", &micros(added_p50));
         row("  added to the model call by a whole turn, p99 (aim: 10 ms)", "", &micros(added_p99));
         by_nodes.push(json!({
             "nodes": nodes,
             "turns_per_second": per_second,
-            "first_piece_p50_microseconds": latencies.first_p50.as_micros() as u64,
-            "first_piece_p99_microseconds": latencies.first_p99.as_micros() as u64,
+            "first_piece_p50_microseconds": latencies.first.p50.as_micros() as u64,
+            "first_piece_p99_microseconds": latencies.first.p99.as_micros() as u64,
             "added_p50_microseconds": added_p50.as_micros() as u64,
             "added_p99_microseconds": added_p99.as_micros() as u64,
         }));
     }
 
-    let mut cluster = Cluster::start(&stores, "takeover", &sim.address, 3)?;
+    let mut cluster = Cluster::start(&stores, "takeover", &sim, 3).await?;
     let operations = operations::run(&cluster, sizes.counted).await?;
     print_operations(&operations);
     let takeover = takeover::run(&mut cluster, sizes.paused).await?;
@@ -94,7 +95,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     row("  to the last one (aim: 6 s, heartbeat time and one second)", "", &micros(takeover.last));
     drop(cluster);
 
-    let mut cluster = Cluster::start(&stores, "idle", &sim.address, 2)?;
+    let mut cluster = Cluster::start(&stores, "idle", &sim, 2).await?;
     let idle = idle::run(&mut cluster, sizes.conversations, sizes.asked).await?;
     row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
     row("conversations moved when a third node joins", "", &format!("{:.1} %", idle.moved * 100.0));
@@ -119,21 +120,13 @@ fn print_operations(operations: &[operations::Measurements]) {
 
 /// Measures the operations of the stores only.
 pub(crate) async fn measure_operations(turns: usize) -> Result<()> {
-    let (_folder, sim) = start_model()?;
+    let folder = tempfile::tempdir()?;
+    let endpoint = start_model(folder.path(), &script_text())?;
+    let sim = endpoint.url();
     let stores = Stores::start()?;
-    let cluster = Cluster::start(&stores, "operations", &sim.address, 3)?;
+    let cluster = Cluster::start(&stores, "operations", &sim, 3).await?;
     print_operations(&operations::run(&cluster, turns).await?);
     Ok(())
-}
-
-/// Starts the model endpoint. Its script is in the returned folder.
-fn start_model() -> Result<(tempfile::TempDir, Process)> {
-    let folder = tempfile::tempdir()?;
-    let script = folder.path().join("script.yaml");
-    std::fs::write(&script, script_text())?;
-    let script = script.to_string_lossy().into_owned();
-    let sim = Process::start("llm-sim", &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script], &[])?;
-    Ok((folder, sim))
 }
 
 fn report(

@@ -4,20 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use folio_proto::v1;
-use folio_proto::v1::conversation_service_client::ConversationServiceClient;
-use tonic::transport::Channel;
+use folio_tests::harness::client::Client;
 
 use super::processes::Cluster;
-use super::takeover::{approve, pause};
-use crate::client::{authorized, chat, connect, upload};
+use crate::client::{QUESTION, chat, request, upload};
 
 /// Prefix of the counted metrics. Their labels are `server` and `kind`.
 const CALLS: &str = "folio_store_calls_total{";
 /// Time for which background operations are counted.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Measurements of a kind of turn.
 pub(crate) struct Measurements {
     pub(crate) kind: &'static str,
     /// Operations of a turn by the labels of their metric.
@@ -51,9 +47,9 @@ fn between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTr
 
 /// Runs this number of turns of each kind sequentially on a resident thread. Background operations are subtracted.
 pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measurements>> {
-    let document = upload(cluster.gateway(0), &cluster.token).await?;
-    let mut client = ConversationServiceClient::new(connect(cluster.gateway(0)).await?);
-    let thread = chat(&mut client, Some(&cluster.token), Some(&document), "").await?.thread;
+    let client = cluster.client(0).await;
+    let document = upload(&client).await;
+    let thread = chat(&client, &document, "").await?.thread;
 
     let before = count(cluster).await?;
     tokio::time::sleep(QUIET).await;
@@ -61,7 +57,7 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
 
     let mut measurements = Vec::new();
     for (kind, begin) in [
-        ("answer", "go on"),
+        ("answer", QUESTION),
         ("one round of a read-only tool, answer", "read"),
         ("one write tool, approved", "write"),
         ("one write tool, approved, in a new thread", "new"),
@@ -70,7 +66,7 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
         let (before, began) = (count(cluster).await?, std::time::Instant::now());
         for number in 0..turns {
             let named = if begin == "new" { "" } else { thread.as_str() };
-            turn(&mut client, &cluster.token, &document, named, begin, number).await?;
+            turn(&client, &document, named, begin, number).await?;
         }
         let mut operations = between(&before, &count(cluster).await?);
         let share = began.elapsed().as_secs_f64() / QUIET.as_secs_f64();
@@ -83,30 +79,16 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
     Ok(measurements)
 }
 
-async fn turn(
-    client: &mut ConversationServiceClient<Channel>,
-    token: &str,
-    document: &str,
-    thread: &str,
-    begin: &str,
-    number: usize,
-) -> Result<()> {
-    let text = match begin {
-        "go on" | "read" => begin.to_owned(),
-        kind => format!("write {kind} {number}"),
-    };
-    if matches!(begin, "go on" | "read") {
-        let request = v1::ChatRequest { thread_id: thread.to_owned(), text, ..v1::ChatRequest::default() };
-        let mut stream = client.chat(authorized(Some(token), request)?).await?.into_inner();
-        while stream.message().await?.is_some() {}
+async fn turn(client: &Client, document: &str, thread: &str, begin: &str, number: usize) -> Result<()> {
+    if matches!(begin, QUESTION | "read") {
+        client.send(request(document, thread, begin)).await?.end().await;
         return Ok(());
     }
-    let waiting = pause(client, token, document, thread, &text).await?;
+    let waiting = client.send(request(document, thread, &format!("write {begin} {number}"))).await?.pause().await;
     if begin == "cancel" {
-        let request = v1::CancelTurnRequest { turn_id: waiting.turn_id, ..v1::CancelTurnRequest::default() };
-        client.cancel_turn(authorized(Some(token), request)?).await?;
+        client.cancel(&waiting.turn_id).await?;
     } else {
-        approve(client, token, &waiting).await?;
+        client.approve_all(&waiting).await;
     }
     Ok(())
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use folio_proto::v1::conversation_service_client::ConversationServiceClient;
+use folio_tests::harness::client::Client;
+use folio_tests::harness::process::Process;
 
-use crate::client::{chat, connect, upload};
-use crate::format::percentile;
-use crate::process::Process;
+use crate::client::{chat, together, upload};
+use crate::format::Percentiles;
+use crate::process::{Folio, cpu};
 
 /// Size of a load.
 pub(crate) struct Load {
@@ -17,56 +18,54 @@ pub(crate) struct Load {
     pub(crate) turns: usize,
 }
 
-/// Measurements of a load.
 pub(crate) struct Measurements {
     pub(crate) turns_per_second: f64,
     pub(crate) cpu_per_turn: Duration,
-    pub(crate) p50: Duration,
-    pub(crate) p99: Duration,
+    pub(crate) latency: Percentiles,
+}
+
+pub(crate) async fn of_folio(folio: &Folio, load: &Load) -> Result<Measurements> {
+    let document = upload(&folio.client().await).await;
+    run(&folio.process, &document, load, async || folio.client().await).await
+}
+
+pub(crate) async fn of_proxy(proxy: &Process, load: &Load) -> Result<Measurements> {
+    run(proxy, "", load, async || Client::connect(&proxy.url(), None).await).await
 }
 
 /// Runs the load against a server: warm-up turns, then the measured ones.
-pub(crate) async fn run(server: &Process, token: Option<&str>, load: &Load) -> Result<Measurements> {
+async fn run(server: &Process, document: &str, load: &Load, connect: impl AsyncFn() -> Client) -> Result<Measurements> {
     let each = load.turns / load.clients;
-    round(server, token, load.clients, each / 10 + 1).await?;
-    let (cpu, began) = (server.cpu()?, Instant::now());
-    let mut latencies = round(server, token, load.clients, each).await?;
-    let (elapsed, cpu) = (began.elapsed(), server.cpu()? - cpu);
-    latencies.sort();
+    round(document, load.clients, each / 10 + 1, &connect).await?;
+    let (cpu_before, began) = (cpu(server)?, Instant::now());
+    let latencies = round(document, load.clients, each, &connect).await?;
+    let (elapsed, used) = (began.elapsed(), cpu(server)? - cpu_before);
     let turns = latencies.len();
     Ok(Measurements {
         turns_per_second: turns as f64 / elapsed.as_secs_f64(),
-        cpu_per_turn: cpu / u32::try_from(turns)?,
-        p50: percentile(&latencies, 0.50),
-        p99: percentile(&latencies, 0.99),
+        cpu_per_turn: used / u32::try_from(turns)?,
+        latency: Percentiles::of(latencies),
     })
 }
 
-async fn round(server: &Process, token: Option<&str>, clients: usize, turns: usize) -> Result<Vec<Duration>> {
-    let document = match token {
-        Some(token) => Some(upload(&server.address, token).await?),
-        None => None,
-    };
-    let mut tasks = tokio::task::JoinSet::new();
+async fn round(
+    document: &str,
+    clients: usize,
+    turns: usize,
+    connect: &impl AsyncFn() -> Client,
+) -> Result<Vec<Duration>> {
+    let mut tasks = Vec::new();
     for _ in 0..clients {
-        let (address, token, document) = (server.address.clone(), token.map(str::to_owned), document.clone());
-        tasks.spawn(async move { client(&address, token.as_deref(), document, turns).await });
+        let (client, document) = (connect().await, document.to_owned());
+        tasks.push(async move {
+            let (mut thread, mut latencies) = (String::new(), Vec::with_capacity(turns));
+            for _ in 0..turns {
+                let began = Instant::now();
+                thread = chat(&client, &document, &thread).await?.thread;
+                latencies.push(began.elapsed());
+            }
+            anyhow::Ok(latencies)
+        });
     }
-    let mut latencies = Vec::with_capacity(clients * turns);
-    while let Some(done) = tasks.join_next().await {
-        latencies.extend(done??);
-    }
-    Ok(latencies)
-}
-
-async fn client(address: &str, token: Option<&str>, document: Option<String>, turns: usize) -> Result<Vec<Duration>> {
-    let mut client = ConversationServiceClient::new(connect(address).await?);
-    let mut thread = String::new();
-    let mut latencies = Vec::with_capacity(turns);
-    for _ in 0..turns {
-        let began = Instant::now();
-        thread = chat(&mut client, token, document.as_ref(), &thread).await?.thread;
-        latencies.push(began.elapsed());
-    }
-    Ok(latencies)
+    Ok(together(tasks).await?.concat())
 }

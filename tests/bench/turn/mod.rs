@@ -8,14 +8,17 @@ mod load;
 mod proxy;
 mod wake;
 
+use std::path::Path;
+
 use anyhow::Result;
+use folio_tests::harness::process::Process;
 use serde_json::{Value, json};
 
 use load::Load;
 pub(crate) use proxy::serve as proxy;
 
-use crate::format::{kib, micros, row};
-use crate::process::{Folio, Process};
+use crate::format::{Percentiles, kib, micros, row};
+use crate::process::{Folio, start_model};
 
 /// Number of measurements, of which the median counts.
 const ROUNDS: usize = 3;
@@ -25,27 +28,21 @@ const DELTAS: usize = 50;
 /// Compares turns with the proxy. If `memory` is true, also measures idle conversations.
 pub(crate) async fn measure(memory: bool) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let script = folder.path().join("script.yaml");
-    std::fs::write(&script, script_text())?;
-    let sim = Process::start(
-        "llm-sim",
-        &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script.to_string_lossy()],
-        &[],
-    )?;
-
-    let (bare, whole) = turns(&sim.address).await?;
+    let endpoint = start_model(folder.path(), &script_text())?;
+    let sim = endpoint.url();
+    let (bare, whole) = turns(&sim).await?;
     let ratio = whole.cpu_per_turn.as_secs_f64() / bare.cpu_per_turn.as_secs_f64();
     eprintln!("\n{:<44}{:>14}{:>14}", "turn of one model call, 50 deltas", "bare proxy", "folio");
     row("turns per second", &format!("{:.0}", bare.turns_per_second), &format!("{:.0}", whole.turns_per_second));
     row("CPU per turn", &micros(bare.cpu_per_turn), &micros(whole.cpu_per_turn));
-    row("latency p50", &micros(bare.p50), &micros(whole.p50));
-    row("latency p99", &micros(bare.p99), &micros(whole.p99));
+    row("latency p50", &micros(bare.latency.p50), &micros(whole.latency.p50));
+    row("latency p99", &micros(bare.latency.p99), &micros(whole.latency.p99));
     row("CPU, times the bare proxy's (aim: at most 2)", "1", &format!("{ratio:.2}"));
     if !memory {
         return Ok(());
     }
-    let idle = [idle::run(&sim.address, 10_000).await?, idle::run(&sim.address, 100_000).await?];
-    let wake = wake::run(&sim.address, 500).await?;
+    let idle = [idle::run(&sim, 10_000).await?, idle::run(&sim, 100_000).await?];
+    let wake = wake::run(&sim, 500).await?;
     for idle in &idle {
         row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
         row("  of it the texts of its messages", "", &kib(idle.message_bytes_each));
@@ -63,11 +60,10 @@ async fn turns(sim: &str) -> Result<(load::Measurements, load::Measurements)> {
     let load = Load { clients: 16, turns: 4_000 };
     let (mut bare, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let proxy = Process::start("bench", &["proxy", sim], &[])?;
-        bare.push(load::run(&proxy, None, &load).await?);
+        let proxy = Process::start("bench", Path::new("."), &["proxy", sim], &[]);
+        bare.push(load::of_proxy(&proxy, &load).await?);
         drop(proxy);
-        let folio = Folio::start(sim, &[])?;
-        whole.push(load::run(&folio.process, Some(&folio.token), &load).await?);
+        whole.push(load::of_folio(&Folio::start(sim, &[])?, &load).await?);
     }
     let median = |mut measurements: Vec<load::Measurements>| {
         measurements.sort_by_key(|measurements| measurements.cpu_per_turn);
@@ -81,14 +77,14 @@ fn report(
     whole: &load::Measurements,
     ratio: f64,
     idle: &[idle::Measurements],
-    wake: &wake::Measurements,
+    wake: &Percentiles,
 ) -> Value {
     let turn = |measurements: &load::Measurements| {
         json!({
             "turns_per_second": measurements.turns_per_second,
             "cpu_per_turn_microseconds": measurements.cpu_per_turn.as_micros() as u64,
-            "latency_p50_microseconds": measurements.p50.as_micros() as u64,
-            "latency_p99_microseconds": measurements.p99.as_micros() as u64,
+            "latency_p50_microseconds": measurements.latency.p50.as_micros() as u64,
+            "latency_p99_microseconds": measurements.latency.p99.as_micros() as u64,
         })
     };
     let idle: Vec<_> = idle
