@@ -16,7 +16,6 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the checkout.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
