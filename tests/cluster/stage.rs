@@ -280,7 +280,6 @@ impl Stage {
         decide(waiting, approved)
     }
 
-    /// Returns the stored header of a turn's thread.
     pub(crate) async fn header(&self, turn: &str) -> ThreadHeader {
         let thread = turn.split('.').next().unwrap().parse().unwrap();
         let header = self.stores().threads.header(&self.cluster.tenants[0].org, &thread).await;

@@ -7,28 +7,18 @@ use folio_proto::v1;
 use folio_types::{CallId, OrgId, Reason, RequestId, TurnId};
 use serde_json::Value;
 
-/// A line of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logged {
-    /// Organization of the client.
     pub org: OrgId,
-    /// Request or response.
     pub event: ClientEvent,
 }
 
-/// A request or response of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
     /// The first event of a chat arrived: the turn was accepted.
-    Accepted {
-        /// Id of the request.
-        request: RequestId,
-        /// The turn.
-        turn: TurnId,
-    },
+    Accepted { request: RequestId, turn: TurnId },
     /// A stream, as far as it was read.
     Streamed {
-        /// The turn.
         turn: TurnId,
         /// Number and name of each event.
         events: Vec<(u64, &'static str)>,
@@ -42,26 +32,18 @@ pub enum ClientEvent {
     /// Decisions were refused.
     Refused(Decisions, Reason),
     /// The creation of a resource outside turns was acknowledged.
-    Made {
-        /// Id of the resource.
-        id: String,
-    },
+    Made { id: String },
     /// Names in a list response.
     Listed(Vec<String>),
 }
 
-/// Decisions on one round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decisions {
-    /// The turn.
     pub turn: TurnId,
-    /// The round.
     pub round: u32,
-    /// Verdicts by call.
     pub on: BTreeMap<CallId, ClientDecision>,
 }
 
-/// A decision on a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientDecision {
     /// The call may run.
@@ -73,10 +55,6 @@ pub enum ClientDecision {
 }
 
 impl Decisions {
-    /// Returns the decisions of a request.
-    ///
-    /// # Panics
-    /// Panics if the request is malformed.
     pub fn of(request: &v1::ApproveRequest) -> Self {
         use v1::decision::Decision;
         let one = |decision: &v1::Decision| {
@@ -107,7 +85,6 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Logged { org: org.clone(), event });
     }
 
-    /// Returns all lines.
     pub fn lines(&self) -> Vec<Logged> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

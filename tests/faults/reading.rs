@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use super::checker::{AccountSeen, AggregateSeen, AuditSeen, ThreadSeen};
 
-/// The tables of a keyspace.
 pub struct Tables {
     session: Session,
 }
@@ -48,10 +47,6 @@ struct AggregateRows {
 }
 
 impl Tables {
-    /// Connects to the keyspace.
-    ///
-    /// # Errors
-    /// The server does not respond.
     pub async fn open(cql: &str, keyspace: &str) -> Result<Self> {
         let servers: Vec<&str> = cql.split(',').collect();
         let session = SessionBuilder::new().known_nodes(&servers).build().await?;
@@ -60,9 +55,6 @@ impl Tables {
     }
 
     /// Returns every live thread.
-    ///
-    /// # Errors
-    /// The server does not respond, or a row has an unknown format.
     pub async fn threads(&self) -> Result<Vec<ThreadSeen>> {
         type Row = (
             String,
@@ -96,9 +88,6 @@ impl Tables {
 
     /// Returns every credit account. Accounts are read before the ledgers of their blocks, so the ledgers of closed
     /// blocks are final.
-    ///
-    /// # Errors
-    /// See [`Tables::threads`].
     pub async fn accounts(&self) -> Result<Vec<AccountSeen>> {
         type Row = (String, Option<String>, Option<Vec<u8>>, Option<Vec<u8>>);
         let text = "SELECT org, key, account, value FROM credit_accounts";
@@ -128,9 +117,6 @@ impl Tables {
     }
 
     /// Returns every entry of every audit log.
-    ///
-    /// # Errors
-    /// See [`Tables::threads`].
     pub async fn audit(&self) -> Result<Vec<AuditSeen>> {
         let mut rows = self.session.query_iter("SELECT value FROM audit", ()).await?.rows_stream::<(Vec<u8>,)>()?;
         let mut found = Vec::new();
@@ -141,9 +127,6 @@ impl Tables {
     }
 
     /// Returns the index of open turns: thread, turn and epoch.
-    ///
-    /// # Errors
-    /// See [`Tables::threads`].
     pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
         let text = "SELECT name, key FROM system_rows";
         let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, String)>()?;
@@ -159,9 +142,6 @@ impl Tables {
     }
 
     /// Returns every aggregate, including deleted ones.
-    ///
-    /// # Errors
-    /// See [`Tables::threads`].
     pub async fn aggregates(&self) -> Result<Vec<AggregateSeen>> {
         type Row = (
             String,

@@ -26,9 +26,6 @@ pub struct Patience {
 
 /// Waits until every turn ended or waits for approval and the index of open turns is consistent. Returns the stored
 /// state with the clients' log.
-///
-/// # Errors
-/// The store does not respond.
 pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, patience: Patience) -> Result<Evidence> {
     let busy = settle(tables, patience).await?;
     let marks = tenants.iter().map(|tenant| (tenant.org.clone(), tenant.mark.clone())).collect();

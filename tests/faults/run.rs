@@ -62,31 +62,21 @@ const CREDIT: &[(&str, &str)] = &[
 /// Concurrent clients, half of them of each tenant.
 const PEOPLE: usize = 8;
 
-/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Seed of all random choices.
     pub seed: u64,
-    /// Minimum number of faults.
     pub faults: usize,
-    /// Minimum number of approvals.
     pub approvals: usize,
-    /// Minimum duration.
     pub time: Duration,
     /// Number of CQL servers: 1 or 3.
     pub cql_nodes: usize,
 }
 
-/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Number of accepted turns.
     pub turns: usize,
-    /// Number of decided rounds.
     pub approvals: usize,
-    /// Number of injected faults.
     pub faults: usize,
-    /// Violations of invariants.
     pub violations: Vec<Violation>,
     /// Other failures: turns that did not end, processes that died unexpectedly.
     pub complaints: Vec<String>,
@@ -107,9 +97,6 @@ impl fmt::Display for Report {
 }
 
 /// Runs until the numbers of faults and approvals and the duration are reached, and checks the result.
-///
-/// # Errors
-/// The servers or the cluster fail without a fault.
 pub async fn run(plan: Plan) -> Result<Report> {
     println!("FOLIO_SEED={}", plan.seed);
     let mut random = StdRng::seed_from_u64(plan.seed);

@@ -7,7 +7,6 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-/// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// `kill -9` of a node, which is restarted later.
@@ -38,16 +37,12 @@ pub(super) enum Kind {
     CqlStalled,
 }
 
-/// A fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
-    /// Time before the fault.
     pub(super) after: Duration,
-    /// Kind of the fault.
     pub(super) kind: Kind,
     /// Number that selects the process.
     pub(super) target: usize,
-    /// Duration of the fault.
     pub(super) lasts: Duration,
 }
 
@@ -80,7 +75,6 @@ impl Schedule {
         Self { random, round: Vec::new() }
     }
 
-    /// Returns the next fault.
     pub(super) fn next(&mut self) -> Fault {
         if self.round.is_empty() {
             self.round = SHARES.iter().flat_map(|(kind, share)| std::iter::repeat_n(*kind, *share)).collect();

@@ -33,9 +33,6 @@ const STEPS: [&str; 16] = [
 const REACHED_WITHIN: Duration = Duration::from_secs(6);
 
 /// Injects one fault and repairs its damage.
-///
-/// # Errors
-/// A process cannot be restarted.
 pub(super) async fn strike(cluster: &mut Cluster, servers: Servers, fault: Fault) -> (Servers, Result<()>) {
     let lasts = fault.lasts;
     let nodes = cluster.nodes.len();

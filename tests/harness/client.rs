@@ -24,7 +24,6 @@ use super::{LIMIT, within};
 /// A channel with a token on each call.
 pub type Authorized = InterceptedService<Channel, Bearer>;
 
-/// Puts the token on each call.
 #[derive(Clone)]
 pub struct Bearer(Option<String>);
 
@@ -52,10 +51,8 @@ pub struct Client {
     pub models: ModelServiceClient<Authorized>,
 }
 
-/// A stream of a turn's events.
 pub struct Events {
     stream: BoxStream<'static, Result<Option<v1::Event>, Status>>,
-    /// Events that were read.
     pub seen: Vec<v1::Event>,
 }
 
@@ -113,7 +110,6 @@ impl Client {
         self.send(ask(document, text)).await.expect("the chat is accepted")
     }
 
-    /// Chats on a thread.
     pub async fn say(&self, thread: &str, text: &str) -> Events {
         let request = v1::ChatRequest { thread_id: thread.to_owned(), text: text.to_owned(), ..Default::default() };
         self.send(request).await.expect("the chat is accepted")
@@ -176,7 +172,6 @@ impl Client {
         within("a thread", self.threads.clone().get_thread(request)).await.expect("the thread is there").into_inner()
     }
 
-    /// Returns the names of all tags.
     pub async fn tag_names(&self) -> Vec<String> {
         let response = within("tags", self.tags.clone().list_tags(v1::ListTagsRequest::default())).await;
         response.expect("tags are listed").into_inner().tags.into_iter().map(|tag| tag.name).collect()
@@ -217,7 +212,6 @@ impl Events {
         }
     }
 
-    /// Reads to the end of the stream.
     pub async fn end(mut self) -> Vec<v1::Event> {
         while self.next().await.is_some() {}
         self.seen
@@ -237,7 +231,6 @@ impl Events {
         seen.into_iter().last().and_then(|event| event.kind).expect("a closing event")
     }
 
-    /// Reads to the end, which must be a pause.
     pub async fn pause(self) -> v1::AwaitingApproval {
         match self.close().await {
             Kind::AwaitingApproval(waiting) => waiting,
@@ -245,7 +238,6 @@ impl Events {
         }
     }
 
-    /// Reads to the end, which must be a completion.
     pub async fn completed(self) -> v1::Completed {
         match self.close().await {
             Kind::Completed(completed) => completed,
@@ -253,7 +245,6 @@ impl Events {
         }
     }
 
-    /// Reads to the end, which must be a failure.
     pub async fn failed(self) -> v1::Failed {
         match self.close().await {
             Kind::Failed(failed) => failed,
@@ -261,7 +252,6 @@ impl Events {
         }
     }
 
-    /// Returns the turn's id.
     pub fn turn(&self) -> String {
         self.seen.first().expect("an event").turn_id.clone()
     }
@@ -352,7 +342,6 @@ pub fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
     v1::decision::Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json: arguments.to_string() })
 }
 
-/// Returns the error of a refused call.
 #[track_caller]
 pub fn refused<T>(result: Result<T, Status>) -> Error {
     match result {

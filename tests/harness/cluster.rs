@@ -41,26 +41,18 @@ impl Pace {
     };
 }
 
-/// Configuration of a cluster.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Script of the model endpoint.
     pub script: String,
-    /// Number of gateways.
     pub gateways: usize,
-    /// Number of nodes.
     pub nodes: usize,
     /// Port of Redis on 127.0.0.1.
     pub redis: u16,
     /// CQL servers: `127.0.0.1:PORT`, `127.0.0.2:PORT`, …, separated by commas.
     pub cql: String,
-    /// Replication factor of the keyspace.
     pub replication_factor: u8,
-    /// Times of failure detection.
     pub pace: Pace,
-    /// Environment variables of every process.
     pub variables: Vec<(String, String)>,
-    /// Markers of the tenants.
     pub marks: Vec<&'static str>,
 }
 
@@ -80,17 +72,12 @@ impl Setup {
         }
     }
 
-    /// Adds an environment variable to every process.
     #[must_use]
     pub fn with(mut self, variable: &str, value: impl ToString) -> Self {
         self.variables.push((variable.to_owned(), value.to_string()));
         self
     }
 
-    /// Starts the cluster.
-    ///
-    /// # Panics
-    /// Panics if a process does not start.
     pub async fn start(self) -> Cluster {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let sim = Sim::start(folder.path(), &self.script).await;
@@ -134,25 +121,18 @@ impl Setup {
     }
 }
 
-/// A running cluster.
 pub struct Cluster {
     pub sim: Sim,
-    /// The gateways.
     pub gateways: Vec<Member>,
-    /// The nodes.
     pub nodes: Vec<Member>,
-    /// The organizations.
     pub tenants: Vec<Tenant>,
     /// The stores, reached without a proxy.
     pub stores: Stores,
-    /// Name of the keyspace.
     pub keyspace: String,
     folder: TempDir,
-    /// The configuration.
     pub setup: Setup,
 }
 
-/// Role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Serves the public API.
@@ -163,9 +143,7 @@ pub enum Role {
 
 /// A process of the cluster, which may be stopped.
 pub struct Member {
-    /// Role of the process.
     pub role: Role,
-    /// Number of the process within its role.
     pub number: usize,
     /// Proxy before its listener: the public API of a gateway, or the internal services of a node.
     pub door: Proxy,
@@ -205,9 +183,6 @@ impl Member {
     }
 
     /// Starts the process with additional environment variables.
-    ///
-    /// # Panics
-    /// Panics if it exits before it listens.
     pub async fn start(&mut self, more: &[(&str, &str)]) {
         if let Err(errors) = self.try_start(more).await {
             panic!("{:?} {} ended before it listened:\n{errors}", self.role, self.number);
@@ -215,9 +190,6 @@ impl Member {
     }
 
     /// Like [`Member::start`], but returns the process's stderr if it exits before it listens.
-    ///
-    /// # Errors
-    /// The process exited.
     pub async fn try_start(&mut self, more: &[(&str, &str)]) -> Result<(), String> {
         let mut arguments = vec!["serve".to_owned(), "--roles".to_owned()];
         match self.role {
@@ -249,15 +221,10 @@ impl Member {
         Ok(())
     }
 
-    /// Returns the running process.
-    ///
-    /// # Panics
-    /// Panics if it is not running.
     pub fn process(&self) -> &Process {
         self.process.as_ref().expect("the process runs")
     }
 
-    /// Returns true if the process is running.
     pub fn is_up(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| !process.is_dead())
     }
@@ -267,7 +234,6 @@ impl Member {
         self.changed || self.process.as_ref().is_some_and(Process::is_stopped)
     }
 
-    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
@@ -279,7 +245,6 @@ impl Member {
         self.process.take()
     }
 
-    /// Returns the stderr of the process.
     pub fn errors(&self) -> String {
         self.process.as_ref().map(Process::errors).unwrap_or_default()
     }
@@ -318,15 +283,11 @@ impl Cluster {
         Client::connect(&url, Some(&self.tenants[tenant].token)).await
     }
 
-    /// Returns a client of a gateway.
     pub async fn client(&self, gateway: usize) -> Client {
         self.client_of(gateway, 0).await
     }
 
     /// Returns the number of the node that owns a thread, from the thread's header.
-    ///
-    /// # Panics
-    /// Panics if no node owns it.
     pub async fn owner(&self, thread: &str) -> usize {
         let thread: ThreadId = thread.parse().expect("a thread's id");
         let header = self.stores.threads.header(&self.tenants[0].org, &thread).await.expect("the store answers");

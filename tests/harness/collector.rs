@@ -16,14 +16,10 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// A received span.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Name of the span.
     pub name: String,
-    /// Trace id in hexadecimal digits.
     pub trace: String,
-    /// Span id.
     pub id: String,
     /// Id of the parent span. Empty: none.
     pub parent: String,
@@ -31,11 +27,8 @@ pub struct Seen {
     pub kind: i32,
     /// Attributes, including `folio.role` of the sender's resource.
     pub attributes: BTreeMap<String, String>,
-    /// Ids of linked traces.
     pub links: Vec<String>,
-    /// Attributes of its events.
     pub events: Vec<BTreeMap<String, String>>,
-    /// Schema URL.
     pub schema: String,
 }
 
@@ -46,7 +39,6 @@ impl Seen {
     }
 }
 
-/// Received data.
 #[derive(Default)]
 struct Received {
     spans: Vec<Seen>,
@@ -55,7 +47,6 @@ struct Received {
     text: String,
 }
 
-/// A running collector.
 pub struct Collector {
     received: Arc<Mutex<Received>>,
     url: String,
@@ -63,7 +54,6 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -78,7 +68,6 @@ impl Collector {
         Self { received, url, _server: server }
     }
 
-    /// Returns the URL.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -87,12 +76,10 @@ impl Collector {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the received spans.
     pub fn spans(&self) -> Vec<Seen> {
         self.received().spans.clone()
     }
 
-    /// Returns the names of the received metrics.
     pub fn metrics(&self) -> BTreeSet<String> {
         self.received().metrics.clone()
     }

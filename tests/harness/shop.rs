@@ -7,26 +7,15 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHO
 use super::process::Process;
 use super::within;
 
-/// Secret of the signatures.
 pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// Returns the URL at which a process accepts purchase events.
-///
-/// # Panics
-/// Panics if the process accepts none.
 pub fn url(process: &Process) -> String {
-    let url = process
-        .printed()
-        .lines()
-        .find_map(|line| line.strip_prefix("purchases on "))
-        .expect("the process accepts purchase events");
+    let url = process.announced("purchases on ").expect("the process accepts purchase events");
     format!("http://{url}/webhooks/purchases")
 }
 
 /// Returns the headers of an event that is signed at this second.
-///
-/// # Panics
-/// Panics if the secret is malformed.
 pub fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
     let webhook = Webhook::new(secret).expect("a secret");
     let signature = webhook.sign("msg_1", at, body.as_bytes()).expect("a signature");
@@ -37,10 +26,6 @@ pub fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Sends an event with these headers.
-///
-/// # Panics
-/// Panics if the server does not respond.
 pub async fn send(url: &str, body: &str, headers: [(&str, String); 3]) -> StatusCode {
     let mut request = reqwest::Client::new().post(url).body(body.to_owned());
     for (name, value) in headers {
@@ -49,10 +34,6 @@ pub async fn send(url: &str, body: &str, headers: [(&str, String); 3]) -> Status
     within("an answer", request.send()).await.expect("it answers").status()
 }
 
-/// Sends an event that is signed now.
-///
-/// # Panics
-/// Panics if the server does not respond.
 pub async fn send_signed(url: &str, secret: &str, message: &Value) -> StatusCode {
     let body = message.to_string();
     send(url, &body, sign(secret, folio_types::Timestamp::now().as_second(), &body)).await

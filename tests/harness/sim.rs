@@ -7,7 +7,6 @@ use llm_sim::{FaultPlan, Outcome, RecordedRequest};
 use super::LIMIT;
 use super::process::Process;
 
-/// A running `llm-sim`.
 pub struct Sim {
     process: Process,
     http: reqwest::Client,
@@ -22,7 +21,6 @@ impl Sim {
         Self { process, http: reqwest::Client::new() }
     }
 
-    /// Returns the base URL for clients.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.process.url())
     }
@@ -38,12 +36,10 @@ impl Sim {
         assert!(status.is_success(), "{path}: {status} {text}");
     }
 
-    /// Replaces the script.
     pub async fn script(&self, yaml: &str) {
         self.put("script", yaml.to_owned()).await;
     }
 
-    /// Replaces the faults.
     pub async fn faults(&self, plan: &FaultPlan) {
         self.put("faults", serde_json::to_string(plan).expect("a plan is JSON")).await;
     }
@@ -54,13 +50,11 @@ impl Sim {
         assert!(response.status().is_success());
     }
 
-    /// Opens a gate.
     pub async fn open(&self, gate: &str) {
         let response = self.http.post(self.control(&format!("gates/{gate}"))).send().await.expect("llm-sim answers");
         assert!(response.status().is_success());
     }
 
-    /// Returns the recorded chat requests.
     pub async fn chats(&self) -> Vec<RecordedRequest> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
         let all: Vec<RecordedRequest> = response.json().await.expect("the record is read");

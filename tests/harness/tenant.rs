@@ -10,21 +10,15 @@ use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
 use folio_types::{Environment as _, OrgId, Role, System, UserId};
 
-/// An organization with its administrator.
 #[derive(Debug, Clone)]
 pub struct Tenant {
-    /// Id of the organization.
     pub org: OrgId,
     /// Marker of the tenant, which everything that it creates contains.
     pub mark: String,
-    /// Token of the administrator.
     pub token: String,
 }
 
 /// Opens the stores of a keyspace, after creating or migrating it.
-///
-/// # Panics
-/// Panics if the server does not respond.
 pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Path) -> Stores {
     let contact_points = cql.split(',').map(str::to_owned).collect();
     let options = Options { keyspace: keyspace.to_owned(), replication_factor, ..Options::at(contact_points) };
@@ -32,10 +26,6 @@ pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Pat
     store.stores(blobs_at(&blobs.display().to_string(), &S3Options::default()).expect("a folder for blobs"))
 }
 
-/// Creates an organization.
-///
-/// # Panics
-/// The store refuses.
 pub async fn organization(stores: &Stores, org: &OrgId, name: &str) {
     let (key, create) = (format!("create-{org}"), OrganizationChange::Create { name: name.to_owned() });
     let key = key.parse().expect("a request id");
@@ -43,10 +33,6 @@ pub async fn organization(stores: &Stores, org: &OrgId, name: &str) {
     stores.of::<Organization>().decide(org, write).await.expect("an organization is made");
 }
 
-/// Stores a token.
-///
-/// # Panics
-/// Panics if the store refuses.
 pub async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
     let write = TokenChange::create_by_platform(token, new, System.now()).expect("an op key");
     stores.of::<TokenRecord>().decide(token.id(), write).await.expect("the token is stored");
@@ -54,9 +40,6 @@ pub async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
 
 impl Tenant {
     /// Creates an organization with an administrator.
-    ///
-    /// # Panics
-    /// Panics if the store refuses.
     pub async fn make(stores: &Stores, mark: &str) -> Self {
         let org = OrgId::generate(&System);
         let token = Token::generate(&org, &System);
@@ -66,9 +49,6 @@ impl Tenant {
     }
 
     /// Creates the platform's administrator in a separate organization.
-    ///
-    /// # Panics
-    /// Panics if the store refuses.
     pub async fn platform(stores: &Stores) -> Self {
         let house = Self::make(stores, "house").await;
         let token = Token::generate(&house.org, &System);

@@ -14,11 +14,9 @@ use crate::faults::log::Logged;
 /// State that was collected when no turn was running.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    /// Every live thread.
     pub threads: Vec<ThreadSeen>,
     /// Every document, schema, prompt, tag and extraction, including deleted ones.
     pub aggregates: Vec<AggregateSeen>,
-    /// Credit accounts of the organizations.
     pub accounts: Vec<AccountSeen>,
     /// Requests and responses of the clients, in the order of each client.
     pub log: Vec<Logged>,
@@ -28,7 +26,6 @@ pub struct Evidence {
     pub busy: Vec<StillBusy>,
     /// Entries of the audit logs. None: they are not checked.
     pub audit: Option<Vec<AuditSeen>>,
-    /// Time of the collection.
     pub taken_at: Timestamp,
 }
 
@@ -64,53 +61,37 @@ impl Default for Evidence {
 /// A stored account with its history.
 #[derive(Debug, Clone)]
 pub struct AccountSeen {
-    /// Owner of the account.
     pub org: OrgId,
-    /// The account.
     pub account: Account,
-    /// All entries of the account.
     pub entries: Vec<AccountEntry>,
-    /// Calls of each block.
     pub ledgers: BTreeMap<BlockId, Vec<LedgerRow>>,
 }
 
-/// A stored thread.
 #[derive(Debug, Clone)]
 pub struct ThreadSeen {
-    /// Organization in the key.
     pub org: OrgId,
-    /// Id of the thread.
     pub id: ThreadId,
     /// Column `epoch`, which fences writes.
     pub epoch: u64,
     /// Column `version`, which fences writes.
     pub version: u64,
-    /// The header.
     pub header: ThreadHeader,
     /// Journal entries by sequence number.
     pub entries: Vec<(u64, Entry)>,
-    /// Number of batch rows.
     pub batches: u64,
-    /// Request rows.
     pub requests: Vec<RequestRow>,
 }
 
-/// A stored aggregate.
 #[derive(Debug, Clone, Default)]
 pub struct AggregateSeen {
-    /// Organization in the key.
     pub org: String,
-    /// Id of the aggregate.
     pub id: String,
     /// Version, which each change increments. None: never created.
     pub version: Option<u64>,
     /// True if it is not deleted.
     pub lives: bool,
-    /// Name of the aggregate.
     pub name: Option<String>,
-    /// Op rows of the aggregate.
     pub ops: Vec<OpRow>,
-    /// Number of revisions.
     pub revisions: u64,
 }
 
@@ -119,9 +100,7 @@ pub struct AggregateSeen {
 pub struct AuditSeen {
     /// Call that the entry is about.
     pub call: Option<CallId>,
-    /// Kind of the entry.
     pub kind: String,
-    /// User in the entry.
     pub user: Option<UserId>,
     /// True if the entry records a successful call.
     pub ok: bool,
@@ -130,7 +109,6 @@ pub struct AuditSeen {
 /// A busy thread that no node runs.
 #[derive(Debug, Clone)]
 pub struct StillBusy {
-    /// Id of the thread.
     pub thread: ThreadId,
     /// Time without progress.
     pub since: Duration,

@@ -118,7 +118,6 @@ impl<'a> Turn<'a> {
         calls
     }
 
-    /// Returns the pause of a round.
     pub(super) fn pause(&self, round: u32) -> Option<(Position, &'a Paused)> {
         self.entries.iter().find_map(|(at, entry)| match entry {
             Entry::Paused(paused) if paused.round == round => Some((*at, paused)),
@@ -148,7 +147,6 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Returns the results in an entry.
 pub(super) fn results(entry: &Entry) -> &[CallResult] {
     match entry {
         Entry::Round(round) => &round.results,

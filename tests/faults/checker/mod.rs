@@ -24,7 +24,6 @@ use std::fmt;
 pub use evidence::{AccountSeen, AggregateSeen, AuditSeen, Evidence, StillBusy, ThreadSeen};
 use journal::Turn;
 
-/// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
     /// Invariant 1: a process other than the owner wrote, or a committed write was lost.
@@ -53,14 +52,11 @@ pub enum Broken {
     Audit,
 }
 
-/// A violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The violated invariant.
     pub broken: Broken,
     /// Thread, turn, call or aggregate.
     pub subject: String,
-    /// Description of the violation.
     pub how: String,
 }
 
@@ -70,7 +66,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Collects violations.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(Vec<Violation>);
 
@@ -92,7 +87,6 @@ impl Findings {
     }
 }
 
-/// Checks the evidence.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut findings = Findings::default();
     let all: Vec<(&ThreadSeen, Vec<Turn<'_>>)> =
