@@ -1,70 +1,17 @@
-//! [`folio_storage::RowStore`], [`folio_storage::AccessStore`], organizations and tokens.
+//! [`folio_storage::RowStore`] and [`folio_storage::AccessStore`].
 
-use std::collections::BTreeSet;
-
-use folio_resources::{
-    Member, MemberWrite, NewToken, Organization, OrganizationChange, OrganizationFilter, TokenChange, TokenFilter,
-    TokenRecord,
-};
+use folio_resources::{Member, MemberWrite};
 use folio_storage::ConditionalRow;
 use folio_types::access::Role;
-use folio_types::op::{Expected, Write, WriteOutcome};
-use folio_types::page::{Order, PageRequest};
-use folio_types::token::Token;
-use folio_types::{OrgId, System, TokenId, UserId};
+use folio_types::{TokenId, UserId};
 
-use super::context::{Context, done};
-use super::{Failure, Outcome, check, refused, same};
+use super::context::Context;
+use super::{Outcome, check, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
-    organizations(context).await?;
     rows(context).await?;
     members(context).await?;
-    tokens(context).await
-}
-
-/// Organizations are resources of the platform: a tenant sees no other one, and the deletion index contains each
-/// deleted organization.
-async fn organizations(context: &Context) -> Outcome {
-    let (store, platform) = (context.stores.of::<Organization>(), OrgId::platform());
-    let write = |org: &OrgId, expected, change| {
-        let key = format!("{org}-{}", context.fresh()).parse()?;
-        Ok::<_, Failure>(Write::by_platform(platform.clone(), key, context.now(), expected, change))
-    };
-    let name = format!("Of {}", context.org);
-    let create = |name: &str| OrganizationChange::Create { name: name.to_owned() };
-    let created = write(&context.org, Expected::Absent, create(&name))?;
-    done(store.decide(&context.org, created.clone()).await?)?;
-    done(store.decide(&context.org, created).await?)?;
-    let again = write(&context.org, Expected::Absent, create("another"))?;
-    same!(
-        store.decide(&context.org, again).await?,
-        WriteOutcome::VersionMismatch,
-        "an organization that exists was created"
-    );
-    let found = store.get(&platform, &context.org).await?.ok_or_else(|| Failure("it does not exist".to_owned()))?;
-    same!((found.name.as_str(), found.version), (name.as_str(), 1), "a new organization");
-    same!(store.get(&context.org, &context.org).await?, None, "an organization as its own tenant");
-    let filter = OrganizationFilter { name_search: Some(name) };
-    let listed = async || store.list(&platform, &filter, &PageRequest::default()).await;
-    same!(listed().await?.items, vec![found], "the list of organizations");
-
-    let delete = write(&context.org, Expected::Version(1), OrganizationChange::Delete)?;
-    let at = delete.at;
-    done(store.decide(&context.org, delete).await?)?;
-    same!(listed().await?.items, Vec::new(), "the list without a deleted organization");
-    let late = write(&context.org, Expected::Version(2), create("again"))?;
-    refused!(store.decide(&context.org, late).await, NotFound, "a deleted organization was created again");
-    let deleted = async || {
-        let found = store.deleted(10_000).await?;
-        Ok::<_, Failure>(found.into_iter().filter(|(_, id, _)| *id == context.org).collect::<Vec<_>>())
-    };
-    same!(deleted().await?, vec![(platform.clone(), context.org.clone(), at)], "the deletion");
-    context.stores.erasure.erase(&BTreeSet::from([context.org.clone()])).await?;
-    same!(deleted().await?.len(), 1, "the deletion of an erased organization");
-    store.forget_deleted(&platform, &context.org).await?;
-    same!(deleted().await?, Vec::new(), "the deletion of a forgotten organization");
-    Ok(())
+    uses(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.
@@ -170,51 +117,10 @@ async fn guard(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// A token is found below its organization only, is never created twice, and leaves the list when it is revoked.
-async fn tokens(context: &Context) -> Outcome {
-    let (store, org) = (context.stores.of::<TokenRecord>(), &context.org);
-    let [first, second] =
-        ["first", "second"].map(|name| Token::with_id(org, TokenId::derive(&[name, org.as_str()]), &System));
-    let new = |token: &Token, name: &str| NewToken::new(token, context.user.clone(), Role::Admin, name);
-    same!(store.get(org, first.id()).await?, None, "a token before it is created");
-    done(
-        store.decide(first.id(), TokenChange::create_by_platform(&first, new(&first, "first"), context.now())?).await?,
-    )?;
-    let record = store.get(org, first.id()).await?.ok_or_else(|| Failure("the token does not exist".to_owned()))?;
-    check!(record.admit(&first, None, context.now()).is_ok(), "a stored token admits its holder");
-    same!(store.get(&context.other(), first.id()).await?, None, "a token of another organization");
-    // Another process creates the same token with another secret.
-    let other = Token::with_id(org, first.id().clone(), &System);
-    done(
-        store.decide(other.id(), TokenChange::create_by_platform(&other, new(&first, "first"), context.now())?).await?,
-    )?;
-    same!(store.get(org, first.id()).await?, Some(record), "a token that was created twice");
-    done(
-        store
-            .decide(second.id(), TokenChange::create_by_platform(&second, new(&second, "second"), context.now())?)
-            .await?,
-    )?;
-    let page = PageRequest { order: Order::Oldest, ..PageRequest::default() };
-    let listed = async |filter| {
-        let found = store.list(org, &filter, &page).await?.items;
-        Ok::<_, Failure>(found.into_iter().map(|token| token.name).collect::<Vec<_>>())
-    };
-    same!(listed(TokenFilter::default()).await?, ["first", "second"], "all tokens");
-    let user = TokenFilter { user: Some(UserId::derive(&["other"])), ..TokenFilter::default() };
-    same!(listed(user).await?.len(), 0, "tokens of another user");
-    let revoke = TokenChange::revoke_by_platform(org, first.id(), context.now())?;
-    for _ in 0..2 {
-        done(store.decide(first.id(), revoke.clone()).await?)?;
-    }
-    same!(store.get(org, first.id()).await?, None, "a revoked token");
-    same!(listed(TokenFilter::default()).await?, ["second"], "tokens after one was revoked");
-    uses(context, second.id()).await
-}
-
-async fn uses(context: &Context, used: &TokenId) -> Outcome {
+async fn uses(context: &Context) -> Outcome {
     let (store, org, at) = (context.stores.access(), &context.org, context.now());
-    let unused = TokenId::derive(&["unused"]);
-    let tokens = [unused, used.clone()];
+    let tokens = ["unused", "used"].map(|name| TokenId::derive(&[name]));
+    let [_, used] = &tokens;
     store.note_use(org, used, context.now()).await?;
     store.note_use(org, used, at).await?;
     same!(store.last_uses(org, &tokens).await?, vec![None, Some(at)], "the use that was stored last");

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use bytes::Bytes;
+use folio_credit::LedgerRow;
 use folio_history::thread::NewThread;
 use folio_resources::{
     Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, Resource, Schema, Tag,
+    TextState,
 };
-use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
+use folio_types::message::Usage;
+use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::{
     Digest, DocumentId, ExtractionId, OrgId, PromptRevId, SchemaRevId, TagId, ThreadId, Timestamp, UserId,
 };
@@ -15,7 +19,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::sample::{Sample, Seed};
-use folio_storage::Stores;
+use folio_storage::{IngestUpdate, NewPage, Stores, UsageRecord};
 
 /// Where a suite works.
 pub(crate) struct Context {
@@ -44,6 +48,11 @@ impl Context {
     /// Sets the time at which the clock starts.
     pub(crate) fn since(self, seconds: i64) -> Self {
         Self { seconds: AtomicI64::new(seconds), ..self }
+    }
+
+    /// Sets the first fresh number.
+    pub(crate) fn numbered(self, number: u64) -> Self {
+        Self { number: AtomicU64::new(number), ..self }
     }
 
     /// Returns a context for a suite of one kind of resources.
@@ -114,7 +123,6 @@ impl Context {
         })
     }
 
-    /// Creates a sample.
     pub(crate) async fn sample<R: Sample>(&self, seed: &Seed) -> Result<R::Id, Failure> {
         let id = self.id::<R>();
         let write = self.write(Expected::Absent, R::create(seed))?;
@@ -149,6 +157,55 @@ impl Context {
         let version = self.stores.of::<Document>().get(&self.org, id).await?.map_or(0, |document| document.version);
         let write = self.write(Expected::Version(version), DocumentChange::Delete)?;
         done(self.stores.of::<Document>().decide(id, write).await?).map(|_| ())
+    }
+
+    pub(crate) fn usage_record(&self, key: &str) -> UsageRecord {
+        UsageRecord {
+            org: self.org.clone(),
+            user: self.user.clone(),
+            key: key.to_owned(),
+            operation: "chat".to_owned(),
+            model: "model".to_owned(),
+            usage: Usage { input_tokens: 10, output_tokens: 2, model_calls: 1, ..Usage::default() },
+            completed: true,
+            document: None,
+            charged: None,
+            at: self.now(),
+        }
+    }
+
+    pub(crate) fn ledger_row(&self, key: &str, credits: u64) -> LedgerRow {
+        let now = self.now();
+        LedgerRow {
+            key: key.to_owned(),
+            permit: self.fresh().to_string(),
+            user: self.user.clone(),
+            operation: "chat".to_owned(),
+            model: "model".to_owned(),
+            document: None,
+            credits,
+            input_tokens: 10,
+            at: now,
+            deadline: now,
+            settled: None,
+        }
+    }
+
+    /// Stores the text and the bytes of a document.
+    pub(crate) async fn fill(&self, id: &DocumentId, pages: Vec<String>, bytes: String) -> Result<(), Failure> {
+        let pages = (1..).zip(pages).map(|(number, text)| NewPage { number, text }).collect();
+        let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: self.now() };
+        self.stores.texts.ingest(&self.org, id.as_str(), update).await?;
+        let mut blob = self.stores.blobs.create(&self.org, id).await?;
+        blob.write(Bytes::from(bytes)).await?;
+        Ok(blob.finish().await?)
+    }
+
+    /// Records the request of a write, as an operation does before it executes the write.
+    pub(crate) async fn record<R: Resource, C>(&self, id: &R::Id, write: &Write<C>) -> Result<(), Failure> {
+        let row = IdempotencyRecord { target: R::target(id), digest: write.digest.clone(), at: write.at };
+        self.stores.ops.record_request(&self.org, &write.op, row).await?;
+        Ok(())
     }
 
     pub(crate) fn new_thread(&self, documents: &[DocumentId]) -> NewThread {

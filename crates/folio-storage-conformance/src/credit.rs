@@ -71,23 +71,6 @@ async fn accounts(context: &Context) -> Outcome {
     Ok(())
 }
 
-fn row(context: &Context, key: &str, credits: u64) -> LedgerRow {
-    let now = context.now();
-    LedgerRow {
-        key: key.to_owned(),
-        permit: format!("{}", context.fresh()),
-        user: context.user.clone(),
-        operation: "chat".to_owned(),
-        model: "model".to_owned(),
-        document: None,
-        credits,
-        input_tokens: 10,
-        at: now,
-        deadline: now,
-        settled: None,
-    }
-}
-
 fn settled(context: &Context, row: &LedgerRow, credits: u64) -> LedgerRow {
     let end = Settled {
         credits,
@@ -104,14 +87,14 @@ fn settled(context: &Context, row: &LedgerRow, credits: u64) -> LedgerRow {
 async fn blocks(context: &Context) -> Outcome {
     let (store, org, block) = (&context.stores.credit, &context.org, block_id(context));
     same!(store.ledger(org, &block).await?, Ledger::default(), "the ledger of a block that was not used");
-    let (first, second) = (row(context, "a.1", 5), row(context, "b/x", 7));
+    let (first, second) = (context.ledger_row("a.1", 5), context.ledger_row("b/x", 7));
     same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "a reservation");
     same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "the same reservation again");
     let other = Reserved::Exists(Box::new(first.clone()));
-    same!(store.reserve(org, &block, row(context, "a.1", 9)).await?, other, "another reservation of that key");
+    same!(store.reserve(org, &block, context.ledger_row("a.1", 9)).await?, other, "another reservation of that key");
     same!(store.reserve(org, &block, second.clone()).await?, Reserved::Done, "a second reservation");
 
-    let others = settled(context, &row(context, "a.1", 9), 9);
+    let others = settled(context, &context.ledger_row("a.1", 9), 9);
     same!(store.settle(org, &block, others).await?, first, "a settlement of another permit's reservation");
     let end = settled(context, &first, 3);
     same!(store.settle(org, &block, end.clone()).await?, end, "a settlement");
@@ -121,18 +104,18 @@ async fn blocks(context: &Context) -> Outcome {
     refused!(store.settle(org, &block, first.clone()).await, Internal, "a settlement without an end");
 
     // After a row is abandoned, its reservation cannot succeed.
-    let (lost, now) = (row(context, "c", 9), context.now());
+    let (lost, now) = (context.ledger_row("c", 9), context.now());
     let abandoned = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
     same!(abandoned, lost.settled_as_not_sent(now), "a missing reservation, abandoned");
     let late = store.reserve(org, &block, lost.clone()).await?;
     same!(late, Reserved::Exists(Box::new(abandoned.clone())), "a reservation that came late");
-    let never = row(context, "d", 9);
+    let never = context.ledger_row("d", 9);
     let charged = store.settle(org, &block, settled(context, &never, 9)).await?;
     check!(charged.charge() == 0, "a row that was never reserved was charged: {charged:?}");
 
     store.seal(org, &block).await?;
     store.seal(org, &block).await?;
-    let refused = store.reserve(org, &block, row(context, "e", 1)).await?;
+    let refused = store.reserve(org, &block, context.ledger_row("e", 1)).await?;
     same!(refused, Reserved::Sealed, "a reservation in a sealed block");
     same!(
         store.reserve(org, &block, second.clone()).await?,

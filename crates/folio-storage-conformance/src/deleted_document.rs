@@ -3,19 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use folio_history::thread::Fence;
-use folio_resources::{
-    Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument, Resource as _, TextState,
-};
-use folio_types::op::{Expected, IdempotencyRecord};
+use folio_resources::{Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument};
+use folio_types::op::Expected;
 use folio_types::{Digest, DocumentId, OrgId, limits};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check};
-use folio_storage::{IngestUpdate, NewPage, Stores};
+use folio_storage::Stores;
 
 /// The start of the clock, in seconds. It is earlier than in all suites, so that the clean-up here does not affect
 /// them.
@@ -30,12 +26,9 @@ pub struct FilledDocument {
 }
 
 /// Creates a document with a word in its name, metadata, pages, bytes, extractions and thread, and nowhere else.
-///
-/// # Errors
-/// An error of a store.
 pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
     let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
-    let (org, document, name) = (context.org.clone(), context.document_id(), format!("the {word}.txt"));
+    let (document, name) = (context.document_id(), format!("the {word}.txt"));
     let new = NewDocument {
         name: name.clone(),
         media_type: "text/plain".to_owned(),
@@ -45,16 +38,10 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };
     let write = context.write(Expected::Absent, DocumentChange::Create(new))?;
-    let row = IdempotencyRecord { target: Document::target(&document), digest: write.digest.clone(), at: write.at };
-    stores.ops.record_request(&org, &write.op, row).await?;
+    context.record::<Document, _>(&document, &write).await?;
     done(stores.of::<Document>().decide(&document, write).await?)?;
-    let page = |number| NewPage { number, text: format!("Page {number} of {name}") };
-    let (state, at) = (TextState::Ready, context.now());
-    let update = IngestUpdate { state, pages: vec![page(1), page(2)], lacks_program: false, at };
-    stores.texts.ingest(&org, document.as_str(), update).await?;
-    let mut blob = stores.blobs.create(&org, &document).await?;
-    blob.write(Bytes::from(name.clone())).await?;
-    blob.finish().await?;
+    let pages = [1, 2].map(|number| format!("Page {number} of {name}")).to_vec();
+    context.fill(&document, pages, name.clone()).await?;
     let patch = DocumentPatch {
         name: Some(format!("another {word}.txt")),
         metadata: Some(BTreeMap::from([("subject".to_owned(), format!("another {word}"))])),
@@ -86,8 +73,7 @@ async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome
     let mut new = context.new_thread(std::slice::from_ref(document));
     new.title = format!("About the {word}");
     let header = threads.create(new).await?;
-    let fence = Fence { epoch: header.epoch, version: header.version };
-    let mut append = batch(context, fence, vec![ended(1, word)]);
+    let mut append = batch(context, header.fence(), vec![ended(1, word)]);
     append.request = Some(request(context, 1)?);
     appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
 }
@@ -99,9 +85,6 @@ impl FilledDocument {
     }
 
     /// Deletes the document, and executes the clean-up and the sweep of threads of the following day.
-    ///
-    /// # Errors
-    /// An error of a store, or a row that is missing in the index of deletions.
     pub async fn delete(&self) -> Outcome {
         let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
         let (documents, extractions) = (self.context.stores.of::<Document>(), self.context.stores.of::<Extraction>());

@@ -3,28 +3,25 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use folio_credit::{AccountChange, AccountChanged, Grant, GrantKind, LedgerRow};
-use folio_history::thread::{Fence, OpenTurnRow, ThreadFilter};
+use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::{
     Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
-    Organization, OrganizationChange, Provider, Resource as _, Schema, SchemaChange, SealedKey, TextState, TokenChange,
-    TokenFilter, TokenRecord,
+    Organization, OrganizationChange, Provider, Schema, SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord,
 };
 use folio_types::access::Role;
 use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
-use folio_types::message::Usage;
 use folio_types::models::ModelOptions;
-use folio_types::op::{Expected, IdempotencyRecord, Write};
+use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
-use folio_types::{BlockId, Digest, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
+use folio_types::{BlockId, GrantId, OrgId, System, Timestamp, TokenId, TurnId};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{IngestUpdate, NewPage, Stores, UsageRecord};
+use folio_storage::{Stores, UsageRecord};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
@@ -45,7 +42,13 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         check!(holds(context, &erased).await?.iter().all(|kind| *kind == 0), "something of it is left");
         same!(holds(context, &stays).await?, theirs, "what another organization has after it");
     }
+    let is_listed = async || {
+        let deleted = organizations.deleted(10_000).await?;
+        Ok::<_, Failure>(deleted.contains(&(OrgId::platform(), erased.clone(), at)))
+    };
+    check!(is_listed().await?, "the deletion of an erased organization is in no index");
     organizations.forget_deleted(&OrgId::platform(), &erased).await?;
+    check!(!is_listed().await?, "the deletion of a forgotten organization is in the index");
     Ok(())
 }
 
@@ -88,9 +91,6 @@ async fn filled_token(context: &Context, id: &str, name: &str) -> Result<TokenId
 }
 
 /// Creates an organization with data of every kind, with a word in each.
-///
-/// # Errors
-/// An error of a store.
 pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Failure> {
     let org = OrgId::derive(&["filled", nonce]);
     // Ids are derived from the organization, so that reads by id work after the lists are erased.
@@ -131,20 +131,12 @@ async fn filled_settings(context: &Context, name: &str) -> Outcome {
 }
 
 async fn filled_document(context: &Context, name: &str) -> Outcome {
-    let (stores, org) = (&context.stores, &context.org);
-    let id = context.document_id();
+    let (stores, id) = (&context.stores, context.document_id());
     let tag = context.tag(name).await?;
     let write = context.write(Expected::Absent, super::context::create_document(name, &[tag]))?;
-    let (op, recorded_at) = (write.op.clone(), write.at);
+    context.record::<Document, _>(&id, &write).await?;
     done(stores.of::<Document>().decide(&id, write).await?)?;
-    let row = IdempotencyRecord { target: Document::target(&id), digest: Digest::of(name.as_bytes()), at: recorded_at };
-    stores.ops.record_request(org, &op, row).await?;
-    let page = NewPage { number: 1, text: format!("Text of {name}") };
-    let (state, at) = (TextState::Ready, context.now());
-    stores.texts.ingest(org, id.as_str(), IngestUpdate { state, pages: vec![page], lacks_program: false, at }).await?;
-    let mut blob = stores.blobs.create(org, &id).await?;
-    blob.write(Bytes::from(name.to_owned())).await?;
-    blob.finish().await?;
+    context.fill(&id, vec![format!("Text of {name}")], name.to_owned()).await?;
     let schema = context.schema(name).await?;
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
@@ -161,8 +153,7 @@ async fn filled_thread(context: &Context, name: &str) -> Outcome {
     new.title = name.to_owned();
     new.expires_at = context.now().checked_add(folio_types::limits::DAY).ok();
     let header = threads.create(new).await?;
-    let fence = Fence { epoch: header.epoch, version: header.version };
-    let mut append = batch(context, fence, vec![ended(1, name)]);
+    let mut append = batch(context, header.fence(), vec![ended(1, name)]);
     append.request = Some(request(context, 1)?);
     let turn = TurnId::new(header.id.clone(), 1);
     let until = Timestamp::from_second(2_000_000_000).unwrap_or(Timestamp::MAX);
@@ -179,31 +170,8 @@ async fn filled_account(context: &Context, name: &str) -> Outcome {
     let entry = account.grant(grant, now)?;
     let change = AccountChange { org: org.clone(), expected, account, entry };
     same!(credit.change_account(change).await?, AccountChanged::Done, "a grant");
-    let row = LedgerRow {
-        key: "call".to_owned(),
-        permit: "permit".to_owned(),
-        user: context.user.clone(),
-        operation: "chat".to_owned(),
-        model: name.to_owned(),
-        document: None,
-        credits: 1,
-        input_tokens: 1,
-        at: now,
-        deadline: now,
-        settled: None,
-    };
+    let row = LedgerRow { model: name.to_owned(), ..context.ledger_row("call", 1) };
     credit.reserve(org, &BlockId::derive(&["filled", org.as_str()]), row).await?;
-    let record = UsageRecord {
-        org: org.clone(),
-        user: context.user.clone(),
-        key: "call".to_owned(),
-        operation: "chat".to_owned(),
-        model: name.to_owned(),
-        usage: Usage::default(),
-        completed: true,
-        document: None,
-        charged: None,
-        at: now,
-    };
+    let record = UsageRecord { model: name.to_owned(), ..context.usage_record("call") };
     Ok(context.stores.usage.record(record).await?)
 }

@@ -63,7 +63,6 @@ impl From<folio_types::Error> for Failure {
 /// The result of a suite.
 pub type Outcome = Result<(), Failure>;
 
-/// One suite.
 type Suite = fn(Context) -> BoxFuture<'static, Outcome>;
 
 /// The suites by the name of their trait.
@@ -88,9 +87,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs the suite of one trait. `resources/KIND` runs the suite of resources for one kind.
-///
-/// # Errors
-/// The first violation, or that there is no such suite.
 pub async fn run(name: &str, stores: Stores, nonce: &str) -> Outcome {
     let (of_trait, _) = name.split_once('/').unwrap_or((name, ""));
     let (_, suite) =

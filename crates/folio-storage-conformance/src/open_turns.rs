@@ -1,6 +1,6 @@
 //! [`folio_storage::OpenTurnStore`].
 
-use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
 use folio_types::{Timestamp, TurnId};
 
 use super::context::Context;
@@ -19,7 +19,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     };
     let rows = [row(&one, 2, 1), row(&one, 2, 2), row(&one, 10, 3), row(&other, 1, 1)];
     let mut header = context.stores.threads.create(context.new_thread(&[])).await?;
-    let stale = Fence { epoch: header.epoch, version: header.version };
+    let stale = header.fence();
     for row in rows.iter().chain(rows.first()) {
         header = opened(context, &header, row).await?;
     }
@@ -51,7 +51,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// Appends with a row that opens a turn; returns the header. The index stores any row.
 async fn opened(context: &Context, header: &ThreadHeader, row: &OpenTurnRow) -> Result<ThreadHeader, Failure> {
-    let fence = Fence { epoch: header.epoch, version: header.version };
+    let fence = header.fence();
     let append = Append { opens: Some(row.clone()), ..batch(context, fence, Vec::new()) };
     appended(context.stores.threads.append(&context.org, &header.id, append).await?)
 }

@@ -56,10 +56,8 @@ struct Random {
     thread: (u64, u64, u64),
 }
 
-/// Executes `count` random operations. Compares each answer, and periodically all that can be read.
-///
-/// # Errors
-/// The first difference, with its operation and the seed, which repeats it.
+/// Executes `count` random operations. Compares each answer, and periodically all that can be read. A failure names the
+/// operation and the seed, which repeats it.
 pub async fn random_operations(stores: Stores, nonce: &str, seed: u64, count: usize) -> Outcome {
     let run = Run::new(Context::new(stores, "random", nonce).since(SECONDS));
     let mut random = Random { run, base: 0, dice: Dice(seed), nonce: nonce.to_owned(), thread: (0, 0, 0) };

@@ -42,12 +42,10 @@ impl Seed {
         Self { name: name.to_owned(), content: 1, links: Vec::new(), revision: 1 }
     }
 
-    /// Returns the seed with these links.
     pub(crate) fn linked(self, links: &[String]) -> Self {
         Self { links: links.to_vec(), ..self }
     }
 
-    /// Returns the seed with this content.
     pub(crate) fn with(self, content: u64) -> Self {
         Self { content, ..self }
     }
@@ -83,14 +81,10 @@ impl Seed {
     }
 }
 
-/// A change of a sample.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// Creates it with these values.
     Create(Seed),
-    /// Gives it these values.
     Update(Seed),
-    /// Deletes it.
     Delete,
 }
 
@@ -104,7 +98,6 @@ pub(crate) trait Sample: Resource {
         Self::derive_id(parts)
     }
 
-    /// Returns the change that creates a resource.
     fn create(seed: &Seed) -> Self::Change;
 
     /// Returns the change that gives a resource the values of the seed.
@@ -313,7 +306,6 @@ pub(crate) struct Sampled {
     pub(crate) is_immutable: bool,
     /// Returns the id that follows from the parts.
     pub(crate) id: fn(&[&str]) -> String,
-    /// Returns the write of a sample.
     pub(crate) write: fn(&str, Write<Step>) -> Result<ResourceWrite>,
     /// Compares a resource, as it is read.
     pub(crate) read: for<'a> fn(&'a Run, &'a str) -> BoxFuture<'a, Outcome>,

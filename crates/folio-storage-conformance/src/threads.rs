@@ -157,7 +157,7 @@ async fn deletion(context: &Context) -> Outcome {
     let new = context.new_thread(&[]);
     store.delete(&context.org, &new.id, None).await?;
     let made = store.create(new.clone()).await?;
-    let stale = Fence { epoch: made.epoch, version: made.version };
+    let stale = made.fence();
     let mut append = batch(context, stale, vec![ended(1, "stale")]);
     append.request = Some(threads_append::request(context, 1)?);
     appended(store.append(&context.org, &new.id, append.clone()).await?)?;
@@ -213,16 +213,16 @@ async fn expiry(context: &Context) -> Outcome {
     same!(header(context, &kept).await?.expires_at, None, "the expiry of a thread about something else");
     let before = header(context, &other).await?;
     same!((before.expires_at, before.version), (Some(at(20)), 0), "a thread that expires with its document");
-    let fence = Fence { epoch: before.epoch, version: before.version };
+    let fence = before.fence();
     let after = appended(store.append(&context.org, &other, batch(context, fence, vec![])).await?)?;
     same!(after.expires_at, Some(at(20)), "the expiry after an append");
     let read = header(context, &kept).await?;
-    let seen = Fence { epoch: read.epoch, version: read.version };
+    let seen = read.fence();
     appended(store.append(&context.org, &kept, batch(context, seen, vec![])).await?)?;
     let unused = async |id, fence, seconds| store.expire_unused(&context.org, id, fence, at(seconds)).await;
     same!(unused(&kept, seen, 5).await?, false, "the expiry of a thread that was used concurrently");
     let read = header(context, &kept).await?;
-    let seen = Fence { epoch: read.epoch, version: read.version };
+    let seen = read.fence();
     same!(unused(&kept, seen, 25).await?, true, "the expiry of an unused thread");
     same!(unused(&kept, seen, 26).await?, false, "a later expiry");
     same!(unused(&kept, seen, 15).await?, true, "an earlier expiry");

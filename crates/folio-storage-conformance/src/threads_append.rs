@@ -31,7 +31,6 @@ pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> App
     }
 }
 
-/// Returns the end of a turn.
 pub(crate) fn ended(turn: u32, text: &str) -> Entry {
     Entry::Ended(Box::new(Ended {
         turn,
@@ -45,7 +44,6 @@ pub(crate) fn ended(turn: u32, text: &str) -> Entry {
     }))
 }
 
-/// Returns the row of a new request.
 pub(crate) fn request(context: &Context, turn: u32) -> Result<RequestRow, Failure> {
     let request = format!("ask/{}", context.fresh()).parse()?;
     Ok(RequestRow { request, turn, digest: Digest::of(b"request") })
@@ -63,15 +61,11 @@ async fn thread(context: &Context) -> Result<ThreadHeader, Failure> {
     Ok(context.stores.threads.create(context.new_thread(&[])).await?)
 }
 
-fn at(header: &ThreadHeader) -> Fence {
-    Fence { epoch: header.epoch, version: header.version }
-}
-
 async fn one_append(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let owner = Incarnation::derive(&["node"]);
     let open = OpenTurn { number: 1, phase: Phase::Running, expires_at: None };
-    let mut append = batch(context, at(&made), vec![ended(1, "one"), ended(1, "two")]);
+    let mut append = batch(context, made.fence(), vec![ended(1, "one"), ended(1, "two")]);
     append.new_owner = Some((made.epoch + 1, owner.clone()));
     append.request = Some(request(context, 1)?);
     append.change = HeaderChange {
@@ -89,7 +83,7 @@ async fn one_append(context: &Context) -> Outcome {
     check!(header.bytes > 0 && header.updated_at == append.at, "bytes {} at {}", header.bytes, header.updated_at);
     check!(store.has_batch(&context.org, &made.id, append.batch).await?, "an append left no batch row");
     check!(!store.has_batch(&context.org, &made.id, 1 << 90).await?, "a batch that was never sent is committed");
-    let mut next = batch(context, at(&header), vec![ended(1, "three")]);
+    let mut next = batch(context, header.fence(), vec![ended(1, "three")]);
     next.change.open_turn = Some(None);
     let header = appended(store.append(&context.org, &made.id, next).await?)?;
     same!((header.open_turn.as_ref(), header.model.as_deref()), (None, Some("model")), "what the next append changes");
@@ -98,7 +92,7 @@ async fn one_append(context: &Context) -> Outcome {
     same!(store.entries(&context.org, &made.id, 1, 1).await?, vec![(1, ended(1, "two"))], "one entry");
     same!(store.entries(&context.org, &made.id, 3, 10).await?, vec![], "entries behind the end");
     same!(store.entries(&context.other(), &made.id, 0, 10).await?, vec![], "entries for another organization");
-    let concurrent = batch(context, at(&header), vec![]);
+    let concurrent = batch(context, header.fence(), vec![]);
     refused!(store.append(&context.other(), &made.id, concurrent).await, NotFound, "an append by another organization");
     Ok(())
 }
@@ -106,14 +100,14 @@ async fn one_append(context: &Context) -> Outcome {
 /// Invariant 1: an append succeeds only if it names the stored epoch and version.
 async fn fence(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
-    let mut take = batch(context, at(&made), vec![]);
+    let mut take = batch(context, made.fence(), vec![]);
     take.new_owner = Some((1, Incarnation::derive(&["one"])));
     let mine = appended(store.append(&context.org, &made.id, take).await?)?;
-    let mut take = batch(context, at(&mine), vec![]);
+    let mut take = batch(context, mine.fence(), vec![]);
     take.new_owner = Some((2, Incarnation::derive(&["other"])));
     let concurrent = appended(store.append(&context.org, &made.id, take).await?)?;
     let wrong = [
-        at(&mine),
+        mine.fence(),
         Fence { epoch: mine.epoch, version: concurrent.version },
         Fence { epoch: concurrent.epoch, version: mine.version },
         Fence { epoch: concurrent.epoch + 1, version: concurrent.version },
@@ -134,7 +128,7 @@ async fn fence(context: &Context) -> Outcome {
         }
     }
     for epoch in [0, concurrent.epoch] {
-        let mut back = batch(context, at(&concurrent), vec![]);
+        let mut back = batch(context, concurrent.fence(), vec![]);
         back.new_owner = Some((epoch, Incarnation::derive(&["back"])));
         check!(store.append(&context.org, &made.id, back).await.is_err(), "an epoch that does not grow was taken");
     }
@@ -145,7 +139,7 @@ async fn fence(context: &Context) -> Outcome {
 async fn one_of_many_wins(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let attempts = (0..8).map(|_| async {
-        let append = batch(context, at(&made), vec![ended(1, "mine")]);
+        let append = batch(context, made.fence(), vec![ended(1, "mine")]);
         Ok::<_, Failure>(store.append(&context.org, &made.id, append).await?)
     });
     let answers = futures::future::try_join_all(attempts).await?;
@@ -159,11 +153,11 @@ async fn requests(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let row = request(context, 1)?;
     same!(store.request(&context.org, &made.id, &row.request).await?, None, "a request before its append");
-    let mut first = batch(context, at(&made), vec![ended(1, "first")]);
+    let mut first = batch(context, made.fence(), vec![ended(1, "first")]);
     first.request = Some(row.clone());
     let header = appended(store.append(&context.org, &made.id, first).await?)?;
     same!(store.request(&context.org, &made.id, &row.request).await?, Some(row.clone()), "the row of a request");
-    for fence in [at(&header), at(&made)] {
+    for fence in [header.fence(), made.fence()] {
         let mut again = batch(context, fence, vec![ended(2, "again")]);
         again.request = Some(RequestRow { turn: 2, digest: Digest::of(b"other"), ..row.clone() });
         let answer = store.append(&context.org, &made.id, again).await?;
@@ -178,12 +172,12 @@ async fn requests(context: &Context) -> Outcome {
 /// Invariant 3: a repeated append is committed once.
 async fn batches(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
-    let mut append = batch(context, at(&made), vec![ended(1, "once")]);
+    let mut append = batch(context, made.fence(), vec![ended(1, "once")]);
     append.request = Some(request(context, 1)?);
     let first = appended(store.append(&context.org, &made.id, append.clone()).await?)?;
     let again = appended(store.append(&context.org, &made.id, append.clone()).await?)?;
     same!(again, first, "an append sent again");
-    let next = appended(store.append(&context.org, &made.id, batch(context, at(&first), vec![])).await?)?;
+    let next = appended(store.append(&context.org, &made.id, batch(context, first.fence(), vec![])).await?)?;
     let late = appended(store.append(&context.org, &made.id, append).await?)?;
     same!(late, next, "an append sent again, late");
     same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "entries of an append sent again");
@@ -192,15 +186,15 @@ async fn batches(context: &Context) -> Outcome {
 
 async fn bounds(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
-    let large = batch(context, at(&made), vec![ended(1, &"x".repeat(limits::ENTRY_BYTES))]);
+    let large = batch(context, made.fence(), vec![ended(1, &"x".repeat(limits::ENTRY_BYTES))]);
     refused!(store.append(&context.org, &made.id, large).await, TooLarge, "an entry over its bound");
     let text = "x".repeat(limits::ENTRY_BYTES - 1024);
     let five = vec![ended(1, &text); 5];
-    let large = batch(context, at(&made), five.clone());
+    let large = batch(context, made.fence(), five.clone());
     refused!(store.append(&context.org, &made.id, large).await, TooLarge, "an append over its bound");
     same!(store.header(&context.org, &made.id).await?, Some(made.clone()), "the header after both");
     let four = five.into_iter().take(4).collect();
-    let header = appended(store.append(&context.org, &made.id, batch(context, at(&made), four)).await?)?;
+    let header = appended(store.append(&context.org, &made.id, batch(context, made.fence(), four)).await?)?;
     check!(header.bytes > 4 * (limits::ENTRY_BYTES as u64 - 1024), "{} bytes counted", header.bytes);
     Ok(())
 }

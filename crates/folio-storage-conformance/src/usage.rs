@@ -1,7 +1,6 @@
 //! [`folio_storage::UsageStore`].
 
 use folio_types::Timestamp;
-use folio_types::message::Usage;
 
 use super::context::Context;
 use super::{Outcome, refused, same};
@@ -9,19 +8,8 @@ use folio_storage::UsageRecord;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let store = &context.stores.usage;
-    let record = |key: &str| UsageRecord {
-        org: context.org.clone(),
-        user: context.user.clone(),
-        key: key.to_owned(),
-        operation: "chat".to_owned(),
-        model: "model".to_owned(),
-        usage: Usage { input_tokens: 10, output_tokens: 2, model_calls: 1, ..Usage::default() },
-        completed: true,
-        document: None,
-        charged: None,
-        at: context.now(),
-    };
-    let (first, second, third) = (record("a.1"), record("a.2"), record("b/x"));
+    let (first, second, third) =
+        (context.usage_record("a.1"), context.usage_record("a.2"), context.usage_record("b/x"));
     for record in [&third, &first, &second] {
         store.record(record.clone()).await?;
     }

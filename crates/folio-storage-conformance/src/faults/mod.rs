@@ -26,7 +26,6 @@ pub use shared::SharedFault;
 /// Declares the faults: name, name in `FOLIO_FAULT`, store, module of the layer, suites that catch it.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $store:ident, $module:ident, [$($suite:literal),*];)*) => {
-        /// A fault of a store.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Fault {
             $($(#[$doc])* $name,)*
@@ -35,7 +34,6 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// All faults.
             pub const ALL: &'static [Self] = &[$(Self::$name,)* Self::StoreDown];
 
             /// The name of the fault in `FOLIO_FAULT`.
@@ -49,7 +47,6 @@ macro_rules! faults {
             }
         }
 
-        /// Returns these stores with a fault.
         #[must_use]
         pub fn decorate(stores: &Stores, fault: Fault) -> Stores {
             match fault {
@@ -87,7 +84,6 @@ faults! {
     /// A write is executed at any version.
     ExpectedIgnored = "expected-ignored", resources, resources,
         [
-            "access",
             "ops",
             "resources/tag",
             "resources/schema",

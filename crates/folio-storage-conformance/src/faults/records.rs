@@ -102,9 +102,8 @@ pub(super) struct AuditLogKept(Mutex<Vec<(OrgId, AuditEntry)>>);
 #[async_trait]
 impl AuditLayer for AuditLogKept {
     async fn append(&self, below: &dyn AuditStore, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        kept.extend(entries.iter().map(|entry| (org.clone(), entry.clone())));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        let new = entries.iter().map(|entry| (org.clone(), entry.clone()));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(new);
         below.append(org, entries).await
     }
 

@@ -17,14 +17,12 @@ use crate::layer::{EventLayer, JobLayer, Layered, NodeLayer, RateLayer, SharedTu
 /// Declares the faults: name, store, suite that catches it.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident, $store:ident, $suite:literal;)*) => {
-        /// A fault of a shared store.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum SharedFault {
             $($(#[$doc])* $name,)*
         }
 
         impl SharedFault {
-            /// All faults.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// The suite that must catch the fault.
@@ -32,7 +30,6 @@ macro_rules! faults {
                 match self { $(Self::$name => $suite,)* }
             }
 
-            /// Returns these stores with the fault.
             #[must_use]
             pub fn decorate(self, stores: &SharedStores) -> SharedStores {
                 match self {
@@ -65,7 +62,6 @@ faults! {
     SlotBoundIgnored, slots, "slots";
     /// The lease of a slot does not expire.
     LeaseNeverEnds, slots, "slots";
-    /// The lease of a slot is not renewed.
     LeaseNotRenewed, slots, "slots";
     /// An older state is accepted after a newer one.
     OlderStateAccepted, turns, "turns";

@@ -2,15 +2,11 @@
 
 use async_trait::async_trait;
 use folio_history::journal::Entry;
-use folio_history::thread::{Append, Appended, Fence, NewThread, ThreadHeader};
+use folio_history::thread::{Append, Appended, NewThread, ThreadHeader};
 use folio_storage::ThreadStore;
 use folio_types::{OrgId, Reason, Result, ThreadId};
 
 use crate::layer::ThreadLayer;
-
-fn fence(header: &ThreadHeader) -> Fence {
-    Fence { epoch: header.epoch, version: header.version }
-}
 
 #[derive(Default)]
 pub(super) struct FenceOff;
@@ -21,7 +17,7 @@ impl ThreadLayer for FenceOff {
         let answer = below.append(org, id, append.clone()).await?;
         match &answer {
             Appended::Refused { header, request: None } => {
-                below.append(org, id, Append { fence: fence(header), ..append }).await
+                below.append(org, id, Append { fence: header.fence(), ..append }).await
             }
             _ => Ok(answer),
         }
@@ -94,7 +90,7 @@ impl ThreadLayer for BegunOverAnother {
         let answer = below.begin(thread, first.clone()).await?;
         match &answer {
             Appended::Refused { header, .. } => {
-                below.append(&org, &id, Append { fence: fence(header), request: None, ..first }).await
+                below.append(&org, &id, Append { fence: header.fence(), request: None, ..first }).await
             }
             Appended::Done(_) => Ok(answer),
         }

@@ -51,9 +51,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs one suite; `nonce` is part of the names of its data.
-///
-/// # Errors
-/// The first violation, or that there is no such suite.
 pub async fn run(name: &str, stores: SharedStores, nonce: &str) -> Outcome {
     let (_, suite) =
         SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
@@ -62,9 +59,6 @@ pub async fn run(name: &str, stores: SharedStores, nonce: &str) -> Outcome {
 }
 
 /// Runs all suites concurrently on one store.
-///
-/// # Errors
-/// The first violation.
 pub async fn run_all(stores: SharedStores, nonce: &str) -> Outcome {
     stores.health.check().await?;
     let runs = names().map(|name| run(name, stores.clone(), nonce));

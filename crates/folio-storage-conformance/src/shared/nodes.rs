@@ -8,7 +8,6 @@ use super::super::{Failure, Outcome, check, same};
 use super::eventually;
 use folio_storage::{HeartbeatStatus, Member, NodeRecord, SharedStores};
 
-/// Returns a node with this name.
 fn node(nonce: &str, name: &str) -> NodeRecord {
     NodeRecord {
         incarnation: Incarnation::derive(&[nonce, name]),
