@@ -72,8 +72,11 @@ impl Removals {
         rows.len() > 1
     }
 
-    pub(crate) fn take(&self) -> Vec<OpenTurnRow> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes at most `limit` rows, the oldest first.
+    pub(crate) fn take(&self, limit: usize) -> Vec<OpenTurnRow> {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = rows.len().min(limit);
+        rows.drain(..taken).collect()
     }
 }
 

@@ -320,6 +320,8 @@ pub struct Append {
     /// Row of the open-turn index if the append opens, resumes or takes over a turn. The row is stored before the
     /// append.
     pub opens: Option<OpenTurnRow>,
+    /// Rows of ended turns, removed in the same write as `opens` is stored. The sweep removes a row that is left.
+    pub removes: Vec<OpenTurnRow>,
     pub at: Timestamp,
 }
 

@@ -94,6 +94,8 @@ pub enum WriteDecision {
 pub struct ThreadPlan {
     /// Row of the index of open turns. Written before the header.
     pub opens: Option<OpenTurnRow>,
+    /// Rows of that index to remove with it.
+    pub removes: Vec<OpenTurnRow>,
     /// New or changed list row. Written before the header.
     pub list_after: Option<ListEntry>,
 
@@ -178,6 +180,7 @@ fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, 
     let list_after = after.listed().filter(|_| has_new_title);
     WriteDecision::Write(Box::new(ThreadPlan {
         opens: write.append().and_then(|append| append.opens.clone()),
+        removes: write.append().map(|append| append.removes.clone()).unwrap_or_default(),
         list_before: before.as_ref().and_then(ThreadHeader::listed).filter(|_| list_after.is_some()),
         list_after,
         batch: write.append().map(|append| append.batch),

@@ -44,7 +44,12 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     let left = all(context).await?;
     check!(!left.contains(&rows[0]), "a removed row is stored");
     check!(left.contains(&rows[1]), "removing the row of one epoch removed that of a later one");
-    store.remove(&rows).await?;
+    let next = row(&other, 3, 1);
+    let fence = Fence { epoch: header.epoch, version: header.version };
+    let replaces = Append { opens: Some(next.clone()), removes: rows.to_vec(), ..batch(context, fence, Vec::new()) };
+    appended(context.stores.threads.append(&context.org, &header.id, replaces).await?)?;
+    same!(all(context).await?, vec![next.clone()], "rows after an append removed the others");
+    store.remove(&[next]).await?;
     same!(all(context).await?, Vec::new(), "rows after all were removed");
     Ok(())
 }

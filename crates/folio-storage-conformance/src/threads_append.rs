@@ -27,6 +27,7 @@ pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> App
         change: HeaderChange::default(),
         request: None,
         opens: None,
+        removes: Vec::new(),
         at: context.now(),
     }
 }

@@ -191,7 +191,7 @@ async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (
         enter_expiry(keyspace, org, id, at).await?;
     }
     match &plan.opens {
-        Some(row) => open_turns::insert(keyspace, row).await,
+        Some(row) => open_turns::replace(keyspace, row, &plan.removes).await,
         None => Ok(()),
     }
 }

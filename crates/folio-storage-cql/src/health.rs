@@ -21,7 +21,7 @@ impl StoreHealth for Health {
         let Keyspace { cql, tables, .. } = &*self.0;
         let until = self.0.now() + PROBE_TTL;
         let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Mark)? };
-        tables.system_rows.put_until(cql, "probe", row, until).await
+        tables.system_rows.replace(cql, "probe", (row, until), std::iter::empty()).await
     }
 
     fn traffic(&self) -> Option<Traffic> {

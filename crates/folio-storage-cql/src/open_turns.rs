@@ -29,11 +29,13 @@ impl OpenTurnStore for OpenTurns {
     }
 }
 
-/// The caller sends the append that opens the turn only after this function returns.
-pub(crate) async fn insert(keyspace: &Keyspace, row: &OpenTurnRow) -> Result<()> {
+/// Stores a row and removes others in one write. The caller sends the append that opens the turn only after this
+/// function returns.
+pub(crate) async fn replace(keyspace: &Keyspace, row: &OpenTurnRow, removes: &[OpenTurnRow]) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let system_row = SystemRow { at: 0, key: key(row), value: encode(row)? };
-    tables.system_rows.put_until(cql, INDEX, system_row, row.until).await
+    let removes = removes.iter().map(|row| (0, key(row)));
+    tables.system_rows.replace(cql, INDEX, (system_row, row.until), removes).await
 }
 
 fn key(row: &OpenTurnRow) -> String {

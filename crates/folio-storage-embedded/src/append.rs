@@ -49,6 +49,9 @@ fn execute(transaction: &mut Transaction<'_>, plan: ThreadPlan, write: EncodedTh
     if let Some(row) = &plan.opens {
         transaction.put(Space::System, keys::open_turn(row), row)?;
     }
+    for row in &plan.removes {
+        transaction.remove(Space::System, keys::open_turn(row));
+    }
     if let Some(batch) = plan.batch {
         transaction.put(Space::Threads, keys::batch(org, id, batch), &Mark)?;
     }

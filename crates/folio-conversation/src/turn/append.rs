@@ -127,6 +127,7 @@ impl Machine {
             change: first.change,
             request: first.request,
             opens: opens.map(|turn| self.open_row(now, turn, epoch)),
+            removes: Vec::new(),
             at: now,
         };
         self.send(SentAppend { append, sends: 1, snapshot, rest: drafts, after_append });
@@ -182,6 +183,7 @@ impl Machine {
             change: HeaderChange { title: Some(title), ..HeaderChange::default() },
             request,
             opens: None,
+            removes: Vec::new(),
             at: now,
         };
         let after_append = AfterAppend::Renamed(ticket);

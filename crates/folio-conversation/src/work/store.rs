@@ -22,15 +22,20 @@ const LOOK_UPS: u32 = 12;
 const SENDS: u32 = 8;
 /// Retry delay of requests that wait for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Maximum rows of ended turns that one append removes. They are in several partitions.
+const REMOVALS_PER_APPEND: usize = 8;
 /// Time during which rows of ended turns are collected for one removal.
 const REMOVAL_DELAY: Duration = Duration::from_millis(200);
 
 impl Work {
     /// Sends an append, and creates the thread if `new` is given. Reports the response of the store. A commit is
     /// reported after the audit entries are durable.
-    pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
+    pub(crate) async fn append(self, mut append: Append, new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
+        if append.opens.is_some() {
+            append.removes = self.shared.removals.take(REMOVALS_PER_APPEND);
+        }
         for stage in &stages {
             self.point(stage, "before").await;
         }
@@ -134,8 +139,10 @@ impl Work {
                 () = shared.token.cancelled() => return,
                 () = tokio::time::sleep(REMOVAL_DELAY) => {}
             }
-            let rows = shared.removals.take();
-            if let Err(error) = shared.stores().open_turns.remove(&rows).await {
+            let rows = shared.removals.take(usize::MAX);
+            if !rows.is_empty()
+                && let Err(error) = shared.stores().open_turns.remove(&rows).await
+            {
                 tracing::warn!(rows = rows.len(), %error, "rows of ended turns are left to the sweep");
             }
         });

@@ -221,6 +221,7 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
         change: HeaderChange::default(),
         request: None,
         opens: None,
+        removes: Vec::new(),
         at: bench.environment.now(),
     };
     stores.threads.append(&org, &used, append).await.unwrap();

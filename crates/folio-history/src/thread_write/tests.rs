@@ -43,6 +43,7 @@ fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
         change: HeaderChange::default(),
         request,
         opens: None,
+        removes: Vec::new(),
         at: at(2),
     }
 }

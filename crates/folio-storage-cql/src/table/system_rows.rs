@@ -56,11 +56,19 @@ impl SystemRows {
         cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value]).await
     }
 
-    /// Stores a row that expires at `until`, after at least one second.
-    pub(crate) async fn put_until(&self, cql: &Cql, index: &str, row: SystemRow, until: Timestamp) -> Result<()> {
+    /// Stores a row that expires at a time, after at least one second, and removes a few others in the same batch.
+    pub(crate) async fn replace(
+        &self,
+        cql: &Cql,
+        index: &str,
+        (row, until): (SystemRow, Timestamp),
+        removes: impl Iterator<Item = (i64, String)>,
+    ) -> Result<()> {
         let left = until.duration_since(cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
         let left = i32::try_from(left).unwrap_or(i32::MAX);
-        cql.write(&self.put_until, values![index, bucket(&row.key), row.at, row.key, row.value, left]).await
+        let put = (&self.put_until, values![index, bucket(&row.key), row.at, row.key, row.value, left]);
+        let removes = removes.map(|(at, key)| (&self.remove, values![index, bucket(&key), at, key]));
+        cql.write_all(std::iter::once(put).chain(removes).collect()).await
     }
 
     pub(crate) async fn remove(&self, cql: &Cql, index: &str, at: i64, key: &str) -> Result<()> {

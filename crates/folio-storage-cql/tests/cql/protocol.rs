@@ -231,6 +231,7 @@ fn titled(batch: u128, header: &ThreadHeader, title: &str) -> Append {
         change: HeaderChange { title: Some(title.to_owned()), ..HeaderChange::default() },
         request: None,
         opens: None,
+        removes: Vec::new(),
         at: Timestamp::constant(1_790_000_000, 0),
     }
 }

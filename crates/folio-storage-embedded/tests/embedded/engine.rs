@@ -31,6 +31,7 @@ fn append(version: u64) -> Append {
         change: HeaderChange::default(),
         request: None,
         opens: None,
+        removes: Vec::new(),
         at: Timestamp::constant(1_790_000_000, 0),
     }
 }

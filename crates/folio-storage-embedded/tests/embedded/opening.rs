@@ -53,6 +53,7 @@ fn append(batch: u128, version: u64) -> Append {
         change: HeaderChange { title: Some(format!("title {batch}")), ..HeaderChange::default() },
         request: None,
         opens: None,
+        removes: Vec::new(),
         at: now(),
     }
 }
