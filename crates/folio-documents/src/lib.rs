@@ -1,12 +1,12 @@
 //! Documents: uploads, text extraction by page, and clean-up after deletions.
 //!
 //! - [`Uploader`] receives a file as a stream, detects its type, and writes the document ([`sniff`] lists the accepted
-//! types).
+//!   types).
 //! - [`Ingestor`] reads the text of uploaded documents in the background. The parent process parses no file of a user:
-//! a child of the same binary ([`worker`]) reads PDF and HTML under limits of memory, time and output, and Tesseract
-//! reads page images under the same limits. A malformed or huge file affects only itself.
+//!   a child of the same binary ([`worker`]) reads PDF and HTML under limits of memory, time and output, and Tesseract
+//!   reads page images under the same limits. A malformed or huge file affects only itself.
 //! - [`Cleaner`] removes the bytes of deleted documents and orphaned bytes, and marks the threads of deleted documents
-//! as expiring.
+//!   as expiring.
 //!
 //! This crate must not know conversations, models or gRPC. It uses storage only through its traits.
 
