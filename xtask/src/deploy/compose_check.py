@@ -1,4 +1,4 @@
-"""Holds a compose file against the schema of the specification, which the package docker-compose brings."""
+"""Validates a compose file against the schema of the specification, which the package docker-compose contains."""
 
 import importlib.util
 import json
