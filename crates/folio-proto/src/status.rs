@@ -63,25 +63,11 @@ pub fn record(span: &tracing::Span, code: tonic::Code) {
 
 /// Returns the name of a code in the gRPC protocol.
 fn name(code: tonic::Code) -> &'static str {
-    use tonic::Code as C;
     match code {
-        C::Ok => "OK",
-        C::Cancelled => "CANCELLED",
-        C::Unknown => "UNKNOWN",
-        C::InvalidArgument => "INVALID_ARGUMENT",
-        C::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        C::NotFound => "NOT_FOUND",
-        C::AlreadyExists => "ALREADY_EXISTS",
-        C::PermissionDenied => "PERMISSION_DENIED",
-        C::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        C::FailedPrecondition => "FAILED_PRECONDITION",
-        C::Aborted => "ABORTED",
-        C::OutOfRange => "OUT_OF_RANGE",
-        C::Unimplemented => "UNIMPLEMENTED",
-        C::Internal => "INTERNAL",
-        C::Unavailable => "UNAVAILABLE",
-        C::DataLoss => "DATA_LOSS",
-        C::Unauthenticated => "UNAUTHENTICATED",
+        tonic::Code::Ok => "OK",
+        tonic::Code::Unknown => "UNKNOWN",
+        tonic::Code::OutOfRange => "OUT_OF_RANGE",
+        _ => code_name(folio_code(code)),
     }
 }
 
@@ -177,67 +163,40 @@ fn usual_reason(code: Code) -> Reason {
 }
 
 fn grpc_code(code: Code) -> tonic::Code {
-    match code {
-        Code::InvalidArgument => tonic::Code::InvalidArgument,
-        Code::NotFound => tonic::Code::NotFound,
-        Code::AlreadyExists => tonic::Code::AlreadyExists,
-        Code::FailedPrecondition => tonic::Code::FailedPrecondition,
-        Code::Aborted => tonic::Code::Aborted,
-        Code::ResourceExhausted => tonic::Code::ResourceExhausted,
-        Code::Unavailable => tonic::Code::Unavailable,
-        Code::DeadlineExceeded => tonic::Code::DeadlineExceeded,
-        Code::PermissionDenied => tonic::Code::PermissionDenied,
-        Code::Unauthenticated => tonic::Code::Unauthenticated,
-        Code::Cancelled => tonic::Code::Cancelled,
-        Code::Unimplemented => tonic::Code::Unimplemented,
-        Code::DataLoss => tonic::Code::DataLoss,
-        Code::Internal => tonic::Code::Internal,
-    }
+    CODES.iter().find(|(known, ..)| *known == code).map_or(tonic::Code::Internal, |(_, grpc, _)| *grpc)
 }
 
 fn folio_code(code: tonic::Code) -> Code {
     match code {
-        tonic::Code::InvalidArgument | tonic::Code::OutOfRange => Code::InvalidArgument,
-        tonic::Code::NotFound => Code::NotFound,
-        tonic::Code::AlreadyExists => Code::AlreadyExists,
-        tonic::Code::FailedPrecondition => Code::FailedPrecondition,
-        tonic::Code::Aborted => Code::Aborted,
-        tonic::Code::ResourceExhausted => Code::ResourceExhausted,
-        tonic::Code::Unavailable => Code::Unavailable,
-        tonic::Code::DeadlineExceeded => Code::DeadlineExceeded,
-        tonic::Code::PermissionDenied => Code::PermissionDenied,
-        tonic::Code::Unauthenticated => Code::Unauthenticated,
-        tonic::Code::Cancelled => Code::Cancelled,
-        tonic::Code::Unimplemented => Code::Unimplemented,
-        tonic::Code::DataLoss => Code::DataLoss,
-        tonic::Code::Ok | tonic::Code::Unknown | tonic::Code::Internal => Code::Internal,
+        tonic::Code::OutOfRange => Code::InvalidArgument,
+        _ => CODES.iter().find(|(_, grpc, _)| *grpc == code).map_or(Code::Internal, |(known, ..)| *known),
     }
 }
 
 /// Returns the name of a code in `folio.v1.Error`.
 pub(crate) fn code_name(code: Code) -> &'static str {
-    CODES.iter().find(|(known, _)| *known == code).map_or("INTERNAL", |(_, name)| name)
+    CODES.iter().find(|(known, ..)| *known == code).map_or("INTERNAL", |(.., name)| name)
 }
 
 pub(crate) fn code_of(name: &str) -> Option<Code> {
-    CODES.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
+    CODES.iter().find(|(.., known)| *known == name).map(|(code, ..)| *code)
 }
 
-const CODES: [(Code, &str); 14] = [
-    (Code::InvalidArgument, "INVALID_ARGUMENT"),
-    (Code::NotFound, "NOT_FOUND"),
-    (Code::AlreadyExists, "ALREADY_EXISTS"),
-    (Code::FailedPrecondition, "FAILED_PRECONDITION"),
-    (Code::Aborted, "ABORTED"),
-    (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
-    (Code::Unavailable, "UNAVAILABLE"),
-    (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
-    (Code::PermissionDenied, "PERMISSION_DENIED"),
-    (Code::Unauthenticated, "UNAUTHENTICATED"),
-    (Code::Cancelled, "CANCELLED"),
-    (Code::Unimplemented, "UNIMPLEMENTED"),
-    (Code::DataLoss, "DATA_LOSS"),
-    (Code::Internal, "INTERNAL"),
+const CODES: [(Code, tonic::Code, &str); 14] = [
+    (Code::InvalidArgument, tonic::Code::InvalidArgument, "INVALID_ARGUMENT"),
+    (Code::NotFound, tonic::Code::NotFound, "NOT_FOUND"),
+    (Code::AlreadyExists, tonic::Code::AlreadyExists, "ALREADY_EXISTS"),
+    (Code::FailedPrecondition, tonic::Code::FailedPrecondition, "FAILED_PRECONDITION"),
+    (Code::Aborted, tonic::Code::Aborted, "ABORTED"),
+    (Code::ResourceExhausted, tonic::Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
+    (Code::Unavailable, tonic::Code::Unavailable, "UNAVAILABLE"),
+    (Code::DeadlineExceeded, tonic::Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+    (Code::PermissionDenied, tonic::Code::PermissionDenied, "PERMISSION_DENIED"),
+    (Code::Unauthenticated, tonic::Code::Unauthenticated, "UNAUTHENTICATED"),
+    (Code::Cancelled, tonic::Code::Cancelled, "CANCELLED"),
+    (Code::Unimplemented, tonic::Code::Unimplemented, "UNIMPLEMENTED"),
+    (Code::DataLoss, tonic::Code::DataLoss, "DATA_LOSS"),
+    (Code::Internal, tonic::Code::Internal, "INTERNAL"),
 ];
 
 /// Retry delay of errors that report a temporarily exceeded bound.
@@ -249,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_code_and_reason_survives_the_conversion() {
-        for (code, name) in CODES {
+        for (code, _, name) in CODES {
             assert_eq!(code_of(name), Some(code));
             assert_eq!(code_name(code), name);
             if matches!(code, Code::Internal | Code::DataLoss) {

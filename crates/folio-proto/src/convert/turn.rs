@@ -10,6 +10,29 @@ use crate::{fields, json, v1};
 /// Maximum size of a JSON value that another process of Folio sent. Larger than any stored value.
 const SENT_JSON_BYTES: usize = 2 * limits::ENTRY_BYTES;
 
+/// Converts an enum to the protobuf enum with the same variants and back. A message without the field is invalid.
+macro_rules! same_variants {
+    ($own:ident = v1::$proto:ident of $field:literal: $($variant:ident),+) => {
+        impl From<$own> for v1::$proto {
+            fn from(value: $own) -> Self {
+                match value {
+                    $($own::$variant => Self::$variant,)+
+                }
+            }
+        }
+
+        impl TryFrom<v1::$proto> for $own {
+            type Error = Error;
+            fn try_from(value: v1::$proto) -> Result<Self> {
+                match value {
+                    v1::$proto::Unspecified => Err(Error::invalid_field($field, "is missing")),
+                    $(v1::$proto::$variant => Ok(Self::$variant),)+
+                }
+            }
+        }
+    };
+}
+
 impl From<&TurnView> for v1::Turn {
     fn from(turn: &TurnView) -> Self {
         Self {
@@ -54,35 +77,7 @@ impl TryFrom<v1::Turn> for TurnView {
     }
 }
 
-impl From<TurnStatus> for v1::TurnStatus {
-    fn from(status: TurnStatus) -> Self {
-        match status {
-            TurnStatus::Running => Self::Running,
-            TurnStatus::AwaitingApproval => Self::AwaitingApproval,
-            TurnStatus::Completed => Self::Completed,
-            TurnStatus::Failed => Self::Failed,
-            TurnStatus::Cancelled => Self::Cancelled,
-            TurnStatus::Expired => Self::Expired,
-            TurnStatus::Superseded => Self::Superseded,
-        }
-    }
-}
-
-impl TryFrom<v1::TurnStatus> for TurnStatus {
-    type Error = Error;
-    fn try_from(status: v1::TurnStatus) -> Result<Self> {
-        Ok(match status {
-            v1::TurnStatus::Unspecified => return Err(Error::invalid_field("status", "is missing")),
-            v1::TurnStatus::Running => Self::Running,
-            v1::TurnStatus::AwaitingApproval => Self::AwaitingApproval,
-            v1::TurnStatus::Completed => Self::Completed,
-            v1::TurnStatus::Failed => Self::Failed,
-            v1::TurnStatus::Cancelled => Self::Cancelled,
-            v1::TurnStatus::Expired => Self::Expired,
-            v1::TurnStatus::Superseded => Self::Superseded,
-        })
-    }
-}
+same_variants!(TurnStatus = v1::TurnStatus of "status": Running, AwaitingApproval, Completed, Failed, Cancelled, Expired, Superseded);
 
 impl From<&RoundView> for v1::Round {
     fn from(round: &RoundView) -> Self {
@@ -138,25 +133,7 @@ impl TryFrom<v1::Call> for CallView {
     }
 }
 
-impl From<Access> for v1::ToolAccess {
-    fn from(access: Access) -> Self {
-        match access {
-            Access::ReadOnly => Self::ReadOnly,
-            Access::ReadWrite => Self::ReadWrite,
-        }
-    }
-}
-
-impl TryFrom<v1::ToolAccess> for Access {
-    type Error = Error;
-    fn try_from(access: v1::ToolAccess) -> Result<Self> {
-        match access {
-            v1::ToolAccess::Unspecified => Err(Error::invalid_field("access", "is missing")),
-            v1::ToolAccess::ReadOnly => Ok(Self::ReadOnly),
-            v1::ToolAccess::ReadWrite => Ok(Self::ReadWrite),
-        }
-    }
-}
+same_variants!(Access = v1::ToolAccess of "access": ReadOnly, ReadWrite);
 
 impl From<&ResultView> for v1::CallResult {
     fn from(result: &ResultView) -> Self {
@@ -179,37 +156,7 @@ impl TryFrom<v1::CallResult> for ResultView {
     }
 }
 
-impl From<CallStatus> for v1::CallStatus {
-    fn from(status: CallStatus) -> Self {
-        match status {
-            CallStatus::Ok => Self::Ok,
-            CallStatus::Failed => Self::Failed,
-            CallStatus::Rejected => Self::Rejected,
-            CallStatus::Cancelled => Self::Cancelled,
-            CallStatus::Expired => Self::Expired,
-            CallStatus::Superseded => Self::Superseded,
-            CallStatus::Conflict => Self::Conflict,
-            CallStatus::NotRun => Self::NotRun,
-        }
-    }
-}
-
-impl TryFrom<v1::CallStatus> for CallStatus {
-    type Error = Error;
-    fn try_from(status: v1::CallStatus) -> Result<Self> {
-        Ok(match status {
-            v1::CallStatus::Unspecified => return Err(Error::invalid_field("status", "is missing")),
-            v1::CallStatus::Ok => Self::Ok,
-            v1::CallStatus::Failed => Self::Failed,
-            v1::CallStatus::Rejected => Self::Rejected,
-            v1::CallStatus::Cancelled => Self::Cancelled,
-            v1::CallStatus::Expired => Self::Expired,
-            v1::CallStatus::Superseded => Self::Superseded,
-            v1::CallStatus::Conflict => Self::Conflict,
-            v1::CallStatus::NotRun => Self::NotRun,
-        })
-    }
-}
+same_variants!(CallStatus = v1::CallStatus of "status": Ok, Failed, Rejected, Cancelled, Expired, Superseded, Conflict, NotRun);
 
 impl From<&WorkingState> for v1::WorkingState {
     fn from(working: &WorkingState) -> Self {
