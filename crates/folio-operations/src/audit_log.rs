@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, Scan, SortKeys};
+use crate::list::{ListPage, ListRequest, Listing, Period, Scan, SortKeys};
 use crate::operation::Operation;
 
 static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Administration) };
@@ -29,28 +29,15 @@ const READ: usize = 500;
 /// Lists the entries of a period. Filter: `user`, `thread`, `turn`, `kind`, `subject`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListAuditEntries {
-    pub period: LogPeriod,
+    pub period: Period,
     pub list: ListRequest,
 }
 
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct LogPeriod {
-    /// The start, inclusive. None: the first entry.
-    pub start_time: Option<Timestamp>,
-    /// The end, exclusive. None: the last entry.
-    pub end_time: Option<Timestamp>,
-}
-
-impl LogPeriod {
-    fn bounds(self) -> Result<(AuditPosition, AuditPosition)> {
-        let start = self.start_time.unwrap_or(Timestamp::UNIX_EPOCH);
-        // The clocks of nodes differ: an entry that is written now may have a slightly later time.
-        let end = self.end_time.unwrap_or(Timestamp::MAX);
-        if start > end {
-            return Err(Error::invalid_field("start_time", "must not be after end_time"));
-        }
-        Ok((AuditPosition::before(start), AuditPosition::before(end)))
-    }
+/// Returns the positions of start and end. Default: the whole log.
+fn bounds(period: Period) -> Result<(AuditPosition, AuditPosition)> {
+    // The clocks of nodes differ: an entry that is written now may have a slightly later time.
+    let (start, end) = period.bounds(|_| Timestamp::UNIX_EPOCH, Timestamp::MAX)?;
+    Ok((AuditPosition::before(start), AuditPosition::before(end)))
 }
 
 impl Operation for ListAuditEntries {
@@ -62,7 +49,7 @@ impl Operation for ListAuditEntries {
         let text = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
         let scope = ["audit", org.as_str(), &text(self.period.start_time), &text(self.period.end_time)];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, PAGE_MAX)?;
-        let (low, high) = self.period.bounds()?;
+        let (low, high) = bounds(self.period)?;
         let filter = EntryFilter::parse(&self.list.filter)?;
         let is_newest_first = listing.page.order == Order::Newest;
         listing
@@ -83,7 +70,7 @@ impl Operation for ListAuditEntries {
 /// Streams the entries of a period, oldest first.
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadAuditEntries {
-    pub period: LogPeriod,
+    pub period: Period,
     /// Same fields as the filter of [`ListAuditEntries`].
     pub filter: String,
 }
@@ -94,7 +81,7 @@ impl Operation for DownloadAuditEntries {
     type Output = BoxStream<'static, Result<Vec<AuditEntry>>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
-        let (bounds, filter) = (self.period.bounds()?, EntryFilter::parse(&self.filter)?);
+        let (bounds, filter) = (bounds(self.period)?, EntryFilter::parse(&self.filter)?);
         Ok(entries(Arc::clone(&context.stores().audit), context.principal().org.clone(), bounds, filter))
     }
 }

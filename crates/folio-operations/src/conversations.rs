@@ -142,11 +142,7 @@ impl Operation for ListTools {
                 && access.is_none_or(|access| tool.access == access)
         };
         let mut tools: Vec<ToolSpec> = tools.specs().filter(matches).cloned().collect();
-        match listing.page.order {
-            Order::Name => tools.sort_by_key(|tool| tool.name),
-            Order::NameDescending => tools.sort_by_key(|tool| std::cmp::Reverse(tool.name)),
-            Order::Newest | Order::Oldest => {}
-        }
+        listing.sort_by_name(&mut tools, |tool| tool.name);
         listing.slice(tools)
     }
 }

@@ -90,6 +90,18 @@ pub fn parse(text: &str) -> Result<Vec<Condition>> {
     Ok(conditions)
 }
 
+/// Parses the filter of a list whose only field is `name`, with a part of the name. None: the filter is empty.
+pub fn name_search(text: &str) -> Result<Option<String>> {
+    let mut name = None;
+    for condition in parse(text)? {
+        match condition.field.as_str() {
+            "name" => once(&mut name, &condition, condition.search()?)?,
+            _ => return Err(unknown(&condition, "name")),
+        }
+    }
+    Ok(name)
+}
+
 /// Accepts only an empty filter, for a list without filter fields. Error: `INVALID_FIELD` of `filter`.
 pub fn refuse(text: &str) -> Result<()> {
     if text.trim().is_empty() { Ok(()) } else { Err(malformed("this list has no filter fields")) }

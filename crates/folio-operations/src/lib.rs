@@ -48,7 +48,7 @@ pub use audit::{AuditRecord, AuditedChange};
 pub use caller::Caller;
 pub use context::{Components, Context, Operations};
 pub use declaration::{Audit, Class, Declaration, Effect, Idempotency, Quota, Service};
-pub use list::{ListPage, ListRequest, Listing, SortKeys};
+pub use list::{ListPage, ListRequest, Listing, Period, SortKeys};
 pub use operation::{Call, Operation};
 pub use reference::{PromptRef, RevisionRef, SchemaRef};
 pub use registry::{find, operations};

@@ -1,11 +1,12 @@
 //! The conventions of every list: page size, page token, skip, order, count, and the maximum size of a response.
 
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::ops::Range;
 use std::str::FromStr;
 
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Digest, Error, Reason, Result, limits};
+use folio_types::{Digest, Error, Reason, Result, Timestamp, limits};
 use serde::Serialize;
 
 const TOKEN_BYTES: usize = 2_048;
@@ -60,6 +61,32 @@ pub enum SortKeys {
     CreateTimeAndTitle,
     /// This field, ascending only.
     Ascending(&'static str),
+}
+
+/// A period of time.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Period {
+    /// The start, inclusive. None: the operation's default.
+    pub start_time: Option<Timestamp>,
+    /// The end, exclusive. None: the operation's default.
+    pub end_time: Option<Timestamp>,
+}
+
+impl Period {
+    /// Returns start and end. `start` computes the default start from the end. Error: `INVALID_FIELD` if the start is
+    /// after the end.
+    pub(crate) fn bounds(
+        self,
+        start: impl Fn(Timestamp) -> Timestamp,
+        end: Timestamp,
+    ) -> Result<(Timestamp, Timestamp)> {
+        let end = self.end_time.unwrap_or(end);
+        let start = self.start_time.unwrap_or_else(|| start(end));
+        if start > end {
+            return Err(Error::invalid_field("start_time", "must not be after end_time"));
+        }
+        Ok((start, end))
+    }
 }
 
 #[derive(Debug)]
@@ -201,6 +228,15 @@ impl Listing {
         let end = from.saturating_add(items.len());
         let next = (end < total && !items.is_empty()).then(|| end.to_string());
         Ok(self.sealed(Page { items, next, total: total as u64 }))
+    }
+
+    /// Sorts a list in memory by name, ignoring case, if the request orders it by name.
+    pub(crate) fn sort_by_name<T>(&self, items: &mut [T], name: impl Fn(&T) -> &str) {
+        match self.page.order {
+            Order::Name => items.sort_by_key(|item| name(item).to_lowercase()),
+            Order::NameDescending => items.sort_by_key(|item| Reverse(name(item).to_lowercase())),
+            Order::Newest | Order::Oldest => {}
+        }
     }
 
     /// Returns the positions of the page in a list of `total` items whose tokens are positions. Error:

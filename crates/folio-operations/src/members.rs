@@ -75,13 +75,7 @@ impl Operation for ListMembers {
     type Output = ListPage<Member>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Member>> {
-        let mut name = None;
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "name" => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
-                _ => return Err(filter::unknown(&condition, "name")),
-            }
-        }
+        let name = filter::name_search(&self.list.filter)?.map(|part| part.to_lowercase());
         let org = &context.principal().org;
         let (scope, keys) = (["members", org.as_str()], SortKeys::CreateTimeAndName);
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
@@ -92,8 +86,7 @@ impl Operation for ListMembers {
         match listing.page.order {
             Order::Oldest => members.sort_by_key(|member| member.created_at),
             Order::Newest => members.sort_by_key(|member| Reverse(member.created_at)),
-            Order::Name => members.sort_by_key(|member| member.name.to_lowercase()),
-            Order::NameDescending => members.sort_by_key(|member| Reverse(member.name.to_lowercase())),
+            Order::Name | Order::NameDescending => listing.sort_by_name(&mut members, |member| &member.name),
         }
         listing.slice(members)
     }

@@ -1,7 +1,5 @@
 //! Operations on models.
 
-use std::cmp::Reverse;
-
 use folio_llm::ModelInfo;
 use folio_types::page::Order;
 use folio_types::{Result, limits};
@@ -69,12 +67,8 @@ impl Operation for ListModels {
         };
         let catalogue = context.catalogue().await?;
         let mut models: Vec<ModelInfo> = catalogue.list().iter().filter(|model| matches(model)).cloned().collect();
-        match listing.page.order {
-            Order::Name => models.sort_by_key(|model| model.name.to_lowercase()),
-            Order::NameDescending => models.sort_by_key(|model| Reverse(model.name.to_lowercase())),
-            // The catalogue's own order: the default model first.
-            Order::Newest | Order::Oldest => {}
-        }
+        // Default: the catalogue's own order, with the default model first.
+        listing.sort_by_name(&mut models, |model| &model.name);
         Ok(ModelPage { page: listing.slice(models)?, default_model: catalogue.default_model().to_owned() })
     }
 }

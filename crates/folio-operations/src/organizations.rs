@@ -126,13 +126,7 @@ impl Operation for ListOrganizations {
     type Output = ListPage<Organization>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Organization>> {
-        let mut filter = OrganizationFilter::default();
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
-                _ => return Err(filter::unknown(&condition, "name")),
-            }
-        }
+        let filter = OrganizationFilter { name_search: filter::name_search(&self.list.filter)? };
         let keys = SortKeys::CreateTimeAndName;
         let listing = Listing::new(&self.list, &["organizations"], keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
         let organizations = context.stores().of::<Organization>();

@@ -6,6 +6,7 @@ use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema
 use folio_tools::rules;
 use folio_types::access::Scope;
 use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, fields, limits};
+use futures::future::OptionFuture;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -191,18 +192,9 @@ impl Operation for UpdatePrompt {
             rules::check_content(CONTENT, content)?;
         }
         let change = PromptChange::Update {
-            schema: match &self.schema_revid {
-                Some(text) => Some(schema(context, text).await?),
-                None => None,
-            },
-            model: match &self.model {
-                Some(name) => Some(model(context, name).await?),
-                None => None,
-            },
-            tags: match &self.tag_ids {
-                Some(ids) => Some(tags(context, ids).await?),
-                None => None,
-            },
+            schema: resolve(self.schema_revid.as_deref().map(|text| schema(context, text))).await?,
+            model: resolve(self.model.as_deref().map(|name| model(context, name))).await?,
+            tags: resolve(self.tag_ids.as_deref().map(|ids| tags(context, ids))).await?,
             name: self.name,
             content: self.content,
         };
@@ -274,6 +266,11 @@ impl Operation for ValidatePromptData {
             None => Ok(vec![Violation { path: "#".to_owned(), message: "must be a JSON object".to_owned() }]),
         }
     }
+}
+
+/// Resolves a field that may be absent.
+async fn resolve<T>(field: Option<impl Future<Output = Result<T>>>) -> Result<Option<T>> {
+    OptionFuture::from(field).await.transpose()
 }
 
 /// Resolves a reference to a schema revision. None: the text is empty.

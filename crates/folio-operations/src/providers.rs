@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_llm::options::check_url;
-use folio_llm::{ModelInfo, ModelRequest, Progress, Tools};
+use folio_llm::{ModelInfo, ModelRequest};
 use folio_metering::MeteredCall;
 use folio_providers::ProviderChange;
 use folio_resources::{ModelSettings, Provider, Resource as _};
@@ -12,7 +12,8 @@ use folio_types::access::Scope;
 use folio_types::message::Message;
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::op::{Expected, Write};
-use folio_types::{Code, Error, Etag, OrgId, Reason, Result, Role, Secret};
+use folio_types::page::Order;
+use folio_types::{Code, Error, Etag, OrgId, Reason, Result, Role, Secret, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -117,28 +118,14 @@ impl Operation for ListProviders {
 
     async fn run(self, context: &Context) -> Result<ProviderList> {
         let owner = self.owner.org(context)?;
-        let mut name = None;
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "name" => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
-                _ => return Err(filter::unknown(&condition, "name")),
-            }
-        }
-        let is_descending = match self.list.order_by.trim() {
-            "" | "name" | "name asc" => false,
-            "name desc" => true,
-            _ => return Err(Error::invalid_field("order_by", "the field is name")),
-        };
-        let (scope, keys) = (["providers", owner.as_str()], SortKeys::CreateTimeAndName);
-        let by_name = folio_types::page::Order::Name;
-        let listing = Listing::new(&self.list, &scope, keys, by_name, folio_types::limits::PAGE_SIZE_MAX)?;
+        let name = filter::name_search(&self.list.filter)?.map(|part| part.to_lowercase());
+        let scope = ["providers", owner.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Name, limits::PAGE_SIZE_MAX)?;
         let providers = context.providers();
         let settings = providers.settings(&owner).await?;
         let matching = settings.providers.iter().filter(|(key, _)| name.as_ref().is_none_or(|part| key.contains(part)));
         let mut views: Vec<_> = matching.map(|(name, provider)| ProviderView::of(name, provider)).collect();
-        if is_descending {
-            views.reverse();
-        }
+        listing.sort_by_name(&mut views, |view| &view.name);
         Ok(ProviderList {
             page: listing.slice(views)?,
             platform_providers: providers.platform_names(&owner).await?,
@@ -366,16 +353,11 @@ impl Operation for TestProvider {
             input_tokens: TEST_PROMPT_TOKENS,
             max_output_tokens: TEST_TOKENS.into(),
         };
+        let messages = vec![Message::User { text: "Say: ready".to_owned() }];
         let question = ModelRequest {
-            org,
-            model: model.name.clone(),
             system: "Answer in one word.".to_owned(),
-            messages: vec![Message::User { text: "Say: ready".to_owned() }],
-            tools: Tools::default(),
-            response_format: None,
-            thinking: false,
             max_output_tokens: Some(TEST_TOKENS),
-            progress: Progress::default(),
+            ..ModelRequest::new(org, &model.name, messages)
         };
         let started = tokio::time::Instant::now();
         let answered = extraction::complete(&context.tool_resources()?, call, question).await?;

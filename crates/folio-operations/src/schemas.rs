@@ -89,13 +89,7 @@ impl Operation for ListSchemas {
     type Output = ListPage<Schema>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Schema>> {
-        let mut filter = SchemaFilter::default();
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
-                _ => return Err(filter::unknown(&condition, "name")),
-            }
-        }
+        let filter = SchemaFilter { name_search: filter::name_search(&self.list.filter)? };
         context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await
     }
 }

@@ -62,13 +62,7 @@ impl Operation for ListTags {
     type Output = ListPage<Tag>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Tag>> {
-        let mut filter = TagFilter::default();
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
-                _ => return Err(filter::unknown(&condition, "name")),
-            }
-        }
+        let filter = TagFilter { name_search: filter::name_search(&self.list.filter)? };
         context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
     }
 }

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
+use crate::list::Period;
 use crate::operation::Operation;
 
 static SERVICE: Service = Service { name: "UsageService", scope: Some(Scope::Usage) };
@@ -81,25 +82,6 @@ impl Operation for GetBalance {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Period {
-    /// The start, inclusive. None: 30 days before the end.
-    pub start_time: Option<Timestamp>,
-    /// The end, exclusive. None: now.
-    pub end_time: Option<Timestamp>,
-}
-
-impl Period {
-    fn bounds(self, now: Timestamp) -> Result<(Timestamp, Timestamp)> {
-        let end = self.end_time.unwrap_or(now);
-        let start = self.start_time.unwrap_or_else(|| end.checked_sub(PERIOD).unwrap_or(Timestamp::UNIX_EPOCH));
-        if start > end {
-            return Err(Error::invalid_field("start_time", "must not be after end_time"));
-        }
-        Ok((start, end))
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum UsageGroup {
     Model,
@@ -126,6 +108,7 @@ impl UsageGroup {
 /// Returns the sums of the model calls of a period, in groups.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetUsage {
+    /// Default: the 30 days before now.
     pub period: Period,
     /// The fields that the calls are grouped by, each at most once. Empty: one row for all calls.
     pub group_by: Vec<UsageGroup>,
@@ -206,6 +189,7 @@ impl Operation for GetUsage {
 /// Streams the model calls of a period, oldest first.
 #[derive(Debug, Clone, Serialize)]
 pub struct DownloadUsage {
+    /// Default: the 30 days before now.
     pub period: Period,
 }
 
@@ -225,7 +209,8 @@ async fn period_records(
     let org = context.principal().org.clone();
     // Collects first, so that a period that ends now contains the calls that are charged by it.
     context.credit().collect(&org).await;
-    let bounds = period.bounds(context.environment().now())?;
+    let start = |end: Timestamp| end.checked_sub(PERIOD).unwrap_or(Timestamp::UNIX_EPOCH);
+    let bounds = period.bounds(start, context.environment().now())?;
     Ok(records(Arc::clone(&context.stores().usage), org, bounds))
 }
 

@@ -1,6 +1,6 @@
 //! AuditService.
 
-use folio_operations::audit_log::{DownloadAuditEntries, ListAuditEntries, LogPeriod};
+use folio_operations::audit_log::{DownloadAuditEntries, ListAuditEntries};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{time, v1};
 use folio_types::audit::{AuditEntry, AuditKind, Ground};
@@ -10,7 +10,7 @@ use tonic::Request;
 use v1::audit_service_server::AuditService;
 
 use super::handler::handler;
-use super::{Answer, Api, Reply, list_request, streamed, total_size};
+use super::{Answer, Api, Reply, list_request, period, streamed, total_size};
 
 #[tonic::async_trait]
 impl AuditService for Api {
@@ -21,8 +21,7 @@ impl AuditService for Api {
         ListAuditEntriesRequest,
         ListAuditEntriesResponse,
         |request: v1::ListAuditEntriesRequest| {
-            let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
-            Ok(Call::new(ListAuditEntries { period, list: list_request!(request) }))
+            Ok(Call::new(ListAuditEntries { period: period!(request), list: list_request!(request) }))
         },
         |page: ListPage<AuditEntry>| v1::ListAuditEntriesResponse {
             entries: page.items.iter().map(to_proto).collect(),
@@ -36,8 +35,7 @@ impl AuditService for Api {
         request: Request<v1::DownloadAuditEntriesRequest>,
     ) -> Reply<Self::DownloadAuditEntriesStream> {
         let call = |request: v1::DownloadAuditEntriesRequest| {
-            let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
-            Ok(Call::new(DownloadAuditEntries { period, filter: request.filter }))
+            Ok(Call::new(DownloadAuditEntries { period: period!(request), filter: request.filter }))
         };
         let response = |entries: <DownloadAuditEntries as Operation>::Output| {
             let lines = entries.map(|entries| {
@@ -48,13 +46,6 @@ impl AuditService for Api {
         };
         self.call(request, call, response).await
     }
-}
-
-fn period(start: Option<&prost_types::Timestamp>, end: Option<&prost_types::Timestamp>) -> Result<LogPeriod> {
-    Ok(LogPeriod {
-        start_time: time::optional_from_proto("start_time", start)?,
-        end_time: time::optional_from_proto("end_time", end)?,
-    })
 }
 
 #[derive(serde::Serialize)]

@@ -93,6 +93,17 @@ macro_rules! list_request {
 }
 use list_request;
 
+/// Translates the period of a request.
+macro_rules! period {
+    ($request:expr) => {
+        folio_operations::Period {
+            start_time: folio_proto::time::optional_from_proto("start_time", $request.start_time.as_ref())?,
+            end_time: folio_proto::time::optional_from_proto("end_time", $request.end_time.as_ref())?,
+        }
+    };
+}
+use period;
+
 /// Converts a count to `total_size`; a larger number becomes `i32::MAX`.
 fn total_size(count: u64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)

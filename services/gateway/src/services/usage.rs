@@ -2,7 +2,7 @@
 
 use folio_credit::Basis;
 use folio_operations::Call;
-use folio_operations::usage::{Balance, DownloadUsage, GetBalance, GetUsage, Period, UsageGroup, UsageRow, UsageSums};
+use folio_operations::usage::{Balance, DownloadUsage, GetBalance, GetUsage, UsageGroup, UsageRow, UsageSums};
 use folio_proto::{fields, time, v1};
 use folio_storage::UsageRecord;
 use folio_types::{Error, Result};
@@ -11,7 +11,7 @@ use tonic::{Request, Response};
 use v1::usage_service_server::UsageService;
 
 use super::handler::handler;
-use super::{Answer, Api, Reply, credit, streamed};
+use super::{Answer, Api, Reply, credit, period, streamed};
 
 #[tonic::async_trait]
 impl UsageService for Api {
@@ -42,8 +42,7 @@ impl UsageService for Api {
             let group_by: Vec<UsageGroup> =
                 request.group_by.iter().map(|number| group(*number)).collect::<Result<_>>()?;
             groups.clone_from(&group_by);
-            let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
-            Ok(Call::new(GetUsage { period, group_by }))
+            Ok(Call::new(GetUsage { period: period!(request), group_by }))
         };
         let sums: UsageSums = self.call(request, call, Response::new).await?.into_inner().into_inner();
         let rows = sums.rows.into_iter().map(|row| to_proto(&groups, row)).collect();
@@ -51,10 +50,7 @@ impl UsageService for Api {
     }
 
     async fn download_usage(&self, request: Request<v1::DownloadUsageRequest>) -> Reply<Self::DownloadUsageStream> {
-        let call = |request: v1::DownloadUsageRequest| {
-            let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
-            Ok(Call::new(DownloadUsage { period }))
-        };
+        let call = |request: v1::DownloadUsageRequest| Ok(Call::new(DownloadUsage { period: period!(request) }));
         let response = |records: <DownloadUsage as folio_operations::Operation>::Output| {
             let entries = records.map(|records| {
                 records.map(|records| v1::DownloadUsageResponse { entries: records.into_iter().map(entry).collect() })
@@ -63,13 +59,6 @@ impl UsageService for Api {
         };
         self.call(request, call, response).await
     }
-}
-
-fn period(start: Option<&prost_types::Timestamp>, end: Option<&prost_types::Timestamp>) -> Result<Period> {
-    Ok(Period {
-        start_time: time::optional_from_proto("start_time", start)?,
-        end_time: time::optional_from_proto("end_time", end)?,
-    })
 }
 
 fn group(number: i32) -> Result<UsageGroup> {
