@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use folio_llm::{ModelRequest, Models, OpenAiModels, Options, Progress};
+use folio_llm::{ModelRequest, Models, OpenAiModels, Options};
 use folio_types::message::Message;
 use folio_types::{OrgId, Secret, System};
 use llm_sim::{Latency, LlmSim, Script};
@@ -97,17 +97,8 @@ async fn times(models: &OpenAiModels, org: &OrgId, calls: usize) -> Result<Perce
 }
 
 async fn call(models: &OpenAiModels, org: &OrgId) -> Result<()> {
-    let request = ModelRequest {
-        org: org.clone(),
-        model: "scripted".to_owned(),
-        system: String::new(),
-        messages: vec![Message::User { text: "the total?".to_owned() }],
-        tools: folio_llm::Tools::default(),
-        response_format: None,
-        thinking: false,
-        max_output_tokens: None,
-        progress: Progress::default(),
-    };
+    let messages = vec![Message::User { text: "the total?".to_owned() }];
+    let request = ModelRequest::new(org.clone(), "scripted", messages);
     models.complete(request).await?;
     Ok(())
 }

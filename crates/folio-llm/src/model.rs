@@ -34,6 +34,23 @@ pub struct ModelRequest {
     pub progress: Progress,
 }
 
+impl ModelRequest {
+    /// Creates a request without a system message, tools, thinking or a limit of its own. The answer is text.
+    pub fn new(org: OrgId, model: impl Into<String>, messages: Vec<Message>) -> Self {
+        Self {
+            org,
+            model: model.into(),
+            system: String::new(),
+            messages,
+            tools: Tools::default(),
+            response_format: None,
+            thinking: false,
+            max_output_tokens: None,
+            progress: Progress::default(),
+        }
+    }
+}
+
 /// `response_format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseFormat {

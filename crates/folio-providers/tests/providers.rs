@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Progress, Tools};
+use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _};
 use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
 use folio_resources::{Kind, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider};
 use folio_storage::{ResourceExecutor, StoredResource, Stores};
@@ -72,17 +72,7 @@ fn own(url: &str, models: &[&str]) -> ProviderChange {
 }
 
 async fn ask(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
-    let request = ModelRequest {
-        org: org.clone(),
-        model: model.to_owned(),
-        system: String::new(),
-        messages: vec![Message::User { text: "Hello.".to_owned() }],
-        tools: Tools::default(),
-        response_format: None,
-        thinking: false,
-        max_output_tokens: None,
-        progress: Progress::default(),
-    };
+    let request = ModelRequest::new(org.clone(), model, vec![Message::User { text: "Hello.".to_owned() }]);
     providers.complete(request).await
 }
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use folio_history::journal::WorkingState;
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, Progress, RawToolCall};
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
@@ -200,15 +200,10 @@ impl ModelWork {
                 Error::precondition(Reason::ContextTooSmall, message)
             })?;
         Ok(ModelRequest {
-            org: self.work.org.clone(),
-            model: info.name.clone(),
             system,
-            messages,
             tools,
-            response_format: None,
             thinking: shared.options.thinking && info.thinking,
-            max_output_tokens: None,
-            progress: Progress::default(),
+            ..ModelRequest::new(self.work.org.clone(), &info.name, messages)
         })
     }
 

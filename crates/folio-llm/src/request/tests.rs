@@ -2,21 +2,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::ResponseFormat;
-use crate::progress::Progress;
 use crate::tools::{ToolDefinition, Tools};
 
 fn request(messages: Vec<Message>) -> ModelRequest {
-    ModelRequest {
-        org: folio_types::OrgId::derive(&["acme"]),
-        model: "m".into(),
-        system: "be brief".into(),
-        messages,
-        tools: Tools::default(),
-        response_format: None,
-        thinking: true,
-        max_output_tokens: None,
-        progress: Progress::default(),
-    }
+    let request = ModelRequest::new(folio_types::OrgId::derive(&["acme"]), "m", messages);
+    ModelRequest { system: "be brief".into(), thinking: true, ..request }
 }
 
 fn thinker() -> ModelOptions {

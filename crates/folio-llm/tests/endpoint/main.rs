@@ -60,17 +60,8 @@ fn org() -> OrgId {
 }
 
 fn request() -> ModelRequest {
-    ModelRequest {
-        org: org(),
-        model: "scripted".into(),
-        system: "Be brief.".into(),
-        messages: vec![Message::User { text: "What is the total?".into() }],
-        tools: folio_llm::Tools::default(),
-        response_format: None,
-        thinking: false,
-        max_output_tokens: None,
-        progress: folio_llm::Progress::default(),
-    }
+    let messages = vec![Message::User { text: "What is the total?".into() }];
+    ModelRequest { system: "Be brief.".into(), ..ModelRequest::new(org(), "scripted", messages) }
 }
 
 struct Received {

@@ -2,8 +2,7 @@
 
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{
-    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, Progress, ResponseFormat,
-    count_tokens,
+    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
 };
 use folio_metering::MeteredCall;
 
@@ -263,15 +262,10 @@ impl Job {
             max_output_tokens: budget.answer,
         };
         let request = ModelRequest {
-            org: self.request.principal.org.clone(),
-            model: self.model.name.clone(),
             system: message::SYSTEM.to_owned(),
-            messages,
-            tools: folio_llm::Tools::default(),
             response_format: self.schema.as_ref().and_then(response_format),
-            thinking: false,
             max_output_tokens: u32::try_from(budget.answer).ok(),
-            progress: Progress::default(),
+            ..ModelRequest::new(self.request.principal.org.clone(), &self.model.name, messages)
         };
         metered::complete(resources, call, request).await?.map_err(RunError::Model)
     }
