@@ -1,6 +1,7 @@
 //! Declaration of tools: the arguments as a type with one trait. The steps that all tools share are implemented here.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -13,7 +14,7 @@ use crate::arguments::{self, Argument};
 use crate::decide::{invalid_plan, recorded, result_of, write};
 use crate::output;
 use crate::subject::{Subject, plan_existing};
-use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolOutput, ToolResources, WriteTool};
+use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool};
 
 /// A read call: its arguments and their handler.
 #[async_trait]
@@ -52,11 +53,11 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
 pub(crate) type ChangeOf<C> = <<C as WriteCall>::Target as Resource>::Change;
 
 pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
-    Tool::read(name, description, arguments, Reads::<C>(PhantomData))
+    Tool::new(name, description, arguments, ToolKind::Read(Arc::new(Reads::<C>(PhantomData))))
 }
 
 pub(crate) fn writes<C: WriteCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
-    let tool = Tool::write(name, description, arguments, Writes::<C>(PhantomData));
+    let tool = Tool::new(name, description, arguments, ToolKind::Write(Arc::new(Writes::<C>(PhantomData))));
     Tool { calls_models: C::CALLS_MODELS, ..tool }
 }
 

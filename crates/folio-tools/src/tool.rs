@@ -157,31 +157,11 @@ pub struct Tool {
 }
 
 impl Tool {
-    pub(crate) fn read(
-        name: &'static str,
-        description: &'static str,
-        arguments: Vec<Argument>,
-        tool: impl ReadTool + 'static,
-    ) -> Self {
-        Self::of(name, description, arguments, Access::ReadOnly, ToolKind::Read(Arc::new(tool)))
-    }
-
-    pub(crate) fn write(
-        name: &'static str,
-        description: &'static str,
-        arguments: Vec<Argument>,
-        tool: impl WriteTool + 'static,
-    ) -> Self {
-        Self::of(name, description, arguments, Access::ReadWrite, ToolKind::Write(Arc::new(tool)))
-    }
-
-    fn of(
-        name: &'static str,
-        description: &'static str,
-        arguments: Vec<Argument>,
-        access: Access,
-        kind: ToolKind,
-    ) -> Self {
+    pub(crate) fn new(name: &'static str, description: &'static str, arguments: Vec<Argument>, kind: ToolKind) -> Self {
+        let access = match kind {
+            ToolKind::Read(_) => Access::ReadOnly,
+            ToolKind::Write(_) => Access::ReadWrite,
+        };
         let spellings = arguments::spellings(&arguments);
         let spec = ToolSpec { name, description, parameters: arguments::object(arguments), access };
         Self { spec, kind, calls_models: false, spellings }
