@@ -8,30 +8,15 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::Reset;
+use crate::faults::Fault;
 use crate::gates::Gates;
 use crate::record::{Entry, Outcome};
-
-/// A fault within a stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MidStream {
-    /// Hangs until the client disconnects.
-    Hang,
-    /// Ends the stream early. If `broken` is true, the HTTP body is left incomplete.
-    Cut {
-        broken: bool,
-    },
-    /// Sends invalid JSON, then continues.
-    Garbage,
-    Reset,
-    /// Waits at a gate, then continues.
-    Hold(String),
-}
 
 pub(crate) struct Stream {
     pub(crate) chunks: Vec<Bytes>,
     pub(crate) pause: Duration,
-    /// A fault after this number of chunks.
-    pub(crate) mid_stream: Option<(usize, MidStream)>,
+    /// A fault within the response, after this number of chunks.
+    pub(crate) mid_stream: Option<(usize, Fault)>,
     pub(crate) entry: Entry,
     pub(crate) gates: Arc<Gates>,
     pub(crate) reset: Reset,
@@ -57,30 +42,30 @@ impl Stream {
                     tokio::task::yield_now().await;
                 }
                 match mid_stream.take_if(|(after, _)| *after == sent) {
-                    Some((_, MidStream::Hang)) => {
+                    Some((_, Fault::Hang { .. })) => {
                         entry.waiting(true);
                         std::future::pending::<()>().await;
                     }
-                    Some((_, MidStream::Cut { broken })) => {
+                    Some((_, Fault::Cut { broken, .. })) => {
                         entry.close(Outcome::Failed("cut".to_owned()));
                         if broken {
                             yield Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
                         }
                         return;
                     }
-                    Some((_, MidStream::Reset)) => {
+                    Some((_, Fault::Reset { .. })) => {
                         entry.close(Outcome::Failed("reset".to_owned()));
                         reset.reset();
                         yield Ok(Bytes::from_static(b"\n"));
                         return;
                     }
-                    Some((_, MidStream::Garbage)) => yield Ok(GARBAGE),
-                    Some((_, MidStream::Hold(gate))) => {
+                    Some((_, Fault::Garbage { .. })) => yield Ok(GARBAGE),
+                    Some((_, Fault::Hold { gate, .. })) => {
                         entry.waiting(true);
                         gates.pass(&gate).await;
                         entry.waiting(false);
                     }
-                    None => {}
+                    Some(_) | None => {}
                 }
                 if sent > 0 && !pause.is_zero() {
                     tokio::time::sleep(pause).await;

@@ -63,6 +63,18 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Returns the number of chunks that are sent before a fault within the response. None: any other fault.
+    pub(crate) fn after_chunks(&self) -> Option<usize> {
+        match self {
+            Self::Hang { after_chunks }
+            | Self::Cut { after_chunks, .. }
+            | Self::Garbage { after_chunks }
+            | Self::Reset { after_chunks }
+            | Self::Hold { after_chunks, .. } => Some(*after_chunks),
+            Self::Status { .. } | Self::SlowStart { .. } | Self::NoFinish | Self::Flood { .. } => None,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::Status { code, .. } if !(400..600).contains(code) => {
@@ -98,11 +110,6 @@ impl FaultRule {
     pub fn always(fault: Fault) -> Self {
         Self { fault, nth: None, to: None }
     }
-
-    /// Creates a rule for request number `nth` (from 1).
-    pub fn nth(nth: u64, fault: Fault) -> Self {
-        Self { nth: Some(nth), ..Self::always(fault) }
-    }
 }
 
 impl FaultPlan {
@@ -112,11 +119,6 @@ impl FaultPlan {
 
     pub fn always(fault: Fault) -> Self {
         Self { rules: vec![FaultRule::always(fault)] }
-    }
-
-    /// Creates a plan with a fault for request number `nth` (from 1).
-    pub fn nth(nth: u64, fault: Fault) -> Self {
-        Self { rules: vec![FaultRule::nth(nth, fault)] }
     }
 
     /// Creates a plan with a fault for the first `times` requests.
@@ -151,10 +153,10 @@ impl FaultState {
     /// Counts a request, and returns its fault.
     pub(crate) fn next(&mut self) -> Option<Fault> {
         self.requests += 1;
-        let is_here = |rule: &&FaultRule| {
+        let applies = |rule: &&FaultRule| {
             rule.nth.is_none_or(|nth| nth == self.requests) && rule.to.is_none_or(|to| self.requests <= to)
         };
-        self.plan.rules.iter().find(is_here).map(|rule| rule.fault.clone())
+        self.plan.rules.iter().find(applies).map(|rule| rule.fault.clone())
     }
 }
 
@@ -164,18 +166,20 @@ mod tests {
 
     #[test]
     fn a_fault_is_injected_where_its_rule_matches() {
-        let strikes = |plan: FaultPlan| {
+        let nth = |nth| FaultPlan { rules: vec![FaultRule { nth: Some(nth), ..FaultRule::always(Fault::NoFinish) }] };
+        let injected = |plan: FaultPlan| {
             let mut state = FaultState::new(plan);
             [1, 2, 3].map(|_| state.next().is_some())
         };
-        assert_eq!(strikes(FaultPlan::nth(2, Fault::NoFinish)), [false, true, false]);
-        assert_eq!(strikes(FaultPlan::first(2, Fault::NoFinish)), [true, true, false]);
-        assert_eq!(strikes(FaultPlan::always(Fault::NoFinish)), [true, true, true]);
+        assert_eq!(injected(nth(2)), [false, true, false]);
+        assert_eq!(injected(FaultPlan::first(2, Fault::NoFinish)), [true, true, false]);
+        assert_eq!(injected(FaultPlan::always(Fault::NoFinish)), [true, true, true]);
     }
 
     #[test]
     fn a_plan_out_of_bounds_is_refused_by_field() {
-        let plan = FaultPlan::nth(0, Fault::NoFinish);
+        let rule = FaultRule { nth: Some(0), ..FaultRule::always(Fault::NoFinish) };
+        let plan = FaultPlan { rules: vec![rule] };
         assert_eq!(plan.check().unwrap_err(), "faults[0].nth: the first request is 1");
         let plan = FaultPlan::always(Fault::Status { code: 200, retry_after: None, body: None });
         assert!(plan.check().unwrap_err().contains("faults[0].fault.status.code"));

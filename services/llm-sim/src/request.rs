@@ -10,7 +10,8 @@ pub(crate) struct ChatRequest {
     pub(crate) include_usage: bool,
     /// Messages, oldest first.
     pub(crate) messages: Vec<ChatMessage>,
-    pub(crate) tools: Vec<RequestedTool>,
+    /// Names of the offered tools.
+    pub(crate) tools: Vec<String>,
     pub(crate) response_format: Option<RequestedFormat>,
     /// Size of the whole request in bytes.
     pub(crate) bytes: usize,
@@ -44,13 +45,6 @@ pub(crate) struct RequestedCall {
     pub(crate) arguments: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RequestedTool {
-    pub(crate) name: String,
-    /// JSON Schema of its arguments.
-    pub(crate) parameters: Value,
-}
-
 /// `response_format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestedFormat {
@@ -63,8 +57,6 @@ pub(crate) struct RequestedFormat {
 pub(crate) struct ToolResult<'a> {
     pub(crate) tool: &'a str,
     pub(crate) content: &'a str,
-    /// Index of its message.
-    pub(crate) index: usize,
 }
 
 impl ChatRequest {
@@ -145,13 +137,13 @@ impl ChatRequest {
     pub(crate) fn results(&self) -> Vec<ToolResult<'_>> {
         let mut calls: &[RequestedCall] = &[];
         let mut found = Vec::new();
-        for (index, message) in self.messages.iter().enumerate() {
+        for message in &self.messages {
             match message.role {
                 Role::Assistant => calls = &message.calls,
                 Role::Tool => {
                     let call = calls.iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
                     let tool = call.map_or("", |call| call.name.as_str());
-                    found.push(ToolResult { tool, content: &message.text, index });
+                    found.push(ToolResult { tool, content: &message.text });
                 }
                 Role::System | Role::User => {}
             }
@@ -160,7 +152,7 @@ impl ChatRequest {
     }
 
     pub(crate) fn offers(&self, tool: &str) -> bool {
-        self.tools.iter().any(|offered| offered.name == tool)
+        self.tools.iter().any(|offered| offered == tool)
     }
 }
 
@@ -202,7 +194,7 @@ fn read_call(call: &Value) -> Option<RequestedCall> {
     })
 }
 
-fn read_tools(tools: Option<&Value>) -> Result<Vec<RequestedTool>, String> {
+fn read_tools(tools: Option<&Value>) -> Result<Vec<String>, String> {
     let tools = match tools {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(tools)) => tools,
@@ -214,8 +206,7 @@ fn read_tools(tools: Option<&Value>) -> Result<Vec<RequestedTool>, String> {
         .map(|(index, tool)| {
             let name = tool.pointer("/function/name").and_then(Value::as_str);
             let name = name.filter(|name| is_name(name)).ok_or(format!("tools[{index}].function.name: invalid"))?;
-            let parameters = tool.pointer("/function/parameters").cloned().unwrap_or_default();
-            Ok(RequestedTool { name: name.to_owned(), parameters })
+            Ok(name.to_owned())
         })
         .collect()
 }
@@ -274,7 +265,7 @@ mod tests {
         ]))
         .unwrap();
         assert_eq!((request.round(), request.user(), request.system().as_str()), (2, "go", "be brief"));
-        assert_eq!(request.results()[0], ToolResult { tool: "x", content: "{\"n\":1}", index: 3 });
+        assert_eq!(request.results()[0], ToolResult { tool: "x", content: "{\"n\":1}" });
     }
 
     #[test]

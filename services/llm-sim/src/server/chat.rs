@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::routes::{enter, error, unauthorized};
 use super::{Source, State};
 use crate::answer::Answer;
-use crate::body::{GARBAGE, MidStream, Stream};
+use crate::body::{GARBAGE, Stream};
 use crate::chunks::Frame;
 use crate::connection::Reset;
 use crate::faults::Fault;
@@ -152,11 +152,7 @@ impl Exchange {
                 decision.answer = Answer::text("flood ".repeat(bytes.div_ceil(6)));
                 self.pacing = Pacing { tokens_per_second: 0.0, chunk_tokens: FLOOD_TOKENS };
             }
-            Some(Fault::Hang { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Hang)),
-            Some(Fault::Cut { after_chunks, broken }) => mid_stream = Some((after_chunks, MidStream::Cut { broken })),
-            Some(Fault::Garbage { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Garbage)),
-            Some(Fault::Reset { after_chunks }) => mid_stream = Some((after_chunks, MidStream::Reset)),
-            Some(Fault::Hold { gate, after_chunks }) => mid_stream = Some((after_chunks, MidStream::Hold(gate))),
+            Some(fault) => mid_stream = fault.after_chunks().map(|after| (after, fault)),
             None => {}
         }
         if !wait.is_zero() {
@@ -182,7 +178,7 @@ impl Exchange {
         }
     }
 
-    fn streamed(self, decision: &Decision, mid_stream: Option<(usize, MidStream)>, finish: bool) -> Response {
+    fn streamed(self, decision: &Decision, mid_stream: Option<(usize, Fault)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
         let frame = self.frame(&id);
         let (mut chunks, before_finish) = match mid_stream {
@@ -191,7 +187,7 @@ impl Exchange {
         };
         chunks.extend(frame.tail(&decision.answer));
         // A fault whose `after_chunks` exceeds the number of chunks occurs before the finish reason.
-        let mid_stream = mid_stream.map(|(after, what)| (after.min(before_finish), what));
+        let mid_stream = mid_stream.map(|(after, fault)| (after.min(before_finish), fault));
         let stream = Stream {
             chunks,
             pause: self.pacing.pause(),
@@ -219,7 +215,7 @@ impl Exchange {
     }
 
     /// Sends a response as one body. A fault within the response occurs at half of the body.
-    async fn whole(self, decision: &Decision, mid_stream: Option<(usize, MidStream)>, finish: bool) -> Response {
+    async fn whole(self, decision: &Decision, mid_stream: Option<(usize, Fault)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
         let body = self.frame(&id).whole(&decision.answer, finish).to_string();
         match mid_stream {
@@ -227,12 +223,12 @@ impl Exchange {
                 self.entry.close(Outcome::Finished);
                 ([(header::CONTENT_TYPE, "application/json")], body).into_response()
             }
-            Some((_, what)) => {
+            Some((_, fault)) => {
                 let (first, second) = body.split_at(body.floor_char_boundary(body.len() / 2));
                 let stream = Stream {
                     chunks: vec![Bytes::from(first.to_owned()), Bytes::from(second.to_owned())],
                     pause: Duration::ZERO,
-                    mid_stream: Some((1, what)),
+                    mid_stream: Some((1, fault)),
                     entry: self.entry,
                     gates: Arc::clone(&self.state.gates),
                     reset: self.reset,
