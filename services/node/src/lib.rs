@@ -8,5 +8,5 @@ mod node;
 mod owners;
 mod peer;
 
-pub use folio_conversation::SharedTurnStores;
-pub use node::{ClusterParts, Node, NodeParts, Options};
+pub use folio_conversation::{Options, SharedTurnStores};
+pub use node::{ClusterParts, Node, NodeParts};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use folio_cluster::{Describe, Membership, Peers};
 use folio_conversation::{
-    Conversations, Dependencies, Failpoints, Owners, SharedTurnStores, SingleProcessOwners, Snapshot,
+    Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores, SingleProcessOwners, Snapshot,
 };
 use folio_llm::Models;
 use folio_metering::SharedMeter;
@@ -22,11 +22,6 @@ use crate::owners::ClusterOwners;
 
 /// Delay before the next attempt of a failed restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
-    pub conversations: folio_conversation::Options,
-}
 
 #[derive(Clone)]
 pub struct NodeParts {
@@ -88,7 +83,7 @@ impl Node {
     /// Starts a node under a new incarnation. This node or another one finds and ends the turns that an earlier
     /// incarnation left running.
     pub async fn start(options: Options, parts: NodeParts) -> Result<Self> {
-        let current = RunningIncarnation::begin(&options, &parts).await?;
+        let current = RunningIncarnation::start(&options, &parts).await?;
         let inner = Arc::new(Inner {
             started_at: parts.environment.now(),
             options,
@@ -100,14 +95,8 @@ impl Node {
         });
         if let Some(cluster) = &inner.parts.cluster {
             inner.join(&cluster.membership).await;
-            let (token, lives) =
-                (inner.token.clone(), restart_when_dead(Arc::downgrade(&inner), cluster.membership.clone()));
-            inner.tracker.spawn(async move {
-                tokio::select! {
-                    () = token.cancelled() => {}
-                    () = lives => {}
-                }
-            });
+            let restarts = restart_when_dead(Arc::downgrade(&inner), cluster.membership.clone());
+            inner.tracker.spawn(inner.token.clone().run_until_cancelled_owned(restarts));
         }
         Ok(Self { inner })
     }
@@ -151,7 +140,7 @@ impl Node {
 }
 
 impl RunningIncarnation {
-    async fn begin(options: &Options, parts: &NodeParts) -> Result<Self> {
+    async fn start(options: &Options, parts: &NodeParts) -> Result<Self> {
         let incarnation = Incarnation::generate(parts.environment.as_ref());
         let owners: Arc<dyn Owners> = match &parts.cluster {
             None => Arc::new(SingleProcessOwners),
@@ -171,7 +160,7 @@ impl RunningIncarnation {
             shared_turns: Some(parts.shared_turns.clone()),
             failpoints: Failpoints::from_environment(),
         };
-        let conversations = Conversations::start(dependencies, options.conversations.clone()).await?;
+        let conversations = Conversations::start(dependencies, options.clone()).await?;
         tracing::info!(%incarnation, "node started");
         Ok(Self { incarnation, conversations })
     }
@@ -194,7 +183,7 @@ impl Inner {
     fn describe(self: &Arc<Self>, incarnation: Incarnation) -> Describe {
         let me: Weak<Self> = Arc::downgrade(self);
         let address = self.parts.cluster.as_ref().map(|cluster| cluster.address.clone()).unwrap_or_default();
-        let (capacity, started_at) = (self.options.conversations.live_max, self.started_at);
+        let (capacity, started_at) = (self.options.live_max, self.started_at);
         Arc::new(move || {
             let node = me.upgrade();
             let snapshot = node.as_ref().map(|node| node.current().conversations.snapshot()).unwrap_or_default();
@@ -220,13 +209,13 @@ async fn restart_when_dead(node: Weak<Inner>, membership: Membership) {
         membership.declared_dead(&current.incarnation).await;
         current.conversations.stop().await;
         let Some(node) = node.upgrade().filter(|node| !node.is_draining()) else { return };
-        match RunningIncarnation::begin(&node.options, &node.parts).await {
+        match RunningIncarnation::start(&node.options, &node.parts).await {
             Ok(next) => {
                 *node.current.write().unwrap_or_else(PoisonError::into_inner) = next;
                 node.join(&membership).await;
             }
             Err(error) => {
-                tracing::error!(%error, "the node could not restart; retrying");
+                tracing::error!(%error, "cannot restart the node; retrying");
                 tokio::time::sleep(RESTART_PAUSE).await;
             }
         }

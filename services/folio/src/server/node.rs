@@ -77,7 +77,7 @@ impl RunningNode {
             environment: Arc::clone(&base.environment),
             cluster,
         };
-        let options = folio_node::Options { conversations: settings.conversation.clone() };
+        let options = settings.conversation.clone();
         let node = Node::start(options, parts).await?;
         let listener = match clustered {
             None => None,
