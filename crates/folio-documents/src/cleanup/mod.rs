@@ -169,13 +169,12 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
         }
         // These searches may take long and are cancelled at a stop. The next search continues them.
         let now = environment.now();
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = sweep.retention.run(now) => {}
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = sweep.orphans.run(now) => {}
+        let searches = async {
+            sweep.retention.run(now).await;
+            sweep.orphans.run(now).await;
+        };
+        if stop.run_until_cancelled(searches).await.is_none() {
+            return;
         }
     }
 }
