@@ -1,5 +1,6 @@
 //! Signals that end a process.
 
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The number of SIGXFSZ on Linux.
@@ -8,19 +9,24 @@ const FILE_SIZE_SIGNAL: i32 = 25;
 /// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process immediately with the exit
 /// status that a shell expects (128 + signal number).
 pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();
     // The task runs until the process ends.
     tokio::spawn(async move {
-        let name = next(&mut terminate, &mut interrupt).await.0;
-        tracing::info!(signal = name, "shutting down");
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => Terminated { name: "SIGTERM", number: 15 },
+                _ = interrupt.recv() => Terminated { name: "SIGINT", number: 2 },
+            }
+        };
+        let first = next().await;
+        tracing::info!(signal = first.name, "shutting down");
         token.cancel();
-        let (name, number) = next(&mut terminate, &mut interrupt).await;
-        tracing::warn!(signal = name, "second signal: ending immediately");
-        std::process::exit(128 + number);
+        let second = next().await;
+        tracing::warn!(signal = second.name, "second signal: ending immediately");
+        std::process::exit(second.status().into());
     });
     Ok(shutdown)
 }
@@ -50,7 +56,6 @@ impl std::error::Error for Terminated {}
 /// Returns a future that resolves at the first SIGTERM or SIGHUP. It is for interactive commands, which handle Ctrl-C
 /// (SIGINT) themselves.
 pub fn termination() -> std::io::Result<impl Future<Output = Terminated>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     Ok(async move {
@@ -64,17 +69,6 @@ pub fn termination() -> std::io::Result<impl Future<Output = Terminated>> {
 /// Installs a handler so that a write beyond the file size limit (RLIMIT_FSIZE) fails. By default, SIGXFSZ ends the
 /// process.
 pub fn survive_file_size_limit() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
     // The handler stays installed after the receiver is dropped.
     signal(SignalKind::from_raw(FILE_SIZE_SIGNAL)).map(drop)
-}
-
-async fn next(
-    terminate: &mut tokio::signal::unix::Signal,
-    interrupt: &mut tokio::signal::unix::Signal,
-) -> (&'static str, i32) {
-    tokio::select! {
-        _ = terminate.recv() => ("SIGTERM", 15),
-        _ = interrupt.recv() => ("SIGINT", 2),
-    }
 }
