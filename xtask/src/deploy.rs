@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::run::{finish, finish_quietly, root, tools_folder};
-use crate::tools::{COMPOSE_SCHEMA, HELM, KUBERNETES_VALIDATE, Tool, missing_of, require};
+use crate::tools::{COMPOSE_SCHEMA, HELM, Install, KUBERNETES_VALIDATE, Tool, missing_of};
 
 /// Kubernetes versions whose schemas validate the manifests: the oldest that the chart supports, and a new one.
 const KUBERNETES: [&str; 2] = ["1.27", "1.34"];
@@ -19,16 +19,15 @@ const COMPOSE_CHECK: &str = include_str!("deploy/compose_check.py");
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install missing tools.
-    #[arg(long)]
-    install: bool,
+    #[command(flatten)]
+    install: Install,
     /// Accept the rendered manifests as the new snapshots.
     #[arg(long)]
     accept: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(missing, arguments.install)?;
+    arguments.install.require(missing)?;
     println!("{} checks passed", check(arguments.accept)?);
     Ok(())
 }

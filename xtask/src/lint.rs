@@ -5,17 +5,16 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::run::{finish, root};
-use crate::tools::{BUF, missing_of, require};
+use crate::tools::{BUF, Install, missing_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install missing tools.
-    #[arg(long)]
-    install: bool,
+    #[command(flatten)]
+    install: Install,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(|| missing_of(&[BUF]), arguments.install)?;
+    arguments.install.require(|| missing_of(&[BUF]))?;
     let buf = BUF.path().context("buf is not found")?;
     finish(Command::new(buf).arg("lint").current_dir(root()))
 }

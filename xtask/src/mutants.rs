@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::run::{cargo, finish, root, shown, tools_folder};
-use crate::tools::{MUTANTS, missing_of, require};
+use crate::tools::{Install, MUTANTS, missing_of};
 
 /// Sources of the pure code: decisions without I/O.
 const PURE: &[&str] = &[
@@ -40,13 +40,12 @@ pub(crate) struct Arguments {
     /// Only sources that match this glob. May be repeated. Default: all pure code.
     #[arg(long)]
     file: Vec<String>,
-    /// Install cargo-mutants if it is missing.
-    #[arg(long)]
-    install: bool,
+    #[command(flatten)]
+    install: Install,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(|| missing_of(&[MUTANTS]), arguments.install)?;
+    arguments.install.require(|| missing_of(&[MUTANTS]))?;
     let output = tools_folder().join("mutants");
     std::fs::create_dir_all(&output)?;
     let mut command = cargo();

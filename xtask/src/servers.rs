@@ -3,17 +3,16 @@
 use anyhow::Result;
 use folio_test_servers::{Need, Servers};
 
-use crate::tools::{Source, Tool, require};
+use crate::tools::{Install, Source, Tool};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install missing programs with the system's package manager.
-    #[arg(long)]
-    install: bool,
+    #[command(flatten)]
+    install: Install,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(missing, arguments.install)?;
+    arguments.install.require(missing)?;
     let servers = Servers::start()?;
     for (name, value) in servers.variables() {
         println!("export {name}={value}");

@@ -9,20 +9,19 @@ use crate::counts::{Counts, counted};
 use crate::deploy;
 use crate::run::{cargo, finish};
 use crate::servers;
-use crate::tools::{PDFTOPPM, TESSERACT, missing_of, require};
+use crate::tools::{Install, PDFTOPPM, TESSERACT, missing_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install missing programs with the system's package manager.
-    #[arg(long)]
-    install: bool,
+    #[command(flatten)]
+    install: Install,
     /// Run only tests whose name contains this text.
     filter: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let missing = || [missing_of(&[TESSERACT, PDFTOPPM]), servers::missing(), deploy::missing()].concat();
-    require(missing, arguments.install)?;
+    arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
     let (mut counts, status) = tested(arguments.filter.as_deref())?;
     counts.passed += deployed;

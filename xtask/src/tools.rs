@@ -67,30 +67,39 @@ pub(crate) fn missing_of(tools: &[Tool]) -> Vec<Tool> {
     tools.iter().copied().filter(|tool| tool.path().is_none()).collect()
 }
 
-/// Fails with installation hints if a tool is missing. With `install`, installs the missing tools instead.
-pub(crate) fn require(find_missing: impl Fn() -> Vec<Tool>, install: bool) -> Result<()> {
-    let missing = find_missing();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    if !install {
-        bail!("missing:\n{}\n`--install` installs them", listed(&missing));
-    }
-    install_debian(&missing)?;
-    for tool in &missing {
-        match tool.source {
-            Source::Debian(_) => {}
-            Source::Registry { pypi, npm } => install_registry(tool, pypi, npm)?,
-            Source::Python(packages) => install_python(packages)?,
-            Source::Go(module) => install_go(module)?,
-            Source::Crate(name, version) => install_crate(name, version)?,
+#[derive(clap::Args)]
+pub(crate) struct Install {
+    /// Install missing tools, with the system's package manager if it has them.
+    #[arg(long)]
+    install: bool,
+}
+
+impl Install {
+    /// Fails with installation hints if a tool is missing. With `--install`, installs the missing tools instead.
+    pub(crate) fn require(&self, find_missing: impl Fn() -> Vec<Tool>) -> Result<()> {
+        let missing = find_missing();
+        if missing.is_empty() {
+            return Ok(());
         }
+        if !self.install {
+            bail!("missing:\n{}\n`--install` installs them", listed(&missing));
+        }
+        install_debian(&missing)?;
+        for tool in &missing {
+            match tool.source {
+                Source::Debian(_) => {}
+                Source::Registry { pypi, npm } => install_registry(tool, pypi, npm)?,
+                Source::Python(packages) => install_python(packages)?,
+                Source::Go(module) => install_go(module)?,
+                Source::Crate(name, version) => install_crate(name, version)?,
+            }
+        }
+        let still = find_missing();
+        if !still.is_empty() {
+            bail!("installed, but not found or not usable:\n{}", listed(&still));
+        }
+        Ok(())
     }
-    let still = find_missing();
-    if !still.is_empty() {
-        bail!("installed, but not found or not usable:\n{}", listed(&still));
-    }
-    Ok(())
 }
 
 fn listed(tools: &[Tool]) -> String {
