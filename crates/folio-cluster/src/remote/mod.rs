@@ -149,10 +149,6 @@ impl RemotePeer {
         answering.refused(status);
         failure::read(status, &self.inner.address)
     }
-
-    fn call_timeout(&self) -> Duration {
-        self.inner.call_timeout
-    }
 }
 
 fn late(answering: &mut Answering) -> Error {
@@ -165,21 +161,17 @@ fn late(answering: &mut Answering) -> Error {
     .retry_after(Duration::from_secs(1))
 }
 
-fn unreadable(what: &str) -> Error {
-    Error::internal(format!("invalid answer of a node: {what}"))
-}
-
-fn malformed(error: Error) -> Error {
-    unreadable(&error.message)
+fn invalid_response(error: impl std::fmt::Display) -> Error {
+    Error::internal(format!("invalid response of a node: {error}"))
 }
 
 /// Decodes a required message of a response.
 fn decode<M, T: TryFrom<M, Error = Error>>(part: Option<M>) -> Result<T> {
-    present(part)?.try_into().map_err(malformed)
+    present(part)?.try_into().map_err(|error: Error| invalid_response(error.message))
 }
 
 fn present<T>(part: Option<T>) -> Result<T> {
-    part.ok_or_else(|| unreadable("a part is missing"))
+    part.ok_or_else(|| invalid_response("a required field is missing"))
 }
 
 #[async_trait]
@@ -192,7 +184,7 @@ impl ConversationPeer for RemotePeer {
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         let call = |mut clients: Clients, request| async move { clients.conversations.approve(request).await };
         let answer = self.unary(Some(principal), self.inner.turn_timeout, approve::encode(&command), call).await?;
-        approve::parse_answer(answer).map_err(malformed)
+        approve::parse_answer(answer).map_err(|error: Error| invalid_response(error.message))
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
@@ -204,19 +196,19 @@ impl ConversationPeer for RemotePeer {
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let request = v1::CancelTurnRequest { turn_id: turn.to_string(), request_id: String::new() };
         let call = |mut clients: Clients, request| async move { clients.conversations.cancel_turn(request).await };
-        decode(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
+        decode(self.unary(Some(principal), self.inner.call_timeout, request, call).await?.turn)
     }
 
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let request = v1::GetTurnRequest { turn_id: turn.to_string() };
         let call = |mut clients: Clients, request| async move { clients.conversations.get_turn(request).await };
-        decode(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
+        decode(self.unary(Some(principal), self.inner.call_timeout, request, call).await?.turn)
     }
 
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let request = cluster::GetOpenTurnRequest { thread_id: thread.to_string() };
         let call = |mut clients: Clients, request| async move { clients.node.get_open_turn(request).await };
-        let turn = self.unary(Some(principal), self.call_timeout(), request, call).await?.turn;
+        let turn = self.unary(Some(principal), self.inner.call_timeout, request, call).await?.turn;
         turn.map(|turn| decode(Some(turn))).transpose()
     }
 
@@ -228,22 +220,26 @@ impl ConversationPeer for RemotePeer {
 
     async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
         let call = |mut clients: Clients, request| async move { clients.threads.create_thread(request).await };
-        decode(self.unary(Some(principal), self.call_timeout(), thread::encode_create(&command), call).await?.thread)
+        decode(
+            self.unary(Some(principal), self.inner.call_timeout, thread::encode_create(&command), call).await?.thread,
+        )
     }
 
     async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         let call = |mut clients: Clients, request| async move { clients.threads.rename_thread(request).await };
-        decode(self.unary(Some(principal), self.call_timeout(), thread::encode_rename(&command), call).await?.thread)
+        decode(
+            self.unary(Some(principal), self.inner.call_timeout, thread::encode_rename(&command), call).await?.thread,
+        )
     }
 
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
         let call = |mut clients: Clients, request| async move { clients.threads.delete_thread(request).await };
-        self.unary(Some(principal), self.call_timeout(), thread::encode_delete(&command), call).await.map(|_| ())
+        self.unary(Some(principal), self.inner.call_timeout, thread::encode_delete(&command), call).await.map(|_| ())
     }
 
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         let call = |mut clients: Clients, request| async move { clients.threads.fork_thread(request).await };
-        decode(self.unary(Some(principal), self.call_timeout(), thread::encode_fork(&command), call).await?.thread)
+        decode(self.unary(Some(principal), self.inner.call_timeout, thread::encode_fork(&command), call).await?.thread)
     }
 }
 
@@ -252,12 +248,12 @@ impl NodePeer for RemotePeer {
     async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         let request = cluster::GetThreadActivityRequest { org_id: org.to_string(), thread_id: thread.to_string() };
         let call = |mut clients: Clients, request| async move { clients.node.get_thread_activity(request).await };
-        Ok(self.unary(None, self.call_timeout(), request, call).await?.is_active)
+        Ok(self.unary(None, self.inner.call_timeout, request, call).await?.is_active)
     }
 
     async fn status(&self) -> Result<NodeStatus> {
         let call = |mut clients: Clients, request| async move { clients.node.get_status(request).await };
-        let answer = self.unary(None, self.call_timeout(), cluster::GetStatusRequest {}, call).await?;
+        let answer = self.unary(None, self.inner.call_timeout, cluster::GetStatusRequest {}, call).await?;
         let incarnation: Incarnation = fields::id("incarnation", &answer.incarnation)?;
         Ok(NodeStatus {
             incarnation,

@@ -60,21 +60,6 @@ impl std::fmt::Debug for Router {
     }
 }
 
-/// Specifies whether a request may be resent after it was possibly sent to a lost node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RetrySafety {
-    /// The request is idempotent.
-    Repeatable,
-    Once,
-}
-
-impl RetrySafety {
-    /// Returns the retry safety of a change, which is idempotent if it has a request id.
-    fn by(request_id: Option<&RequestId>) -> Self {
-        if request_id.is_some() { Self::Repeatable } else { Self::Once }
-    }
-}
-
 impl Router {
     /// Creates a router over the live nodes of a membership view.
     pub fn new(
@@ -112,11 +97,13 @@ impl Router {
         Self { inner: Arc::new(Inner { shared, ..(*self.inner).clone() }) }
     }
 
-    async fn ask<T, F>(&self, key: Key, safety: RetrySafety, call: impl Fn(SharedPeer) -> F) -> Result<T>
+    /// Calls the node of a thread. An idempotent request may be resent after it was possibly sent to a lost node; a
+    /// change is idempotent if it has a request id.
+    async fn ask<T, F>(&self, key: Key, is_idempotent: bool, call: impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        self.inner.ask(key, safety, call).await.map(|(answer, _)| answer)
+        self.inner.ask(key, is_idempotent, call).await.map(|(answer, _)| answer)
     }
 
     /// Makes a streaming RPC to the node of a thread. The stream fails with `NODE_LOST` when the node dies.
@@ -124,7 +111,7 @@ impl Router {
     where
         F: Future<Output = Result<EventStream>>,
     {
-        let (mut events, node) = self.inner.ask(key, RetrySafety::Repeatable, call).await?;
+        let (mut events, node) = self.inner.ask(key, true, call).await?;
         let death = self.inner.death_of(&node);
         let events = async_stream::stream! {
             tokio::pin!(death);
@@ -146,7 +133,7 @@ impl Router {
 }
 
 impl Inner {
-    async fn ask<T, F>(&self, key: Key, safety: RetrySafety, call: impl Fn(SharedPeer) -> F) -> Result<(T, Member)>
+    async fn ask<T, F>(&self, key: Key, is_idempotent: bool, call: impl Fn(SharedPeer) -> F) -> Result<(T, Member)>
     where
         F: Future<Output = Result<T>>,
     {
@@ -172,7 +159,7 @@ impl Inner {
                 }
                 self.owners.insert(key.clone(), now.clone()).await;
                 owner = Some(now);
-            } else if !self.calls_another_node(&error, &node, safety).await {
+            } else if !self.calls_another_node(&error, &node, is_idempotent).await {
                 return Err(error);
             } else if self.owners.get(&key).await.as_ref() == Some(&node.node.incarnation) {
                 self.owners.invalidate(&key).await;
@@ -183,11 +170,11 @@ impl Inner {
     }
 
     /// Returns true if another node is called after this error.
-    async fn calls_another_node(&self, error: &Error, node: &Member, safety: RetrySafety) -> bool {
+    async fn calls_another_node(&self, error: &Error, node: &Member, is_idempotent: bool) -> bool {
         match lost(error) {
             Some(stage) => {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
-                stage == LossStage::NotSent || safety == RetrySafety::Repeatable
+                stage == LossStage::NotSent || is_idempotent
             }
             // A draining node refuses a request before it has an effect.
             None => error.reason == Reason::Draining,
@@ -273,19 +260,15 @@ impl ConversationPeer for Router {
             let profile = command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);
             chat_thread_id(principal, profile, &command.documents, &request)
         });
-        self.follow(key(principal, &thread), |peer| {
-            let command = command.clone();
-            async move { peer.chat(principal, command).await }
-        })
-        .await
+        let command = &command;
+        let call = |peer: SharedPeer| async move { peer.chat(principal, command.clone()).await };
+        self.follow(key(principal, &thread), call).await
     }
 
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
-        self.ask(key(principal, &command.turn.thread), RetrySafety::Repeatable, |peer| {
-            let command = command.clone();
-            async move { peer.approve(principal, command).await }
-        })
-        .await
+        let command = &command;
+        let call = |peer: SharedPeer| async move { peer.approve(principal, command.clone()).await };
+        self.ask(key(principal, &command.turn.thread), true, call).await
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
@@ -295,17 +278,17 @@ impl ConversationPeer for Router {
 
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let call = |peer: SharedPeer| async move { peer.cancel(principal, turn).await };
-        self.ask(key(principal, &turn.thread), RetrySafety::Repeatable, call).await
+        self.ask(key(principal, &turn.thread), true, call).await
     }
 
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let call = |peer: SharedPeer| async move { peer.get_turn(principal, turn).await };
-        self.ask(key(principal, &turn.thread), RetrySafety::Repeatable, call).await
+        self.ask(key(principal, &turn.thread), true, call).await
     }
 
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let call = |peer: SharedPeer| async move { peer.open_turn(principal, thread).await };
-        self.ask(key(principal, thread), RetrySafety::Repeatable, call).await
+        self.ask(key(principal, thread), true, call).await
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
@@ -315,34 +298,26 @@ impl ConversationPeer for Router {
     async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
         // A new thread has no owner, so any node may create it.
         let key = key(principal, &ThreadId::generate(&*self.inner.environment));
-        self.ask(key, RetrySafety::by(command.request_id.as_ref()), |peer| {
-            let command = command.clone();
-            async move { peer.create_thread(principal, command).await }
-        })
-        .await
+        let command = &command;
+        let call = |peer: SharedPeer| async move { peer.create_thread(principal, command.clone()).await };
+        self.ask(key, command.request_id.is_some(), call).await
     }
 
     async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
-        self.ask(key(principal, &command.thread), RetrySafety::Repeatable, |peer| {
-            let command = command.clone();
-            async move { peer.rename_thread(principal, command).await }
-        })
-        .await
+        let command = &command;
+        let call = |peer: SharedPeer| async move { peer.rename_thread(principal, command.clone()).await };
+        self.ask(key(principal, &command.thread), true, call).await
     }
 
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
-        self.ask(key(principal, &command.thread), RetrySafety::by(command.request_id.as_ref()), |peer| {
-            let command = command.clone();
-            async move { peer.delete_thread(principal, command).await }
-        })
-        .await
+        let command = &command;
+        let call = |peer: SharedPeer| async move { peer.delete_thread(principal, command.clone()).await };
+        self.ask(key(principal, &command.thread), command.request_id.is_some(), call).await
     }
 
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
-        self.ask(key(principal, &command.thread), RetrySafety::by(command.request_id.as_ref()), |peer| {
-            let command = command.clone();
-            async move { peer.fork_thread(principal, command).await }
-        })
-        .await
+        let command = &command;
+        let call = |peer: SharedPeer| async move { peer.fork_thread(principal, command.clone()).await };
+        self.ask(key(principal, &command.thread), command.request_id.is_some(), call).await
     }
 }
