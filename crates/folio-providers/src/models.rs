@@ -153,6 +153,10 @@ impl Providers {
         Ok(platform.options().providers.keys().cloned().collect())
     }
 
+    async fn of(&self, org: &OrgId) -> Result<OpenAiModels, ModelError> {
+        self.models_of(org).await.map_err(|error| ModelError::NotRead(error.to_string()))
+    }
+
     async fn load(&self, owner: &OrgId) -> Result<Arc<CachedCatalogue>> {
         let inner = &*self.inner;
         let platform = OrgId::platform();
@@ -270,11 +274,5 @@ impl Models for Providers {
 
     async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         self.of(org).await?.embed(org, model, texts).await
-    }
-}
-
-impl Providers {
-    async fn of(&self, org: &OrgId) -> Result<OpenAiModels, ModelError> {
-        self.models_of(org).await.map_err(|error| ModelError::NotRead(error.to_string()))
     }
 }
