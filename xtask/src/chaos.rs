@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::run::{cargo, finish};
 use crate::servers;
-use crate::tools::require;
+use crate::tools::Install;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(servers::missing, false)?;
+    Install { install: false }.require(servers::missing)?;
     finish(cargo().args([
         "build",
         "--package",

@@ -5,11 +5,11 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run::shown;
+use crate::run::display;
 
 /// Runs `cargo test …`, prints its output, and counts the results.
-pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
-    eprintln!("xtask: {}", shown(command));
+pub(crate) fn run_counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
+    eprintln!("xtask: {}", display(command));
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo cannot be started")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut counts = Counts::default();
@@ -22,9 +22,9 @@ pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
 }
 
 pub(crate) fn passed(command: &mut Command) -> Result<()> {
-    let (counts, status) = counted(command)?;
+    let (counts, status) = run_counted(command)?;
     if !status.success() {
-        bail!("{} failed ({status})", shown(command));
+        bail!("{} failed ({status})", display(command));
     }
     counts.some()
 }

@@ -60,9 +60,9 @@ pub(crate) fn check(accept: bool) -> Result<u64> {
         }
         passed(&format!("manifests::{name}"));
     }
-    refused(&chart, &examples)?;
+    check_refusals(&chart, &examples)?;
     passed("values_that_contradict_each_other_are_refused");
-    composition()?;
+    check_compose()?;
     passed("composition");
     Ok(checks)
 }
@@ -87,8 +87,8 @@ fn tool(tool: &Tool) -> Result<Command> {
 /// Returns `helm` without access to a cluster or to the user's settings.
 fn helm() -> Result<Command> {
     let mut command = tool(&HELM)?;
-    let nowhere = tools_folder().join("helm");
-    command.env("HELM_CONFIG_HOME", &nowhere).env("HELM_CACHE_HOME", &nowhere).env("HELM_DATA_HOME", &nowhere);
+    let empty_home = tools_folder().join("helm");
+    command.env("HELM_CONFIG_HOME", &empty_home).env("HELM_CACHE_HOME", &empty_home).env("HELM_DATA_HOME", &empty_home);
     command.env("KUBECONFIG", "/dev/null");
     Ok(command)
 }
@@ -121,7 +121,7 @@ fn compare(known: &Path, rendered: &str) -> Result<()> {
 }
 
 /// Renders a valid example with invalid values. The schema or the templates must refuse each of them.
-fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
+fn check_refusals(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
     let good = &examples.iter().find(|(name, _)| name == "plain").context("the example `plain` is missing")?.1;
     for (bad, why) in [
         ("node.replicas=0", "node"),
@@ -144,7 +144,7 @@ fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
 }
 
 /// Validates `compose.yaml` with `docker compose config` if it is installed, else with the schema of the specification.
-fn composition() -> Result<()> {
+fn check_compose() -> Result<()> {
     let file = root().join("compose.yaml");
     let docker = || {
         let mut command = Command::new("docker");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run::{cargo, finish, root, shown, tools_folder};
+use crate::run::{cargo, display, finish, root, tools_folder};
 use crate::tools::{Install, MUTANTS, missing_of};
 
 /// Sources of the pure code: decisions without I/O.
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Runs a command for at most `limit`. Returns true if it ended before the limit. Surviving mutants are not an error.
 fn bounded(command: &mut Command, limit: Duration) -> Result<bool> {
-    eprintln!("xtask: {}", shown(command));
+    eprintln!("xtask: {}", display(command));
     let mut child = command.spawn().context("cargo cannot be started")?;
     let end = Instant::now() + limit;
     while Instant::now() < end {

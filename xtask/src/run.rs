@@ -26,28 +26,28 @@ pub(crate) fn cargo() -> Command {
 }
 
 pub(crate) fn finish(command: &mut Command) -> Result<()> {
-    let shown = shown(command);
-    eprintln!("xtask: {shown}");
-    let status = command.status().with_context(|| format!("{shown} cannot be started"))?;
+    let display = display(command);
+    eprintln!("xtask: {display}");
+    let status = command.status().with_context(|| format!("{display} cannot be started"))?;
     if !status.success() {
-        bail!("{shown} failed ({status})");
+        bail!("{display} failed ({status})");
     }
     Ok(())
 }
 
 /// Runs a command and prints its output only if it fails.
 pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
-    let shown = shown(command);
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown} cannot be started"))?;
+    let display = display(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{display} cannot be started"))?;
     if !output.status.success() {
         let printed = [output.stdout, output.stderr].concat();
-        bail!("{shown} failed ({}):\n{}", output.status, String::from_utf8_lossy(&printed).trim());
+        bail!("{display} failed ({}):\n{}", output.status, String::from_utf8_lossy(&printed).trim());
     }
     Ok(())
 }
 
 /// Returns a command as a user would type it.
-pub(crate) fn shown(command: &Command) -> String {
+pub(crate) fn display(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words: Vec<_> = std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
     words.join(" ")

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use anyhow::{Result, anyhow, bail};
 use folio_test_servers::Servers;
 
-use crate::counts::{Counts, counted};
+use crate::counts::{Counts, run_counted};
 use crate::deploy;
 use crate::run::{cargo, finish};
 use crate::servers;
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let missing = || [missing_of(&[TESSERACT, PDFTOPPM]), servers::missing(), deploy::missing()].concat();
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
-    let (mut counts, status) = tested(arguments.filter.as_deref())?;
+    let (mut counts, status) = run_tests(arguments.filter.as_deref())?;
     counts.passed += deployed;
     for name in &counts.ignored {
         println!("skipped: {name}");
@@ -36,12 +36,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Starts the servers during the compilation, runs the tests, and stops the servers.
-fn tested(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
+fn run_tests(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
     let starting = std::thread::spawn(Servers::start);
     // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
     finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
-    let servers = starting.join().map_err(|_| anyhow!("the start of the servers panicked"))??;
+    let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
-    counted(&mut command)
+    run_counted(&mut command)
 }

@@ -71,7 +71,7 @@ pub(crate) fn missing_of(tools: &[Tool]) -> Vec<Tool> {
 pub(crate) struct Install {
     /// Install missing tools, with the system's package manager if it has them.
     #[arg(long)]
-    install: bool,
+    pub(crate) install: bool,
 }
 
 impl Install {
