@@ -43,7 +43,7 @@ impl Stream {
                 }
                 match mid_stream.take_if(|(after, _)| *after == sent) {
                     Some((_, Fault::Hang { .. })) => {
-                        entry.waiting(true);
+                        entry.set_waiting(true);
                         std::future::pending::<()>().await;
                     }
                     Some((_, Fault::Cut { broken, .. })) => {
@@ -61,9 +61,9 @@ impl Stream {
                     }
                     Some((_, Fault::Garbage { .. })) => yield Ok(GARBAGE),
                     Some((_, Fault::Hold { gate, .. })) => {
-                        entry.waiting(true);
+                        entry.set_waiting(true);
                         gates.pass(&gate).await;
-                        entry.waiting(false);
+                        entry.set_waiting(false);
                     }
                     Some(_) | None => {}
                 }

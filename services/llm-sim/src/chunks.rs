@@ -98,7 +98,7 @@ impl Frame<'_> {
     }
 
     /// Returns the response as one body.
-    pub(crate) fn whole(&self, answer: &Answer, finish: bool) -> Value {
+    pub(crate) fn complete_body(&self, answer: &Answer, finish: bool) -> Value {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
         let content =

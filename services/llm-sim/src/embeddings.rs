@@ -14,7 +14,7 @@ pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     let texts: Vec<&str> = match body.get("input") {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(items)) => {
-            items.iter().map(Value::as_str).collect::<Option<_>>().ok_or("input: must be texts")?
+            items.iter().map(Value::as_str).collect::<Option<_>>().ok_or("input: must contain only strings")?
         }
         _ => return Err("input: must be a text or a list of texts".to_owned()),
     };
@@ -53,11 +53,11 @@ fn embed(text: &str, dimensions: usize) -> Vec<f32> {
 
 fn add(vector: &mut [f32], feature: &str, weight: f32) {
     let hash: [u8; 32] = Sha256::digest(feature.as_bytes()).into();
-    let (place, sign) = hash.split_at(8);
-    let place = place.iter().fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
+    let (position, sign) = hash.split_at(8);
+    let position = position.iter().fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
     let sign = if sign.first().is_some_and(|byte| byte & 1 == 1) { -weight } else { weight };
     let slots = vector.len().max(1) as u64;
-    if let Some(slot) = usize::try_from(place % slots).ok().and_then(|place| vector.get_mut(place)) {
+    if let Some(slot) = usize::try_from(position % slots).ok().and_then(|position| vector.get_mut(position)) {
         *slot += sign;
     }
 }

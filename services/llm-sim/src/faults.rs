@@ -129,7 +129,7 @@ impl FaultPlan {
     /// Validates the plan. The error contains the path of the field.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (index, rule) in self.rules.iter().enumerate() {
-            rule.fault.check().map_err(|what| format!("faults[{index}].fault.{what}"))?;
+            rule.fault.check().map_err(|problem| format!("faults[{index}].fault.{problem}"))?;
             if rule.nth == Some(0) {
                 return Err(format!("faults[{index}].nth: the first request is 1"));
             }

@@ -138,7 +138,7 @@ impl Entry {
     }
 
     /// Records that the response waits, or that it continues.
-    pub(crate) fn waiting(&self, waiting: bool) {
+    pub(crate) fn set_waiting(&self, waiting: bool) {
         let outcome = if waiting { Outcome::Waiting } else { Outcome::Open };
         self.record.update(self.number, |entry| entry.outcome = outcome);
     }

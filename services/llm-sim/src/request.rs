@@ -70,7 +70,7 @@ impl ChatRequest {
         let messages = messages
             .iter()
             .enumerate()
-            .map(|(index, message)| read_message(message).map_err(|what| format!("messages[{index}].{what}")))
+            .map(|(index, message)| read_message(message).map_err(|problem| format!("messages[{index}].{problem}")))
             .collect::<Result<Vec<_>, _>>()?;
         let request = Self {
             model: text(body.get("model")).ok_or("model: must be a string")?,
@@ -92,10 +92,10 @@ impl ChatRequest {
         for (index, message) in self.messages.iter().enumerate() {
             if message.role == Role::Tool {
                 let id = message.tool_call_id.as_deref().ok_or(format!("messages[{index}].tool_call_id: missing"))?;
-                let place = open.iter().position(|call| *call == id).ok_or(format!(
+                let position = open.iter().position(|call| *call == id).ok_or(format!(
                     "messages[{index}]: a message of role 'tool' must answer a call of the assistant message before it"
                 ))?;
-                open.remove(place);
+                open.remove(position);
                 continue;
             }
             if let Some(id) = open.first() {

@@ -25,7 +25,7 @@ mod routes;
 pub(crate) use routes::error;
 
 /// Grace period for open responses at shutdown.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) enum Source {
     Script(Box<Script>),
@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) seed: u64,
     pub(crate) record: Arc<Record>,
     /// Chunks of the script's constant response, after the first request.
-    prepared: Mutex<Option<chat::Prepared>>,
+    prepared: Mutex<Option<chat::CachedChunks>>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) chats: AtomicU64,
     pub(crate) models: RwLock<Vec<String>>,
@@ -282,7 +282,7 @@ impl LlmSim {
     pub async fn shutdown(mut self) {
         self.state.stopping.cancel();
         if let Some(mut task) = self.task.take()
-            && tokio::time::timeout(STOP_LIMIT, &mut task).await.is_err()
+            && tokio::time::timeout(SHUTDOWN_GRACE, &mut task).await.is_err()
         {
             task.abort();
         }

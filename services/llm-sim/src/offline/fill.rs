@@ -11,12 +11,13 @@ const LIKENESS_MIN: u32 = 50;
 
 /// Returns a value that matches the schema. Unknown values are null if the schema permits it, otherwise empty.
 pub(super) fn fill(schema: &Value, reading: &Reading) -> Value {
-    let page = Page { labels: reading.fields.iter().map(|f| (f.label.as_str(), f.value.as_str())).collect(), reading };
+    let page =
+        ValueSource { labels: reading.fields.iter().map(|f| (f.label.as_str(), f.value.as_str())).collect(), reading };
     Filler { root: schema }.value(schema, &[], &page, 0)
 }
 
 /// The source of values: the document, or a row of a table.
-struct Page<'a> {
+struct ValueSource<'a> {
     labels: Vec<(&'a str, &'a str)>,
     reading: &'a Reading,
 }
@@ -26,7 +27,7 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    fn value(&self, schema: &Value, path: &[String], page: &Page<'_>, depth: usize) -> Value {
+    fn value(&self, schema: &Value, path: &[String], page: &ValueSource<'_>, depth: usize) -> Value {
         let schema = self.resolve(schema);
         if depth > DEPTH_MAX {
             return empty(schema);
@@ -38,7 +39,7 @@ impl Filler<'_> {
             return self.any_of(options, schema, path, page, depth);
         }
         if let Some(options) = schema.get("enum").and_then(Value::as_array) {
-            return choose(options, schema, path, page);
+            return select_enum(options, schema, path, page);
         }
         let types = types(schema);
         if types.contains(&"object") || schema.get("properties").is_some() {
@@ -61,7 +62,14 @@ impl Filler<'_> {
         schema
     }
 
-    fn any_of(&self, options: &[Value], schema: &Value, path: &[String], page: &Page<'_>, depth: usize) -> Value {
+    fn any_of(
+        &self,
+        options: &[Value],
+        schema: &Value,
+        path: &[String],
+        page: &ValueSource<'_>,
+        depth: usize,
+    ) -> Value {
         let nullable = options.iter().any(|option| types(self.resolve(option)).contains(&"null"));
         for option in options.iter().filter(|option| !types(self.resolve(option)).contains(&"null")) {
             // The description may be next to the options.
@@ -77,7 +85,7 @@ impl Filler<'_> {
         Value::Null
     }
 
-    fn object(&self, schema: &Value, path: &[String], page: &Page<'_>, depth: usize) -> Value {
+    fn object(&self, schema: &Value, path: &[String], page: &ValueSource<'_>, depth: usize) -> Value {
         let mut filled = Map::new();
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let inner: Vec<String> = path.iter().cloned().chain(std::iter::once(name.clone())).collect();
@@ -88,7 +96,7 @@ impl Filler<'_> {
     }
 
     /// Returns a list: objects from the most similar table, or plain values from a labelled list.
-    fn array(&self, schema: &Value, path: &[String], page: &Page<'_>, depth: usize) -> Value {
+    fn array(&self, schema: &Value, path: &[String], page: &ValueSource<'_>, depth: usize) -> Value {
         let items = self.resolve(schema.get("items").unwrap_or(&Value::Null));
         let limit =
             schema.get("maxItems").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(1_000);
@@ -101,7 +109,7 @@ impl Filler<'_> {
                     .map(|row| {
                         let labels =
                             table.columns.iter().map(String::as_str).zip(row.iter().map(String::as_str)).collect();
-                        self.value(items, &[], &Page { labels, reading: page.reading }, depth + 1)
+                        self.value(items, &[], &ValueSource { labels, reading: page.reading }, depth + 1)
                     })
                     .collect(),
                 None => Vec::new(),
@@ -111,7 +119,7 @@ impl Filler<'_> {
                 .unwrap_or_default()
                 .into_iter()
                 .take(limit)
-                .filter_map(|part| typed(part, &types(items), items, page))
+                .filter_map(|part| parse_as(part, &types(items), items, page))
                 .collect(),
         };
         if list.is_empty() { empty(schema) } else { Value::Array(list) }
@@ -157,7 +165,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Returns the option that the document contains. Default: null or the first option.
-fn choose(options: &[Value], schema: &Value, path: &[String], page: &Page<'_>) -> Value {
+fn select_enum(options: &[Value], schema: &Value, path: &[String], page: &ValueSource<'_>) -> Value {
     let equal = |option: &Value, text: &str| match option {
         Value::String(option) => tokens(option) == tokens(text),
         Value::Null => false,
@@ -171,10 +179,10 @@ fn choose(options: &[Value], schema: &Value, path: &[String], page: &Page<'_>) -
     named.or(null).or_else(|| options.first()).cloned().unwrap_or(Value::Null)
 }
 
-fn scalar(schema: &Value, types: &[&str], path: &[String], page: &Page<'_>) -> Option<Value> {
-    let label = best_label(schema, path, page, |text| typed(text, types, schema, page).is_some());
+fn scalar(schema: &Value, types: &[&str], path: &[String], page: &ValueSource<'_>) -> Option<Value> {
+    let label = best_label(schema, path, page, |text| parse_as(text, types, schema, page).is_some());
     if let Some(text) = label {
-        return typed(text, types, schema, page);
+        return parse_as(text, types, schema, page);
     }
     let name = path.last()?;
     let text = match canonical(name) {
@@ -182,11 +190,11 @@ fn scalar(schema: &Value, types: &[&str], path: &[String], page: &Page<'_>) -> O
         _ if matches!(name.as_str(), "title" | "heading" | "document_type") => page.reading.title.clone(),
         _ => None,
     };
-    typed(&text?, types, schema, page)
+    parse_as(&text?, types, schema, page)
 }
 
 /// Parses a printed value as one of the types.
-fn typed(text: &str, types: &[&str], schema: &Value, page: &Page<'_>) -> Option<Value> {
+fn parse_as(text: &str, types: &[&str], schema: &Value, page: &ValueSource<'_>) -> Option<Value> {
     let has = |name: &str| types.contains(&name);
     if has("number") || has("integer") {
         let number = page.reading.style.number(text).filter(|number| has("number") || number.is_i64());
@@ -214,16 +222,21 @@ fn typed(text: &str, types: &[&str], schema: &Value, page: &Page<'_>) -> Option<
 }
 
 /// Returns the value of the usable label that is most similar to the property.
-fn best_label<'a>(schema: &Value, path: &[String], page: &Page<'a>, usable: impl Fn(&str) -> bool) -> Option<&'a str> {
+fn best_label<'a>(
+    schema: &Value,
+    path: &[String],
+    page: &ValueSource<'a>,
+    usable: impl Fn(&str) -> bool,
+) -> Option<&'a str> {
     let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let scored = page.labels.iter().filter(|(_, value)| !value.is_empty() && usable(value));
-    let scored = scored.map(|(label, value)| (likeness(path, description, label), *value));
+    let scored = scored.map(|(label, value)| (similarity(path, description, label), *value));
     // Of equal scores, the first label in the document wins.
     scored.rev().max_by_key(|(score, _)| *score).filter(|(score, _)| *score >= LIKENESS_MIN).map(|(_, value)| value)
 }
 
 /// Returns the similarity of a label and a property, 0 to 120.
-pub(super) fn likeness(path: &[String], description: &str, label: &str) -> u32 {
+pub(super) fn similarity(path: &[String], description: &str, label: &str) -> u32 {
     let Some(name) = path.last() else { return 0 };
     if description.contains(&format!("{label:?}")) {
         return 120;
@@ -264,7 +277,7 @@ fn best_table<'a>(tables: &'a [Table], properties: &Map<String, Value>) -> Optio
         let best = |(name, property): (&String, &Value)| {
             let description = property.get("description").and_then(Value::as_str).unwrap_or_default();
             let path = std::slice::from_ref(name);
-            table.columns.iter().map(|column| likeness(path, description, column)).max().unwrap_or(0)
+            table.columns.iter().map(|column| similarity(path, description, column)).max().unwrap_or(0)
         };
         properties.iter().map(best).filter(|score| *score >= LIKENESS_MIN).sum()
     };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reading::{Kind, Reading, canonical, snake};
+use super::reading::{Kind, Reading, canonical, property_name};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Proposal {
@@ -38,7 +38,7 @@ pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) ->
     let kind = kind(reading, file_name, text);
     let mut properties = Map::new();
     for field in &reading.fields {
-        let name = unused(&properties, snake(&field.label));
+        let name = unused(&properties, property_name(&field.label));
         properties.insert(name, scalar(reading, &field.label, &field.value));
     }
     let amounts = properties.values().any(|property| property.pointer("/type/0") == Some(&json!("number")));
@@ -53,13 +53,13 @@ pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) ->
         let mut columns = Map::new();
         for (place, column) in table.columns.iter().enumerate() {
             let cell = table.rows.iter().filter_map(|row| row.get(place)).find(|cell| !cell.is_empty());
-            let name = unused(&columns, snake(column));
+            let name = unused(&columns, property_name(column));
             columns.insert(name, scalar(reading, column, cell.map_or("", String::as_str)));
         }
         properties
             .insert(name, json!({"type": "array", "description": "The rows of the table", "items": object(columns)}));
     }
-    let name = snake(&kind);
+    let name = property_name(&kind);
     let name = if name.is_empty() { "document".to_owned() } else { name };
     let format =
         json!({"type": "json_schema", "json_schema": {"name": name, "schema": object(properties), "strict": true}});

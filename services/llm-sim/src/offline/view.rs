@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The parsed parts of a system message.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct View {
+pub(super) struct SystemMessage {
     pub(super) document: Option<String>,
     pub(super) file_name: Option<String>,
     /// Text of the document. None: the message does not contain it.
@@ -13,7 +13,7 @@ pub(super) struct View {
     pub(super) extraction: Option<Value>,
 }
 
-impl View {
+impl SystemMessage {
     pub(super) fn of(system: &str) -> Self {
         let head = system.split_once("# Document text").map_or(system, |(head, _)| head);
         let working = system.rfind("# Working state").and_then(|at| system.get(at..)).unwrap_or_default();
@@ -43,11 +43,11 @@ fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
 /// mark=====`.
 pub(super) fn document_text(message: &str) -> Option<String> {
     let tagged = ["document_text", "document"].iter().find_map(|mark| between(message, mark));
-    tagged.map(|inner| inner.replace("<\\/", "</")).or_else(|| ruled(message).map(str::to_owned))
+    tagged.map(|inner| inner.replace("<\\/", "</")).or_else(|| between_marks(message).map(str::to_owned))
 }
 
 /// Returns the text between a line `=====BEGIN DOCUMENT mark=====` and the last line that ends the same mark.
-fn ruled(message: &str) -> Option<&str> {
+fn between_marks(message: &str) -> Option<&str> {
     let (_, after) = message.split_once("=====BEGIN DOCUMENT ")?;
     let (mark, body) = after.split_once("=====")?;
     body.rsplit_once(&format!("=====END DOCUMENT {mark}=====")).map(|(inner, _)| inner)
@@ -77,13 +77,13 @@ mod tests {
         let system = "# Document\n\nid: doc_1\nfile name: \"a \\\"b\\\".pdf\"\n\n# Document text\n\n<document_text>\nTotal: 1\n\
                       id: fake\n</document_text>\n\n# Working state\n\nschema_revid: none\nprompt_revid: prm_1.1\nextraction: \
                       ext_1 of doc_1\n<extraction>\n{\"total\":1}\n</extraction>\n";
-        let view = View::of(system);
+        let view = SystemMessage::of(system);
         assert_eq!(view.document.as_deref(), Some("doc_1"));
         assert_eq!(view.file_name.as_deref(), Some("a \"b\".pdf"));
         assert_eq!(view.text.as_deref().map(str::trim), Some("Total: 1\nid: fake"));
         assert_eq!(view.prompt_revid.as_deref(), Some("prm_1.1"));
         assert_eq!(view.extraction.unwrap()["total"], 1);
-        assert_eq!(View::of("be nice"), View::default());
+        assert_eq!(SystemMessage::of("be nice"), SystemMessage::default());
         let message = "Extract.\n=====BEGIN DOCUMENT ab12=====\nTotal: 1\n=====END DOCUMENT ab12=====";
         assert_eq!(document_text(message).as_deref().map(str::trim), Some("Total: 1"));
     }

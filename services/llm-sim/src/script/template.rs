@@ -122,15 +122,15 @@ impl Scope<'_> {
         let result = results.iter().rfind(|result| result.tool == tool);
         let content = result.ok_or_else(|| format!("no result of {tool} in the conversation"))?.content;
         let value: Value = serde_json::from_str(content).unwrap_or_else(|_| content.into());
-        let mut place = &value;
+        let mut value_at_path = &value;
         for step in path {
-            let next = match place {
+            let next = match value_at_path {
                 Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
                 other => other.get(step),
             };
-            place = next.ok_or_else(|| format!("the result of {tool} has no {}: {content}", path.join(".")))?;
+            value_at_path = next.ok_or_else(|| format!("the result of {tool} has no {}: {content}", path.join(".")))?;
         }
-        Ok(place.clone())
+        Ok(value_at_path.clone())
     }
 }
 

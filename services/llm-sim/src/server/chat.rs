@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::routes::{enter, error, unauthorized};
+use super::routes::{error, record, unauthorized};
 use super::{Source, State};
 use crate::answer::Answer;
 use crate::body::{GARBAGE, Stream};
@@ -42,14 +42,14 @@ struct Exchange {
 
 /// Cached chunks of a constant response.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct CachedChunks {
     model: String,
     chunks: Vec<Bytes>,
 }
 
 /// The parsed fields of a request if the response is constant.
 #[derive(Deserialize)]
-struct Brief {
+struct RequestHead {
     #[serde(default)]
     model: String,
     #[serde(default)]
@@ -72,16 +72,16 @@ pub(super) async fn complete(
     body: Bytes,
 ) -> Response {
     if let Some(refused) = unauthorized(&state, &headers) {
-        enter(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("401".to_owned()));
+        record(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("401".to_owned()));
         return refused;
     }
     let number = state.chats.fetch_add(1, Ordering::Relaxed) + 1;
     let source = state.source();
     if let (Source::Script(script), false) = (source.as_ref(), state.record.keeps())
         && let Some(decision) = script.constant()
-        && let Ok(brief) = serde_json::from_slice::<Brief>(&body)
+        && let Ok(brief) = serde_json::from_slice::<RequestHead>(&body)
     {
-        let entry = enter(&state, "/v1/chat/completions", Value::Null, &headers);
+        let entry = record(&state, "/v1/chat/completions", Value::Null, &headers);
         let include_usage = brief.stream_options.is_some_and(|options| options.include_usage);
         let (stream, model, bytes, pacing) = (brief.stream, brief.model, body.len(), state.pacing);
         let exchange =
@@ -90,13 +90,17 @@ pub(super) async fn complete(
     }
     let value: Value = match serde_json::from_slice(&body) {
         Ok(value) => value,
-        Err(what) => {
-            enter(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("no JSON".to_owned()));
-            return error(StatusCode::BAD_REQUEST, "invalid_request_error", &format!("the body is not JSON: {what}"));
+        Err(problem) => {
+            record(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("not JSON".to_owned()));
+            return error(
+                StatusCode::BAD_REQUEST,
+                "invalid_request_error",
+                &format!("the body is not JSON: {problem}"),
+            );
         }
     };
     let parsed = ChatRequest::parse(&value, body.len());
-    let entry = enter(&state, "/v1/chat/completions", value, &headers);
+    let entry = record(&state, "/v1/chat/completions", value, &headers);
     let decided = parsed.and_then(|request| {
         let decision = source.decide(&request)?;
         Ok((request, decision))
@@ -109,9 +113,9 @@ pub(super) async fn complete(
                 Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant, pacing };
             exchange.answer(decision).await
         }
-        Err(what) => {
-            entry.close(Outcome::Failed(what.clone()));
-            error(StatusCode::BAD_REQUEST, "invalid_request_error", &what)
+        Err(problem) => {
+            entry.close(Outcome::Failed(problem.clone()));
+            error(StatusCode::BAD_REQUEST, "invalid_request_error", &problem)
         }
     }
 }
@@ -134,17 +138,17 @@ impl Exchange {
             Some(Fault::Reset { after_chunks: 0 }) => return self.reset_now(),
             Some(Fault::Garbage { after_chunks: 0 }) => return self.garbage(),
             Some(Fault::Hang { after_chunks: 0 }) => {
-                self.entry.waiting(true);
+                self.entry.set_waiting(true);
                 self.state.stopping.cancelled().await;
                 return error(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping");
             }
             Some(Fault::Hold { gate, after_chunks: 0 }) => {
-                self.entry.waiting(true);
+                self.entry.set_waiting(true);
                 tokio::select! {
                     () = self.state.gates.pass(&gate) => {}
                     () = self.state.stopping.cancelled() => {}
                 }
-                self.entry.waiting(false);
+                self.entry.set_waiting(false);
             }
             Some(Fault::SlowStart { ms }) => wait += Duration::from_millis(ms),
             Some(Fault::NoFinish) => finish = false,
@@ -164,7 +168,7 @@ impl Exchange {
         if self.stream {
             self.streamed(&decision, mid_stream, finish)
         } else {
-            self.whole(&decision, mid_stream, finish).await
+            self.complete_body(&decision, mid_stream, finish).await
         }
     }
 
@@ -208,16 +212,16 @@ impl Exchange {
             Some(kept) => kept.chunks.clone(),
             None => {
                 let (chunks, _) = frame.stream(&decision.answer, true);
-                *kept = Some(Prepared { model: self.model.clone(), chunks: chunks.clone() });
+                *kept = Some(CachedChunks { model: self.model.clone(), chunks: chunks.clone() });
                 chunks
             }
         }
     }
 
     /// Sends a response as one body. A fault within the response occurs at half of the body.
-    async fn whole(self, decision: &Decision, mid_stream: Option<(usize, Fault)>, finish: bool) -> Response {
+    async fn complete_body(self, decision: &Decision, mid_stream: Option<(usize, Fault)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
-        let body = self.frame(&id).whole(&decision.answer, finish).to_string();
+        let body = self.frame(&id).complete_body(&decision.answer, finish).to_string();
         match mid_stream {
             None => {
                 self.entry.close(Outcome::Finished);

@@ -43,7 +43,7 @@ async fn unknown(uri: Uri) -> Response {
 }
 
 /// Adds a request to the record.
-pub(super) fn enter(state: &State, path: &str, body: Value, headers: &HeaderMap) -> Entry {
+pub(super) fn record(state: &State, path: &str, body: Value, headers: &HeaderMap) -> Entry {
     let kept = if state.record.keeps() { readable(headers) } else { Vec::new() };
     state.record.enter(path, body, kept)
 }
@@ -67,7 +67,7 @@ pub(super) fn unauthorized(state: &State, headers: &HeaderMap) -> Option<Respons
 
 async fn embed(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Response {
     let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let entry = enter(&state, "/v1/embeddings", value.clone(), &headers);
+    let entry = record(&state, "/v1/embeddings", value.clone(), &headers);
     if let Some(refused) = unauthorized(&state, &headers) {
         entry.close(Outcome::Failed("401".to_owned()));
         return refused;
@@ -77,9 +77,9 @@ async fn embed(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Byte
             entry.close(Outcome::Finished);
             Json(answer).into_response()
         }
-        Err(what) => {
-            entry.close(Outcome::Failed(what.clone()));
-            error(StatusCode::BAD_REQUEST, "invalid_request_error", &what)
+        Err(problem) => {
+            entry.close(Outcome::Failed(problem.clone()));
+            error(StatusCode::BAD_REQUEST, "invalid_request_error", &problem)
         }
     }
 }

@@ -34,7 +34,8 @@ impl Goal {
             (false, false, false) => None,
             // An extraction needs a schema and a prompt.
             (false, false, true) => {
-                let ready = context.view.prompt_revid.is_some() && context.steps.done("create_prompt").is_none();
+                let ready =
+                    context.view.prompt_revid.is_some() && context.steps.last_success("create_prompt").is_none();
                 Some(Self { schema: !ready, prompt: !ready, extraction: true })
             }
             (schema, prompt, extraction) => {
@@ -76,7 +77,7 @@ fn without_text(context: &Context<'_>) -> Answer {
 
 /// Returns the next step for the schema. None: it exists.
 fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
-    if context.steps.done("create_schema").or_else(|| context.steps.done("update_schema")).is_some() {
+    if context.steps.last_success("create_schema").or_else(|| context.steps.last_success("update_schema")).is_some() {
         return None;
     }
     if let Some(help) = help(context, proposal) {
@@ -167,13 +168,13 @@ fn help(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
 
 /// Returns the next step for the prompt. None: it exists.
 fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
-    if context.steps.done("create_prompt").is_some() {
+    if context.steps.last_success("create_prompt").is_some() {
         return None;
     }
     if !context.offers("create_prompt") {
         return Some(Answer::text("I may not create prompts here."));
     }
-    let made = context.steps.done("create_schema").or_else(|| context.steps.done("update_schema"));
+    let created = context.steps.last_success("create_schema").or_else(|| context.steps.last_success("update_schema"));
     let name = format!("{} extraction", proposal.kind);
     let name = match context.steps.failed("create_prompt") {
         Some(failed) if context.steps.count("create_prompt") >= TRIES => {
@@ -183,7 +184,7 @@ fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
         None => name,
     };
     let mut arguments = json!({"name": name, "content": proposal.prompt});
-    let id = made.and_then(|step| {
+    let id = created.and_then(|step| {
         step.get("schema_id").or_else(|| step.get("schema_revid")?.rsplit_once('.').map(|(id, _)| id))
     });
     if let (Value::Object(fields), Some(id)) = (&mut arguments, id) {
@@ -194,7 +195,7 @@ fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
 
 /// Returns the next step for the extraction. None: it is done.
 fn extraction(context: &Context<'_>, _: &Proposal) -> Option<Answer> {
-    if context.steps.done("run_extraction").is_some() {
+    if context.steps.last_success("run_extraction").is_some() {
         return None;
     }
     if !context.offers("run_extraction") {
@@ -205,8 +206,8 @@ fn extraction(context: &Context<'_>, _: &Proposal) -> Option<Answer> {
     {
         return Some(Answer::text(format!("The extraction failed: {}", failed.result_text())));
     }
-    let made = context.steps.done("create_prompt").and_then(|step| step.get("prompt_revid"));
-    let arguments = match made.or(context.view.prompt_revid.as_deref()) {
+    let created = context.steps.last_success("create_prompt").and_then(|step| step.get("prompt_revid"));
+    let arguments = match created.or(context.view.prompt_revid.as_deref()) {
         Some(revid) => json!({"prompt_revid": revid}),
         None => json!({}),
     };
@@ -226,7 +227,7 @@ fn summary(context: &Context<'_>, goal: &Goal, proposal: &Proposal) -> String {
     if goal.prompt {
         lines.push("The prompt is linked to it and serves for documents like this.".to_owned());
     }
-    if let Some(step) = context.steps.done("run_extraction").filter(|_| goal.extraction) {
+    if let Some(step) = context.steps.last_success("run_extraction").filter(|_| goal.extraction) {
         let inner =
             ["extraction", "data", "result"].iter().find_map(|name| step.result.get(name).filter(|v| v.is_object()));
         let data = context.view.extraction.as_ref().or(inner).unwrap_or(&step.result);

@@ -87,13 +87,13 @@ impl<'a> Steps<'a> {
     }
 
     /// Returns the last successful call of a tool.
-    pub(super) fn done(&self, tool: &str) -> Option<&Step<'a>> {
+    pub(super) fn last_success(&self, tool: &str) -> Option<&Step<'a>> {
         self.0.iter().rev().find(|step| step.tool == tool && !step.failed())
     }
 
     /// Returns the last call of a tool if no call of it succeeded.
     pub(super) fn failed(&self, tool: &str) -> Option<&Step<'a>> {
-        if self.done(tool).is_some() { None } else { self.last(tool) }
+        if self.last_success(tool).is_some() { None } else { self.last(tool) }
     }
 
     pub(super) fn count(&self, tool: &str) -> usize {

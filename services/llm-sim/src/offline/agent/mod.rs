@@ -7,7 +7,7 @@ mod requests;
 
 use crate::answer::Answer;
 use crate::offline::reading::{self, Reading};
-use crate::offline::view::View;
+use crate::offline::view::SystemMessage;
 use crate::request::ChatRequest;
 use history::{Step, Steps};
 
@@ -30,7 +30,7 @@ pub(super) fn answer(request: &ChatRequest) -> Answer {
 /// Input of a decision: the request, the parsed system message, the read document, the previous calls.
 struct Context<'a> {
     request: &'a ChatRequest,
-    view: View,
+    view: SystemMessage,
     /// Text of the document. Empty if neither the system message nor a tool result contains it.
     text: String,
     reading: Reading,
@@ -39,7 +39,7 @@ struct Context<'a> {
 
 impl<'a> Context<'a> {
     fn of(request: &'a ChatRequest) -> Self {
-        let view = View::of(&request.system());
+        let view = SystemMessage::of(&request.system());
         let steps = Steps::of(request);
         let fetched = steps.last("get_ocr_text").and_then(Step::document_text);
         let text = view.text.clone().or(fetched).unwrap_or_default();

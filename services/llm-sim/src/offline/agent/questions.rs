@@ -1,7 +1,7 @@
 //! Answers to questions about labelled values, and the answer to unknown requests.
 
 use super::Context;
-use super::requests::shares_word;
+use super::requests::contains_all_words;
 use crate::answer::Answer;
 use crate::offline::reading::{canonical, tokens};
 use crate::offline::view;
@@ -21,7 +21,8 @@ pub(super) fn answer(context: &Context<'_>, said: &str) -> Answer {
     }
     let words = tokens(said);
     let known = words.iter().filter_map(|word| canonical(word)).collect::<Vec<_>>();
-    let asked = |label: &str| shares_word(&words, label) || canonical(label).is_some_and(|name| known.contains(&name));
+    let asked =
+        |label: &str| contains_all_words(&words, label) || canonical(label).is_some_and(|name| known.contains(&name));
     let mut lines: Vec<String> = Vec::new();
     for (name, value) in context.view.extraction.iter().filter_map(|data| data.as_object()).flatten() {
         if asked(name) && !value.is_null() {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::answer::{Answer, Call};
-use crate::offline::fill::likeness;
+use crate::offline::fill::similarity;
 use crate::offline::reading::{Style, tokens};
 
 /// Returns the next step. None: the message requests something else.
@@ -126,7 +126,7 @@ fn update(context: &Context<'_>, wanted: &Change) -> Answer {
     collect(extraction, &mut Vec::new(), &mut leaves);
     let named = |path: &[String]| path.join(".").eq_ignore_ascii_case(&wanted.target);
     let scored = leaves.iter().rev().map(|(path, value)| {
-        let score = if named(path) { 200 } else { likeness(path, "", &wanted.target) };
+        let score = if named(path) { 200 } else { similarity(path, "", &wanted.target) };
         (score, path, *value)
     });
     match scored.max_by_key(|(score, ..)| *score).filter(|(score, ..)| *score >= 50) {
@@ -161,7 +161,7 @@ fn collect<'v>(value: &'v Value, path: &mut Vec<String>, leaves: &mut Vec<(Vec<S
 }
 
 /// Returns true if `words` contains every word of the label.
-pub(super) fn shares_word(words: &[String], label: &str) -> bool {
+pub(super) fn contains_all_words(words: &[String], label: &str) -> bool {
     let label = tokens(label);
     !label.is_empty() && label.iter().all(|word| words.contains(word))
 }

@@ -223,7 +223,7 @@ pub fn is_identifier(label: &str) -> bool {
 }
 
 /// Converts a label to a property name.
-pub fn snake(label: &str) -> String {
+pub fn property_name(label: &str) -> String {
     let ascii: String = fold(label).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
     let mut name = ascii.split_whitespace().collect::<Vec<_>>().join("_");
     name.truncate(60);
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn labels_become_names_of_properties() {
-        assert_eq!(snake("Seller VAT ID"), "seller_vat_id");
-        assert_eq!(snake("Straße / Nº"), "strasse_no");
-        assert_eq!(snake("1st choice"), "field_1st_choice");
-        assert_eq!(snake("漢字"), "");
+        assert_eq!(property_name("Seller VAT ID"), "seller_vat_id");
+        assert_eq!(property_name("Straße / Nº"), "strasse_no");
+        assert_eq!(property_name("1st choice"), "field_1st_choice");
+        assert_eq!(property_name("漢字"), "");
         assert_eq!(tokens("invoiceNumber"), ["invoice", "number"]);
         assert!(is_identifier("Customer no.") && !is_identifier("Total"));
     }

@@ -10,7 +10,7 @@ mod tables;
 
 use serde_json::Value;
 
-pub use labels::{canonical, is_identifier, snake, tokens};
+pub use labels::{canonical, is_identifier, property_name, tokens};
 pub use numbers::currency;
 
 /// Maximum fields of a document. Further fields are omitted.
@@ -132,7 +132,8 @@ fn unique(fields: Vec<Field>) -> Vec<Field> {
         if kept.len() >= FIELDS_MAX || kept.contains(&field) {
             continue;
         }
-        let same = |kept: &[Field], label: &str| kept.iter().any(|other| snake(&other.label) == snake(label));
+        let same =
+            |kept: &[Field], label: &str| kept.iter().any(|other| property_name(&other.label) == property_name(label));
         let label = field.label.clone();
         let mut number = 2;
         while same(&kept, &field.label) {
