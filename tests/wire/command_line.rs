@@ -119,7 +119,7 @@ fn config_shows_effective_settings_and_masks_secrets() {
     assert!(output.status.success(), "{stderr}");
     assert!(stdout.contains("listen = \"127.0.0.1:2\"") && stdout.contains("approval_ttl_seconds = 77"), "{stdout}");
     assert!(stdout.contains("http://127.0.0.1:9/v1") && !stdout.contains("sk-very-secret"), "{stdout}");
-    assert!(stderr.contains("FOLIO_SERVER__LISTN sets nothing; did you mean FOLIO_SERVER__LISTEN?"), "{stderr}");
+    assert!(stderr.contains("FOLIO_SERVER__LISTN is ignored; did you mean FOLIO_SERVER__LISTEN?"), "{stderr}");
 
     std::fs::write(folder.path().join("folio.toml"), "[serer]\nlisten = \"x\"\n").unwrap();
     let output = folio(folder.path(), &["config"], &[], "");

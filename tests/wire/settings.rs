@@ -49,7 +49,7 @@ fn a_variable_of_a_provider_is_read_as_text_and_an_unknown_one_is_a_warning() {
     let output = folio(folder.path(), &["config"], &variables, "");
     let printed = text(&output.stderr);
     assert!(output.status.success(), "{printed}");
-    assert!(printed.contains("APIKEY sets nothing; did you mean FOLIO_MODELS__PROVIDERS__A__API_KEY?"), "{printed}");
+    assert!(printed.contains("APIKEY is ignored; did you mean FOLIO_MODELS__PROVIDERS__A__API_KEY?"), "{printed}");
     assert!(text(&output.stdout).contains("http://127.0.0.1:9/v1"));
 }
 

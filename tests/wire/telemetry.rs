@@ -65,7 +65,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
         assert!(error.contains(OF_PERSON), "the caller receives the provider's message: {error}");
         turn_span_exported(&collector).await;
         let log = sandbox.server().errors();
-        for message in ["model call is retried", "model call failed"] {
+        for message in ["model call failed; retrying", "model call failed"] {
             assert!(log.contains(message), "{message} is not in the log:\n{log}");
         }
         let statuses = [["status=500", "status=400"], ["\"status\":500", "\"status\":400"]];

@@ -65,7 +65,7 @@ pub enum Outcome {
     /// The service answered completely, or refused the request as invalid.
     Success,
     /// The first token arrived; the call is still in flight.
-    Answering,
+    FirstToken,
     /// The service is unhealthy.
     Failure,
     /// The caller cancelled the call: the health of the service is unknown.
@@ -109,8 +109,8 @@ impl Breaker {
         Ok(Admission { number })
     }
 
-    /// Records the outcome of an admitted call. `Answering` may precede the final outcome. While the breaker is open or
-    /// half-open, it ignores outcomes of calls that it admitted before it opened.
+    /// Records the outcome of an admitted call. `FirstToken` may precede the final outcome. While the breaker is open
+    /// or half-open, it ignores outcomes of calls that it admitted before it opened.
     pub fn record(&mut self, admission: Admission, outcome: Outcome, now: Timestamp) {
         if self.options.failures == 0 {
             return;
@@ -128,7 +128,7 @@ impl Breaker {
             (BreakerState::HalfOpen { probe }, outcome) if probe == admission.number => {
                 self.state = match outcome {
                     Outcome::Success => BreakerState::Closed { failures: 0 },
-                    Outcome::Answering => BreakerState::Closed { failures: self.options.failures.saturating_sub(1) },
+                    Outcome::FirstToken => BreakerState::Closed { failures: self.options.failures.saturating_sub(1) },
                     Outcome::Failure => self.opened(now),
                     // The next call may probe at once.
                     Outcome::Abandoned => BreakerState::Open { until: now },

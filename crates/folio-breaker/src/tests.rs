@@ -70,7 +70,7 @@ fn successors(world: &World, threshold: u32) -> Vec<World> {
         all.push(admitted(world));
     }
     for index in 0..world.calls.len() {
-        for outcome in [Outcome::Success, Outcome::Answering, Outcome::Failure, Outcome::Abandoned] {
+        for outcome in [Outcome::Success, Outcome::FirstToken, Outcome::Failure, Outcome::Abandoned] {
             all.push(recorded(world, index, outcome, threshold));
         }
     }
@@ -107,7 +107,7 @@ fn admitted(world: &World) -> World {
 fn recorded(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World {
     let mut next = world.clone();
     let now = at(world.clock);
-    let call = if outcome == Outcome::Answering { next.calls[index] } else { next.calls.remove(index) };
+    let call = if outcome == Outcome::FirstToken { next.calls[index] } else { next.calls.remove(index) };
     next.breaker.record(call, outcome, now);
     let (before, after) = (world.breaker.state(), next.breaker.state());
     let opened = BreakerState::Open { until: now + OPEN };
@@ -119,7 +119,7 @@ fn recorded(world: &World, index: usize, outcome: Outcome, threshold: u32) -> Wo
         }
         (BreakerState::HalfOpen { probe }, _) if probe == call.number => match outcome {
             Outcome::Success => assert_eq!(after, BreakerState::Closed { failures: 0 }),
-            Outcome::Answering => assert_eq!(after, BreakerState::Closed { failures: threshold - 1 }),
+            Outcome::FirstToken => assert_eq!(after, BreakerState::Closed { failures: threshold - 1 }),
             Outcome::Failure => assert_eq!(after, opened),
             Outcome::Abandoned => assert_eq!(after, BreakerState::Open { until: now }),
         },
@@ -136,7 +136,7 @@ fn a_probe_that_fails_after_its_first_token_opens_the_breaker() {
         breaker.record(call, Outcome::Failure, at(0));
     }
     let probe = breaker.admit(at(1_000)).unwrap();
-    breaker.record(probe, Outcome::Answering, at(1_100));
+    breaker.record(probe, Outcome::FirstToken, at(1_100));
     breaker.record(probe, Outcome::Failure, at(1_200));
     assert_eq!(breaker.state(), BreakerState::Open { until: at(2_200) });
 }

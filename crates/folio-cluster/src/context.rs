@@ -24,7 +24,7 @@ impl CallContext {
         CALL.try_with(Clone::clone).unwrap_or_default()
     }
 
-    pub async fn within<T>(self, call: impl Future<Output = T>) -> T {
+    pub async fn scope<T>(self, call: impl Future<Output = T>) -> T {
         CALL.scope(self, call).await
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     #[tokio::test]
     async fn a_context_belongs_to_its_call() {
         let context = CallContext { hops: 1, trace: TraceContext::parse(PARENT, None) };
-        let seen = context.clone().within(async { CallContext::current() }).await;
+        let seen = context.clone().scope(async { CallContext::current() }).await;
         assert_eq!((seen, CallContext::current()), (context, CallContext::default()));
     }
 }

@@ -34,7 +34,7 @@ pub fn write(folder: &Path, names: &[String], now: Timestamp) -> Result<Vec<Path
     {
         let path = folder.join(name);
         if path.exists() {
-            return Err(Error::internal(format!("{} exists already; nothing was changed", path.display())));
+            return Err(Error::internal(format!("{} already exists; no file was written", path.display())));
         }
     }
     let ca_key = KeyPair::generate().map_err(failed)?;

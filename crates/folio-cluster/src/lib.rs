@@ -33,5 +33,5 @@ pub use peer::{NodePeer, NodeStatus};
 pub use remote::{Peers, RemotePeer};
 pub use router::Router;
 pub use server::NodeServer;
-pub use shutdown::{Shutdown, draining, survive};
+pub use shutdown::{Shutdown, catch_panic, draining};
 pub use streams::{Limited, Limits, limited};

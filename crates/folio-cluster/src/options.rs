@@ -171,7 +171,7 @@ impl Options {
         }
         let tls = [&self.tls.ca, &self.tls.certificate, &self.tls.key];
         let all = tls.iter().all(|file| file.is_some());
-        problems.check(all || !self.tls.is_on(), "tls", "ca, requires both a certificate and a key");
+        problems.check(all || !self.tls.is_on(), "tls", "ca, certificate and key must be set together");
         problems.check(!self.tls.server_name.is_empty(), "tls.server_name", "must not be empty");
         for (path, address) in [("listen", &self.listen), ("advertise", &self.advertise)] {
             if !(address.is_empty() && path == "advertise")
@@ -210,7 +210,7 @@ impl Options {
         let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.dead_after;
         let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
         problems.check(often, "dead_after_seconds", why);
-        problems.verdict()
+        problems.into_result()
     }
 
     /// Checks that an address may be used: it is loopback, or certificates are configured, or `insecure` is set.
@@ -243,7 +243,7 @@ impl Options {
     }
 
     pub fn membership(&self) -> MembershipOptions {
-        MembershipOptions { heartbeat: self.heartbeat, answer_within: self.heartbeat_answer }
+        MembershipOptions { heartbeat: self.heartbeat, store_timeout: self.heartbeat_answer }
     }
 
     pub fn load_bound(&self) -> LoadBound {

@@ -46,11 +46,11 @@ pub(crate) struct Claims {
 }
 
 #[derive(Clone)]
-pub(crate) struct Seal {
+pub(crate) struct PrincipalSigner {
     keys: Vec<Hmac<Sha256>>,
 }
 
-impl Seal {
+impl PrincipalSigner {
     /// # Errors
     /// There is no secret, or a secret is too short.
     pub(crate) fn new(secrets: &[Secret]) -> Result<Self> {
@@ -115,7 +115,7 @@ impl Seal {
     }
 }
 
-impl std::fmt::Debug for Seal {
+impl std::fmt::Debug for PrincipalSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seal").field("keys", &self.keys.len()).finish()
     }

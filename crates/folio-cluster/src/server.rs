@@ -18,7 +18,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::options::Options;
 use crate::peer::NodePeer;
-use crate::seal::Seal;
+use crate::seal::PrincipalSigner;
 use crate::service::NodeService;
 use crate::shutdown::Shutdown;
 use crate::streams::Limits;
@@ -48,7 +48,7 @@ impl NodeServer {
         options.allows(&address.to_string())?;
         let service = NodeService {
             peer,
-            seal: Seal::new(&options.all_secrets()?)?,
+            seal: PrincipalSigner::new(&options.all_secrets()?)?,
             environment,
             calls: Arc::new(Semaphore::new(options.calls)),
             limits: Limits {
@@ -80,7 +80,7 @@ impl NodeServer {
                         while earlier.next().await.is_some() {}
                         return ended;
                     }
-                    changed = Tls::changed(options, tls.as_ref()) => break changed,
+                    changed = Tls::wait_for_change(options, tls.as_ref()) => break changed,
                     Some(_) = earlier.next() => {}
                 }
             };

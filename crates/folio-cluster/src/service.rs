@@ -20,23 +20,23 @@ use tracing::Instrument as _;
 use crate::calls::Call;
 use crate::context::{CallContext, trace_of};
 use crate::peer::NodePeer;
-use crate::seal::Seal;
-use crate::shutdown::{draining, survive};
-use crate::spans::Answering;
+use crate::seal::PrincipalSigner;
+use crate::shutdown::{catch_panic, draining};
+use crate::spans::RpcSpan;
 use crate::streams::{Limits, limited};
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NodeService {
     pub(crate) peer: Arc<dyn NodePeer>,
-    pub(crate) seal: Seal,
+    pub(crate) seal: PrincipalSigner,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) calls: Arc<Semaphore>,
     pub(crate) limits: Limits,
     pub(crate) cut: CancellationToken,
 }
 
-struct Caller {
+struct AdmittedRpc {
     principal: Option<Principal>,
     context: CallContext,
     permit: OwnedSemaphorePermit,
@@ -47,7 +47,7 @@ type Reply<T> = Result<Response<T>, Status>;
 type Events<T> = BoxStream<'static, Result<T, Status>>;
 
 impl NodeService {
-    fn admit<T: Call>(&self, request: &Request<T>) -> Result<Caller> {
+    fn admit<T: Call>(&self, request: &Request<T>) -> Result<AdmittedRpc> {
         if self.cut.is_cancelled() {
             return Err(draining());
         }
@@ -61,7 +61,7 @@ impl NodeService {
             return Err(Error::precondition(Reason::ForwardedTwice, message));
         }
         let trace = trace_of(request.metadata().as_ref());
-        Ok(Caller { principal: claims.principal, context: CallContext { hops: claims.hop, trace }, permit })
+        Ok(AdmittedRpc { principal: claims.principal, context: CallContext { hops: claims.hop, trace }, permit })
     }
 
     /// Admits an RPC and runs it in a span of its trace. Returns the response with the guards of the RPC.
@@ -69,16 +69,16 @@ impl NodeService {
         &self,
         request: Request<Q>,
         run: impl FnOnce(Option<Principal>, Q) -> F,
-    ) -> Result<(A, (OwnedSemaphorePermit, Answering)), Status>
+    ) -> Result<(A, (OwnedSemaphorePermit, RpcSpan)), Status>
     where
         F: Future<Output = Result<A>>,
     {
-        let Caller { principal, context, permit } = self.admit(&request).map_err(status::from_error)?;
-        let mut answering = Answering::server::<Q>();
+        let AdmittedRpc { principal, context, permit } = self.admit(&request).map_err(status::from_error)?;
+        let mut answering = RpcSpan::server::<Q>();
         if let Some(trace) = &context.trace {
             trace.set_parent_of(answering.span());
         }
-        let run = self.run(context.within(run(principal, request.into_inner())));
+        let run = self.run(context.scope(run(principal, request.into_inner())));
         match run.instrument(answering.span().clone()).await {
             Ok(answer) => {
                 answering.answered();
@@ -92,13 +92,13 @@ impl NodeService {
     }
 
     async fn run<A>(&self, run: impl Future<Output = Result<A>>) -> Result<A, Status> {
-        let run = survive(run);
+        let run = catch_panic(run);
         let answer = tokio::select! {
             answer = run => answer.and_then(|answer| answer),
             () = self.cut.cancelled() => Err(draining()),
         };
         answer.map_err(|error| {
-            tracing::debug!(reason = error.reason.as_str(), "refused");
+            tracing::debug!(reason = error.reason.as_str(), "RPC refused");
             status::from_error(error)
         })
     }

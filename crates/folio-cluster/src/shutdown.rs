@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 /// Time limit for ending the remaining RPCs.
-const CUT_TAKES: Duration = Duration::from_secs(2);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The shutdown signals of a server. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -39,9 +39,9 @@ impl Shutdown {
         }
         tokio::select! {
             ended = &mut server => return ended,
-            () = self.cut.cancelled() => tracing::info!("the drain deadline passed; the remaining RPCs are cut"),
+            () = self.cut.cancelled() => tracing::info!("the drain deadline passed; aborting the remaining RPCs"),
         }
-        tokio::time::timeout(CUT_TAKES, &mut server).await.unwrap_or(Ok(()))
+        tokio::time::timeout(ABORT_TIMEOUT, &mut server).await.unwrap_or(Ok(()))
     }
 }
 
@@ -55,11 +55,11 @@ pub fn draining() -> Error {
 }
 
 /// Runs an RPC so that a panic fails only this RPC, instead of every RPC of its connection.
-pub async fn survive<T>(call: impl Future<Output = T>) -> Result<T> {
-    AssertUnwindSafe(call).catch_unwind().await.map_err(|panic| broken(panic.as_ref()))
+pub async fn catch_panic<T>(call: impl Future<Output = T>) -> Result<T> {
+    AssertUnwindSafe(call).catch_unwind().await.map_err(|panic| panicked(panic.as_ref()))
 }
 
-fn broken(panic: &(dyn Any + Send)) -> Error {
+fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Error::internal(format!("a call panicked: {}", text.unwrap_or("without a message")))
+    Error::internal(format!("an RPC panicked: {}", text.unwrap_or("without a message")))
 }

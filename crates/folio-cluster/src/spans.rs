@@ -8,12 +8,12 @@ use tracing::field::Empty;
 use crate::calls::Call;
 
 /// The span of an RPC. Dropping it ends the span with the recorded status.
-pub(crate) struct Answering {
+pub(crate) struct RpcSpan {
     span: Span,
     code: Code,
 }
 
-impl Answering {
+impl RpcSpan {
     /// Starts the span of an RPC that this process makes.
     pub(crate) fn client<Q: Call>(address: &str) -> Self {
         Self::new(tracing::info_span!(
@@ -60,12 +60,12 @@ impl Answering {
         self.code = status.code();
     }
 
-    pub(crate) fn late(&mut self) {
+    pub(crate) fn timed_out(&mut self) {
         self.code = Code::DeadlineExceeded;
     }
 }
 
-impl Drop for Answering {
+impl Drop for RpcSpan {
     fn drop(&mut self) {
         // Ends the span now, not at the first response message.
         self.span.in_scope(|| status::record(&self.span, self.code));

@@ -30,14 +30,14 @@ pub fn limited<T: Send + 'static>(
 ) -> Limited<T> {
     let now = Instant::now();
     let end = now + limits.lifetime;
-    let silent_from = now + limits.first;
+    let idle_deadline = now + limits.first;
     Limited {
         source: source.boxed(),
         idle: limits.idle,
         end,
-        silent_from,
+        idle_deadline,
         item_received: false,
-        timer: Box::pin(tokio::time::sleep_until(silent_from.min(end))),
+        timer: Box::pin(tokio::time::sleep_until(idle_deadline.min(end))),
         cut: Box::pin(cut.cancelled_owned()),
         ended: false,
     }
@@ -49,8 +49,8 @@ pub struct Limited<T> {
     idle: Duration,
     end: Instant,
     /// Time at which the stream exceeds the limit of its silence.
-    silent_from: Instant,
-    /// True if an item was received since `silent_from` was set.
+    idle_deadline: Instant,
+    /// True if an item was received since `idle_deadline` was set.
     item_received: bool,
     timer: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -67,12 +67,12 @@ impl<T> Limited<T> {
     /// Resolves to the error of an exceeded limit. Polled while no item is available.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         if std::mem::take(&mut self.item_received) {
-            self.silent_from = Instant::now() + self.idle;
+            self.idle_deadline = Instant::now() + self.idle;
         }
         if self.cut.as_mut().poll(context).is_ready() {
             return Poll::Ready(draining());
         }
-        let deadline = self.silent_from.min(self.end);
+        let deadline = self.idle_deadline.min(self.end);
         if self.timer.deadline() > deadline {
             self.timer.as_mut().reset(deadline);
         }
@@ -81,9 +81,9 @@ impl<T> Limited<T> {
             if self.timer.deadline() < deadline {
                 self.timer.as_mut().reset(deadline);
             } else if deadline == self.end {
-                return Poll::Ready(too_old());
+                return Poll::Ready(lifetime_exceeded());
             } else {
-                return Poll::Ready(late("the stream was silent for too long"));
+                return Poll::Ready(limit_exceeded("the stream was silent for too long"));
             }
         }
     }
@@ -98,7 +98,7 @@ impl<T> Stream for Limited<T> {
             return Poll::Ready(None);
         }
         let item = match this.source.poll_next_unpin(context) {
-            Poll::Ready(Some(Ok(_))) if Instant::now() >= this.end => Some(Err(too_old())),
+            Poll::Ready(Some(Ok(_))) if Instant::now() >= this.end => Some(Err(lifetime_exceeded())),
             Poll::Ready(item) => item,
             Poll::Pending => Some(Err(ready!(this.poll_limits(context)))),
         };
@@ -108,11 +108,11 @@ impl<T> Stream for Limited<T> {
     }
 }
 
-fn too_old() -> Error {
-    late("the stream reached its maximum lifetime")
+fn lifetime_exceeded() -> Error {
+    limit_exceeded("the stream reached its maximum lifetime")
 }
 
-fn late(message: &str) -> Error {
+fn limit_exceeded(message: &str) -> Error {
     Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, format!("{message}; the turn continues"))
         .retry_after(Duration::from_secs(1))
 }

@@ -41,7 +41,7 @@ impl Tls {
 
     /// Waits until the files contain other valid certificates. Pending forever without certificates. Invalid files are
     /// skipped, for example while only one of them has been replaced.
-    pub(crate) async fn changed(options: &Options, now: Option<&Self>) -> Self {
+    pub(crate) async fn wait_for_change(options: &Options, now: Option<&Self>) -> Self {
         let Some(now) = now else { return std::future::pending().await };
         loop {
             tokio::time::sleep(options.tls.reload_interval).await;

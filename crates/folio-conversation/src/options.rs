@@ -105,6 +105,6 @@ impl Options {
         ] {
             problems.seconds(path, value, least, most);
         }
-        problems.verdict()
+        problems.into_result()
     }
 }

@@ -28,7 +28,7 @@ pub trait Owners: Send + Sync {
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
 
     /// Completes when an incarnation is newly dead, so that the sweep finds its turns soon.
-    async fn node_died(&self);
+    async fn wait_for_node_loss(&self);
 }
 
 /// Liveness in a single process: every other incarnation is an earlier, dead run of this process.
@@ -49,7 +49,7 @@ impl Owners for SingleProcessOwners {
         true
     }
 
-    async fn node_died(&self) {
+    async fn wait_for_node_loss(&self) {
         std::future::pending().await
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use folio_permits::{Load, Permit, Permits, Refused};
+use folio_permits::{Load, Permit, Permits, RefusalReason};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 use crate::options::Options;
@@ -46,7 +46,7 @@ impl ActiveUploads {
     /// document is in progress.
     pub(crate) fn start(&self, org: &OrgId, id: &DocumentId, bytes: u64) -> Result<UploadGuard> {
         let permit = self.permits.try_acquire(org, bytes).map_err(|refused| {
-            let owner = if refused == Refused::KeyBound { "the organization" } else { "the server" };
+            let owner = if refused == RefusalReason::KeyBound { "the organization" } else { "the server" };
             let message = format!("{owner} has reached its maximum of active uploads; retry later");
             Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_FULL)
         })?;

@@ -40,9 +40,9 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(45);
 /// Maximum number of documents that a scan of the store returns, in addition to the active ones.
 const SCAN_LIMIT: usize = 256;
 /// Maximum attempts per job if the store or the machine fails.
-const FAULTS: u32 = 4;
+const ATTEMPTS_MAX: u32 = 4;
 /// Delay after the first failed attempt, doubled after each further one.
-const FAULT_PAUSE: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Prefix of temporary folders.
 const SCRATCH_PREFIX: &str = "folio-read-";
 
@@ -61,7 +61,7 @@ struct Signals {
     /// Notifies the ingestor of a new job.
     wake: Notify,
     /// True if the store may contain pending documents that are not in the queue.
-    missed: AtomicBool,
+    has_unqueued: AtomicBool,
     /// Number of documents that this process reads.
     reading: AtomicU64,
     /// Number of jobs that no node has taken.
@@ -98,7 +98,7 @@ impl IngestHandle {
         match push(self.jobs.as_ref(), org, document, 0, TraceContext::current()).await {
             Ok(_) => self.signals.wake.notify_one(),
             Err(error) => {
-                self.signals.missed.store(true, Ordering::Release);
+                self.signals.has_unqueued.store(true, Ordering::Release);
                 tracing::debug!(%error, %document, "cannot queue a document; a scan of the store will find it");
             }
         }
@@ -131,7 +131,7 @@ impl Ingestor {
         let stop = CancellationToken::new();
         let actor = Actor {
             worker: Incarnation::generate(environment.as_ref()),
-            work: Arc::new(Work { stores, environment, reader }),
+            work: Arc::new(Ingestion { stores, environment, reader }),
             stop: stop.clone(),
             queue,
             running: JoinSet::new(),
@@ -161,7 +161,7 @@ impl Drop for Ingestor {
 }
 
 struct Actor {
-    work: Arc<Work>,
+    work: Arc<Ingestion>,
     stop: CancellationToken,
     queue: IngestHandle,
     /// Identity of this process in the queue.
@@ -194,7 +194,7 @@ impl Actor {
         let signals = Arc::clone(&self.queue.signals);
         loop {
             self.take().await;
-            self.queue.signals.reading.store(wide(self.active.len()), Ordering::Relaxed);
+            self.queue.signals.reading.store(as_u64(self.active.len()), Ordering::Relaxed);
             // At this time a slow document no longer counts against the concurrency.
             let next_slow = self.next_slow();
             tokio::select! {
@@ -233,7 +233,7 @@ impl Actor {
                         self.start(job).await;
                     }
                     // Documents that did not fit into the queue are only in the store.
-                    if all && !(self.queue.signals.missed.load(Ordering::Acquire) && self.scan().await) {
+                    if all && !(self.queue.signals.has_unqueued.load(Ordering::Acquire) && self.scan().await) {
                         self.next_poll = Instant::now() + POLL_INTERVAL;
                     }
                 }
@@ -247,7 +247,7 @@ impl Actor {
 
     /// Adds pending documents of the store to the queue. Returns true if it added any.
     async fn scan(&mut self) -> bool {
-        self.queue.signals.missed.store(false, Ordering::Release);
+        self.queue.signals.has_unqueued.store(false, Ordering::Release);
         let limit = SCAN_LIMIT + self.running.len();
         let pending = match self.work.stores.texts.pending_text(TextWait::Worker, limit).await {
             Ok(pending) => pending,
@@ -268,14 +268,14 @@ impl Actor {
                 Ok(new) => added |= new,
                 Err(error) => {
                     tracing::debug!(%error, "the ingestion queue is full or unavailable");
-                    self.queue.signals.missed.store(true, Ordering::Release);
+                    self.queue.signals.has_unqueued.store(true, Ordering::Release);
                     break;
                 }
             }
         }
         // If the queue already contained all documents, the next tick scans again.
         if added && pending.len() == limit {
-            self.queue.signals.missed.store(true, Ordering::Release);
+            self.queue.signals.has_unqueued.store(true, Ordering::Release);
         }
         if added {
             self.next_poll = Instant::now();
@@ -286,8 +286,8 @@ impl Actor {
     /// If a program was installed since the last check, marks the documents that lacked a program as pending.
     async fn check_programs(&mut self) {
         let installed = self.work.reader.installed();
-        if installed.is_more_than(self.installed)
-            && let Err(error) = self.work.requeue_lacking().await
+        if installed.has_new_program(self.installed)
+            && let Err(error) = self.work.requeue_for_programs().await
         {
             tracing::warn!(%error, "cannot requeue documents that lacked a program");
             return;
@@ -380,7 +380,7 @@ impl Actor {
     }
 }
 
-fn wide(number: usize) -> u64 {
+fn as_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
@@ -389,13 +389,13 @@ fn parse(key: &str) -> Option<Key> {
     Some((org.parse().ok()?, document.parse().ok()?))
 }
 
-struct Work {
+struct Ingestion {
     stores: Stores,
     environment: Arc<dyn Environment>,
     reader: TextReader,
 }
 
-impl Work {
+impl Ingestion {
     /// Removes temporary folders of an earlier process. Only in a configured scratch folder, which this node owns.
     fn clear_scratch(&self) {
         let Some(scratch) = &self.reader.options().scratch else { return };
@@ -410,7 +410,7 @@ impl Work {
     }
 
     /// Marks every document that lacked a program as pending.
-    async fn requeue_lacking(&self) -> Result<()> {
+    async fn requeue_for_programs(&self) -> Result<()> {
         let texts = &self.stores.texts;
         let mut before = Vec::new();
         loop {
@@ -433,13 +433,13 @@ impl Work {
     }
 
     async fn run(&self, (org, id): &Key, attempts: u32) {
-        let mut pause = FAULT_PAUSE;
-        for fault in 0..FAULTS {
+        let mut pause = RETRY_DELAY;
+        for fault in 0..ATTEMPTS_MAX {
             match self.attempt(org, id, attempts, fault == 0).await {
                 Ok(()) => return,
                 Err(error) => {
                     folio_trace::record_error(&tracing::Span::current(), error.reason.as_str());
-                    tracing::warn!(%error, document = %id, "cannot read the text of a document now");
+                    tracing::warn!(%error, document = %id, "cannot read the text of a document; retrying");
                 }
             }
             tokio::time::sleep(pause).await;
@@ -454,7 +454,7 @@ impl Work {
             return Ok(());
         }
         if attempts >= self.reader.options().attempts.max(1) {
-            let reason = format!("reading it was interrupted {attempts} times");
+            let reason = format!("reading the file was interrupted {attempts} times");
             return self.store(&document, Reading::without_text(TextState::Failed(reason))).await;
         }
         if first || document.state == TextState::Uploaded {
@@ -468,13 +468,13 @@ impl Work {
     async fn read(&self, document: &Document) -> Result<Reading> {
         let failed = |reason: &str| Reading::without_text(TextState::Failed(reason.to_owned()));
         let Some(blob) = self.stores.blobs.open(&document.org, &document.id).await? else {
-            return Ok(failed("its bytes are missing"));
+            return Ok(failed("the stored file is missing"));
         };
         let folder = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(self.reader.scratch()).map_err(disk)?;
         let file = folder.path().join("document");
         let sha256 = copy(blob, &file).await?;
         if sha256 != document.sha256 {
-            return Ok(failed("its bytes are not the ones that were uploaded"));
+            return Ok(failed("the stored file differs from the uploaded file (SHA-256)"));
         }
         let reading = self.reader.read(&document.media_type, &file, folder.path()).await?;
         if let Err(error) = folder.close() {

@@ -24,36 +24,36 @@ pub(crate) enum ChildError {
     /// The child could not be started. The file is not the cause.
     #[error("a child process could not be started: {0}")]
     Start(#[source] io::Error),
-    #[error("reading it took longer than {} s", .0.as_secs())]
+    #[error("reading the file took longer than {} s", .0.as_secs())]
     TimedOut(Duration),
     /// A signal ended the child: a limit of processor time or memory, or a crash.
     #[error("{}", signal_reason(*.0))]
     Signal(i32),
-    #[error("reading it failed (exit status {status}{})", if stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
+    #[error("reading the file failed (exit status {status}{})", if stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Exit {
         status: i32,
         /// First line of an external program's standard error. Empty for Folio's own child.
         stderr: String,
     },
-    #[error("it has more text than the maximum")]
+    #[error("the file contains more text than the maximum")]
     TooMuchOutput,
 }
 
 fn signal_reason(signal: i32) -> String {
     match Signal::try_from(signal) {
-        Ok(Signal::SIGXCPU | Signal::SIGKILL) => "reading it took too much processor time or memory".to_owned(),
-        Ok(signal) => format!("reading it needed too much memory or crashed the reader ({signal})"),
-        Err(_) => format!("reading it crashed the reader (signal {signal})"),
+        Ok(Signal::SIGXCPU | Signal::SIGKILL) => "reading the file took too much processor time or memory".to_owned(),
+        Ok(signal) => format!("reading the file needed too much memory or crashed the reader ({signal})"),
+        Err(_) => format!("reading the file crashed the reader (signal {signal})"),
     }
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Children {
+pub(crate) struct ChildProcesses {
     program: PathBuf,
     scratch: PathBuf,
 }
 
-impl Children {
+impl ChildProcesses {
     /// `worker`: None is this binary.
     pub(crate) fn new(worker: Option<&WorkerCommand>, scratch: PathBuf) -> Self {
         // /proc/self/exe refers to this binary even if its file is replaced.
@@ -86,7 +86,7 @@ impl Children {
             .kill_on_drop(true)
             .spawn()
             .map_err(ChildError::Start)?;
-        let mut group = Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
+        let mut group = ProcessGroupGuard(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
         let stdout = child.stdout.take().ok_or_else(|| ChildError::Start(io::Error::other("no pipe")))?;
         let stderr = child.stderr.take();
         let finished = tokio::time::timeout(wall, async {
@@ -139,9 +139,9 @@ fn outcome(status: std::process::ExitStatus, stderr: impl FnOnce() -> String) ->
 }
 
 /// The process group of a child that was not reaped. Dropping the guard kills the group.
-struct Group(Option<Pid>);
+struct ProcessGroupGuard(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroupGuard {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             let _ = killpg(group, Signal::SIGKILL);

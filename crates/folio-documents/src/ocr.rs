@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::isolate::{ChildError, Children};
+use crate::isolate::{ChildError, ChildProcesses};
 use crate::options::Options;
 use crate::worker::{Job, Task};
 
 /// Maximum text of one page image, in bytes.
 const OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
 /// Timeout of listing Tesseract's languages.
-const LISTING: Duration = Duration::from_secs(10);
-const LIST_BEGINS: &str = "List of available languages";
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+const LIST_PREFIX: &str = "List of available languages";
 /// Maximum size of one rendered page, in bytes.
-const DRAWN_BYTES: u64 = 128 * 1024 * 1024;
+const RENDERED_BYTES: u64 = 128 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Ocr {
@@ -33,7 +33,7 @@ pub(crate) struct Installed {
 
 impl Installed {
     /// Returns true if a program is installed that was missing before. pdftoppm counts only together with Tesseract.
-    pub(crate) fn is_more_than(self, before: Self) -> bool {
+    pub(crate) fn has_new_program(self, before: Self) -> bool {
         self.tesseract && (!before.tesseract || self.pdftoppm && !before.pdftoppm)
     }
 }
@@ -50,17 +50,17 @@ impl Ocr {
     }
 
     /// Finds the tools. The error is the reason for users, with the missing package.
-    pub(crate) async fn tools(options: &Options, children: &Children, for_pdf: bool) -> Result<Tools, String> {
+    pub(crate) async fn tools(options: &Options, children: &ChildProcesses, for_pdf: bool) -> Result<Tools, String> {
         let missing = |what: &str, package: &str| {
             format!(
-                "it is an image, and {what} is not installed on the server; it is read after {package} is installed"
+                "the file is an image, and {what} is not installed on the server; it is read after {package} is installed"
             )
         };
         let tesseract = find(&options.tesseract).ok_or_else(|| missing("Tesseract", "tesseract-ocr"))?;
         if let Some(language) = missing_language(options, children, &tesseract).await {
             let package = format!("tesseract-ocr-{}", language.replace('_', "-").to_ascii_lowercase());
             return Err(format!(
-                "it is an image, and Tesseract's language {language} (documents.ocr_languages) is not installed; it is read \
+                "the file is an image, and Tesseract's language {language} (documents.ocr_languages) is not installed; it is read \
                  after {package} is installed and the server restarted"
             ));
         }
@@ -79,13 +79,14 @@ impl Ocr {
     pub(crate) async fn image(
         &self,
         options: &Options,
-        children: &Children,
+        children: &ChildProcesses,
         tools: &Tools,
         image: &Path,
         page: Option<u32>,
     ) -> Result<String, ChildError> {
         let _slot = self.slots.acquire().await;
-        let mut arguments = vec![text_of(image), "stdout".to_owned(), "-l".to_owned(), options.ocr_languages.clone()];
+        let mut arguments =
+            vec![path_argument(image), "stdout".to_owned(), "-l".to_owned(), options.ocr_languages.clone()];
         if let Some(page) = page {
             arguments.extend(["-c".to_owned(), format!("tessedit_page_number={}", page.saturating_sub(1))]);
         }
@@ -98,21 +99,22 @@ impl Ocr {
     pub(crate) async fn pdf_page(
         &self,
         options: &Options,
-        children: &Children,
+        children: &ChildProcesses,
         tools: &Tools,
         (pdf, folder): (&Path, &Path),
         page: u32,
     ) -> Result<String, ChildError> {
         let pdftoppm = tools.pdftoppm.as_deref().unwrap_or(&options.pdftoppm);
-        let drawn = folder.join(format!("page-{page}"));
+        let rendered = folder.join(format!("page-{page}"));
         let (page, dpi) = (page.to_string(), options.ocr_dpi.to_string());
         let fixed = ["-r", &dpi, "-f", &page, "-l", &page, "-gray", "-png", "-singlefile"];
-        let arguments = fixed.iter().map(|text| (*text).to_owned()).chain([text_of(pdf), text_of(&drawn)]).collect();
+        let arguments =
+            fixed.iter().map(|text| (*text).to_owned()).chain([path_argument(pdf), path_argument(&rendered)]).collect();
         {
             let _slot = self.slots.acquire().await;
             children.run(&task(options, pdftoppm, arguments), None, options.ocr_wall(), OUTPUT_BYTES).await?;
         }
-        let image = drawn.with_extension("png");
+        let image = rendered.with_extension("png");
         let text = self.image(options, children, tools, &image, None).await;
         if let Err(error) = tokio::fs::remove_file(&image).await {
             tracing::debug!(%error, "cannot remove a rendered page");
@@ -123,22 +125,22 @@ impl Ocr {
 
 /// The remaining OCR budget of a document, so that a long scan does not block all others.
 #[derive(Debug)]
-pub(crate) struct Allowance<'a> {
+pub(crate) struct OcrBudget<'a> {
     options: &'a Options,
-    begun: Instant,
+    started: Instant,
     pages: u32,
 }
 
-impl<'a> Allowance<'a> {
+impl<'a> OcrBudget<'a> {
     pub(crate) fn new(options: &'a Options) -> Self {
-        Self { options, begun: Instant::now(), pages: options.ocr_pages }
+        Self { options, started: Instant::now(), pages: options.ocr_pages }
     }
 
     /// Takes one page from the budget. The error is the text that replaces the page; `kind` names the counted pages in
     /// it.
     pub(crate) fn take(&mut self, kind: &str) -> Result<(), String> {
         let seconds = self.options.ocr_document_seconds;
-        if self.begun.elapsed().as_secs() >= seconds {
+        if self.started.elapsed().as_secs() >= seconds {
             return Err(format!("[Not recognized: the previous pages took longer than {seconds} s.]"));
         }
         let most = self.options.ocr_pages;
@@ -152,24 +154,24 @@ fn task(options: &Options, program: &Path, arguments: Vec<String>) -> Task {
     Task {
         memory_bytes: options.child_memory_bytes,
         cpu_seconds: options.ocr_page_seconds,
-        file_bytes: DRAWN_BYTES,
+        file_bytes: RENDERED_BYTES,
         job: Job::Program { path: program.to_owned(), arguments },
     }
 }
 
-fn text_of(path: &Path) -> String {
+fn path_argument(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 /// Returns the first configured language that Tesseract does not have. None also if Tesseract does not list its
 /// languages; OCR itself then fails.
-async fn missing_language(options: &Options, children: &Children, tesseract: &Path) -> Option<String> {
+async fn missing_language(options: &Options, children: &ChildProcesses, tesseract: &Path) -> Option<String> {
     let task = task(options, tesseract, vec!["--list-langs".to_owned()]);
-    let listed = children.run(&task, None, LISTING, OUTPUT_BYTES).await.ok()?;
+    let listed = children.run(&task, None, LIST_TIMEOUT, OUTPUT_BYTES).await.ok()?;
     let listed = String::from_utf8_lossy(&listed);
     let is_there = |language: &&str| listed.lines().any(|line| line.trim() == *language);
     let mut wanted = options.ocr_languages.split('+');
-    listed.starts_with(LIST_BEGINS).then(|| wanted.find(|language| !is_there(language)))?.map(str::to_owned)
+    listed.starts_with(LIST_PREFIX).then(|| wanted.find(|language| !is_there(language)))?.map(str::to_owned)
 }
 
 /// Finds a program by its path, or by its name in `PATH`.

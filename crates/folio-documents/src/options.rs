@@ -151,9 +151,9 @@ impl Options {
         }
         let languages =
             self.ocr_languages.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-'));
-        let what = "must be names of Tesseract's languages joined by `+`";
+        let what = "must be Tesseract language names joined by `+`";
         problems.check(languages && !self.ocr_languages.is_empty(), "ocr_languages", what);
-        problems.verdict()
+        problems.into_result()
     }
 
     pub(crate) fn slow_after(&self) -> Duration {
@@ -169,7 +169,7 @@ impl Options {
     }
 }
 
-/// Command of the child process: a binary whose `main` first calls [`crate::worker::run_if_asked`].
+/// Command of the child process: a binary whose `main` first calls [`crate::worker::run_if_child`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerCommand {
     pub program: PathBuf,

@@ -8,9 +8,9 @@ use folio_resources::TextState;
 use folio_storage::NewPage;
 use folio_types::{Error, Reason, Result};
 
-use crate::isolate::{ChildError, Children};
+use crate::isolate::{ChildError, ChildProcesses};
 use crate::normal::{bound, normalize};
-use crate::ocr::{Allowance, Installed, Ocr, Tools};
+use crate::ocr::{Installed, Ocr, OcrBudget, Tools};
 use crate::options::Options;
 use crate::plain;
 use crate::sniff::{Route, route};
@@ -116,8 +116,8 @@ impl TextReader {
         Ocr::installed(&self.options)
     }
 
-    fn children(&self, folder: &Path) -> Children {
-        Children::new(self.options.worker.as_ref(), folder.to_owned())
+    fn children(&self, folder: &Path) -> ChildProcesses {
+        ChildProcesses::new(self.options.worker.as_ref(), folder.to_owned())
     }
 
     /// Checks, normalizes and bounds the pages.
@@ -130,7 +130,7 @@ impl TextReader {
             return Err(Refusal::Failed("the file is damaged: none of its pages could be read".to_owned()));
         }
         if pages.iter().flatten().all(|page| is_blank(page)) {
-            return Err(Refusal::NoText("no text was found in it".to_owned()));
+            return Err(Refusal::NoText("the file contains no text".to_owned()));
         }
         let texts =
             pages.into_iter().map(|page| page.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text)));
@@ -148,7 +148,7 @@ struct Work<'a> {
     ocr: &'a Ocr,
     file: &'a Path,
     folder: &'a Path,
-    children: Children,
+    children: ChildProcesses,
 }
 
 impl Work<'_> {
@@ -174,11 +174,15 @@ impl Work<'_> {
         let tools = match Ocr::tools(self.options, &self.children, true).await {
             Ok(tools) => tools,
             Err(reason) if pages.iter().all(bare) && pages.iter().any(Option::is_some) => {
-                return Err(Refusal::NoProgram(reason.replacen("it is an image", "it has no text layer", 1)));
+                return Err(Refusal::NoProgram(reason.replacen(
+                    "the file is an image",
+                    "the file has no text layer",
+                    1,
+                )));
             }
             Err(_) => return Ok(pages),
         };
-        let mut allowance = Allowance::new(self.options);
+        let mut allowance = OcrBudget::new(self.options);
         for (number, page) in (1..).zip(&mut pages) {
             if !bare(page) {
                 continue;
@@ -215,7 +219,7 @@ impl Work<'_> {
         if pages > max {
             return Err(Refusal::Failed(format!("the file has more than {max} pages")));
         }
-        let mut allowance = Allowance::new(self.options);
+        let mut allowance = OcrBudget::new(self.options);
         let mut read = Vec::new();
         for page in 1..=pages {
             read.push(match allowance.take("pages") {
@@ -253,7 +257,7 @@ impl Work<'_> {
 }
 
 fn answer(output: &[u8]) -> Result<Pages, Refusal> {
-    let broken = || Refusal::Failed("reading it ended early".to_owned());
+    let broken = || Refusal::Failed("the reader stopped before the end of the file".to_owned());
     let mut pages = Vec::new();
     for line in output.split(|byte| *byte == b'\n') {
         match serde_json::from_slice::<Line>(line).map_err(|_| broken())? {

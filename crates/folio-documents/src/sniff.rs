@@ -66,12 +66,12 @@ pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
         return Ok("application/postscript");
     }
     if is_text {
-        return Ok(text_kind(name, beginning));
+        return Ok(text_media_type(name, beginning));
     }
-    binary_kind(beginning)
+    binary_media_type(beginning)
 }
 
-fn text_kind(name: &str, beginning: &[u8]) -> &'static str {
+fn text_media_type(name: &str, beginning: &[u8]) -> &'static str {
     let text = plain::decode(beginning);
     let head = text.trim_start().get(..15).unwrap_or(text.trim_start()).to_ascii_lowercase();
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
@@ -86,7 +86,7 @@ fn text_kind(name: &str, beginning: &[u8]) -> &'static str {
     }
 }
 
-fn binary_kind(beginning: &[u8]) -> Result<&'static str> {
+fn binary_media_type(beginning: &[u8]) -> Result<&'static str> {
     use infer::MatcherType;
     let Some(found) = infer::get(beginning) else {
         return Err(unsupported("an unknown kind of binary file"));
@@ -112,7 +112,7 @@ fn unsupported(what: &str) -> Error {
              images are kept without text)"
         ),
     )
-    .because(Reason::UnsupportedType)
+    .with_reason(Reason::UnsupportedType)
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Uploader {
 
     fn too_large(&self, field: &str) -> Error {
         Error::invalid_field(field, format!("a document has at most {} bytes", self.max_bytes))
-            .because(Reason::TooLarge)
+            .with_reason(Reason::TooLarge)
     }
 }
 
@@ -234,7 +234,7 @@ impl Commit<'_> {
         let digest = digest(&document);
         let target = Document::target(self.id);
         if let Some(row) = stores.ops.row(&self.principal.org, &target, &self.op).await? {
-            return self.recorded(row, &digest).await;
+            return self.replay(row, &digest).await;
         }
         blob.finish().await?;
         let write = Write {
@@ -248,7 +248,7 @@ impl Commit<'_> {
         };
         match stores.of::<Document>().decide(self.id, write).await {
             Ok(WriteOutcome::Row(row)) => {
-                let mut uploaded = self.recorded(row, &digest).await?;
+                let mut uploaded = self.replay(row, &digest).await?;
                 uploaded.created = true;
                 self.uploader.usage.add(&self.principal.org, uploaded.document.size).await;
                 if let Some(ingest) = &self.uploader.ingest {
@@ -258,7 +258,7 @@ impl Commit<'_> {
             }
             Ok(WriteOutcome::VersionMismatch) => Err(self.deleted()),
             Err(error) => {
-                self.undo(&error).await;
+                self.remove_bytes_of_refused(&error).await;
                 Err(error)
             }
         }
@@ -266,7 +266,7 @@ impl Commit<'_> {
 
     /// Removes the bytes of a refused document. If the outcome of the write is unknown, the bytes stay, because the
     /// repeated request writes them again.
-    async fn undo(&self, refused: &Error) {
+    async fn remove_bytes_of_refused(&self, refused: &Error) {
         if matches!(refused.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal) {
             return;
         }
@@ -275,7 +275,7 @@ impl Commit<'_> {
         }
     }
 
-    async fn recorded(&self, row: OpRow, digest: &Digest) -> Result<Uploaded> {
+    async fn replay(&self, row: OpRow, digest: &Digest) -> Result<Uploaded> {
         if row.digest != *digest {
             let message = "this request_id was used for another upload";
             return Err(Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message));
@@ -291,7 +291,7 @@ impl Commit<'_> {
     }
 
     fn deleted(&self) -> Error {
-        Error::not_found("the document of this request_id was deleted:", self.id)
+        Error::not_found("document of this request_id", self.id)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Cache of the stored documents of organizations, for quotas.
 //!
-//! A cached value is used for [`TTL_MIN`] or [`READ_SHARE`] times the duration of reading it, whichever is longer.
-//! Uploads of this process are added to the cached value, and active uploads count, so one process never exceeds a
-//! quota. Several processes together may exceed it by the uploads of the other processes within the TTL.
+//! A cached value is used for [`TTL_MIN`] or [`TTL_PER_READ_TIME`] times the duration of reading it, whichever is
+//! longer. Uploads of this process are added to the cached value, and active uploads count, so one process never
+//! exceeds a quota. Several processes together may exceed it by the uploads of the other processes within the TTL.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const ORGANIZATIONS_MAX: u64 = 10_000;
 /// Minimum time for which a value is cached.
 const TTL_MIN: Duration = Duration::from_secs(5);
 /// Minimum ratio of the time that a value is cached to the time that reading it takes.
-const READ_SHARE: u32 = 20;
+const TTL_PER_READ_TIME: u32 = 20;
 /// Minimum retry delay.
 pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
 
@@ -92,7 +92,10 @@ impl UsageCache {
         let read = async {
             let started = Instant::now();
             let usage = Mutex::new(self.store.holdings(org).await?);
-            Ok(Arc::new(CachedUsage { usage, expires: Instant::now() + TTL_MIN.max(started.elapsed() * READ_SHARE) }))
+            Ok(Arc::new(CachedUsage {
+                usage,
+                expires: Instant::now() + TTL_MIN.max(started.elapsed() * TTL_PER_READ_TIME),
+            }))
         };
         let cached = self.organizations.try_get_with_by_ref(org, read).await;
         cached.map_err(|error: Arc<Error>| (*error).clone())

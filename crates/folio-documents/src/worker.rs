@@ -1,6 +1,6 @@
 //! The child process that parses users' files.
 //!
-//! The parent starts the same binary with a marker argument. [`run_if_asked`] handles it before any other code of the
+//! The parent starts the same binary with a marker argument. [`run_if_child`] handles it before any other code of the
 //! program: it limits its own resources, reads the file from standard input and writes text to standard output, one
 //! JSON object per line. The child has no secrets (its environment is empty), no core dump and its own process group,
 //! and it is killed when its parent dies. Tesseract and pdftoppm are started through it, so the same limits apply to
@@ -74,7 +74,7 @@ pub(crate) enum Line {
 
 /// Performs the task and exits if this process was started as a child; otherwise returns immediately. `main` must call
 /// it first, before threads and runtimes.
-pub fn run_if_asked() {
+pub fn run_if_child() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(MARKER) {
         std::process::exit(run(arguments.next().as_deref().unwrap_or_default()));

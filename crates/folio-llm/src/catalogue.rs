@@ -42,28 +42,28 @@ impl Catalogue {
     /// Returns the model for a chat (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that chats
     /// may use.
     pub fn for_chat(&self, name: Option<&str>) -> Result<&ModelInfo> {
-        self.offered(name, "chats", |model| model.chat)
+        self.require(name, "chats", |model| model.chat)
     }
 
     /// Returns the model for a prompt (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that
     /// prompts may use.
     pub fn for_prompts(&self, name: Option<&str>) -> Result<&ModelInfo> {
-        self.offered(name, "prompts", |model| model.prompts)
+        self.require(name, "prompts", |model| model.prompts)
     }
 
     /// Returns the models to try for a call to `model`: itself, then its fallbacks for which `can` returns true.
-    pub fn answering(&self, model: &ModelInfo, can: impl Fn(&ModelInfo) -> bool) -> Vec<ModelInfo> {
-        let mut answering = vec![model.clone()];
+    pub fn candidates(&self, model: &ModelInfo, can: impl Fn(&ModelInfo) -> bool) -> Vec<ModelInfo> {
+        let mut candidates = vec![model.clone()];
         for name in &self.fallbacks {
             let Some(other) = self.get(name) else { continue };
-            if can(other) && answering.iter().all(|listed| listed.name != other.name) {
-                answering.push(other.clone());
+            if can(other) && candidates.iter().all(|listed| listed.name != other.name) {
+                candidates.push(other.clone());
             }
         }
-        answering
+        candidates
     }
 
-    fn offered(&self, name: Option<&str>, to: &str, fits: impl Fn(&ModelInfo) -> bool) -> Result<&ModelInfo> {
+    fn require(&self, name: Option<&str>, purpose: &str, fits: impl Fn(&ModelInfo) -> bool) -> Result<&ModelInfo> {
         let name = name.unwrap_or(&self.default_model);
         if let Some(model) = self.get(name).filter(|model| fits(model)) {
             return Ok(model);
@@ -71,7 +71,7 @@ impl Catalogue {
         let shown: String = name.chars().take(SHOWN_CHARS).collect();
         let allowed = listed(self.models.iter().filter(|model| fits(model)).map(|model| model.name.as_str()));
         let message = format!(
-            "model {shown:?} is not available for {to}; allowed: {}",
+            "model {shown:?} is not available for {purpose}; allowed: {}",
             if allowed.is_empty() { "none" } else { &allowed }
         );
         Err(Error::precondition(Reason::ModelNotAvailable, message).detail("allowed", allowed))
@@ -133,9 +133,9 @@ mod tests {
         let catalogue = catalogue();
         let names = |models: Vec<ModelInfo>| models.into_iter().map(|model| model.name).collect::<Vec<_>>();
         let reads = catalogue.get("reads").unwrap();
-        assert_eq!(names(catalogue.answering(reads, |_| true)), ["reads", "both", "talks"]);
-        assert_eq!(names(catalogue.answering(reads, |model| model.prompts)), ["reads", "both"]);
+        assert_eq!(names(catalogue.candidates(reads, |_| true)), ["reads", "both", "talks"]);
+        assert_eq!(names(catalogue.candidates(reads, |model| model.prompts)), ["reads", "both"]);
         let both = catalogue.get("both").unwrap();
-        assert_eq!(names(catalogue.answering(both, |_| true)), ["both", "talks"]);
+        assert_eq!(names(catalogue.candidates(both, |_| true)), ["both", "talks"]);
     }
 }

@@ -60,14 +60,14 @@ impl OpenAiModels {
     pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidSettings> {
         let options = options.resolve(|name| std::env::var(name).ok())?;
         let endpoints = Endpoints::new(&options, AddressPolicy::default(), environment);
-        Self::built(options, &endpoints, |_| AccountOwner::Platform)
+        Self::from_table(options, &endpoints, |_| AccountOwner::Platform)
     }
 
     /// Creates a client for a resolved table on shared endpoints. `owner_of` returns the owner of a provider's account.
     ///
     /// # Errors
     /// An invalid or prohibited base URL, or an API key that a header cannot contain.
-    pub fn built(
+    pub fn from_table(
         options: Options,
         shared: &Endpoints,
         owner_of: impl Fn(&str) -> AccountOwner,
@@ -93,12 +93,12 @@ impl OpenAiModels {
             }
             table.endpoints.push(endpoint);
         }
-        table.settle_defaults(&options);
+        table.select_defaults(&options);
         table.options = options;
         Ok(Self { table: Arc::new(table) })
     }
 
-    pub fn current(&self) -> Arc<Catalogue> {
+    pub fn current_catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.table.catalogue)
     }
 
@@ -121,7 +121,7 @@ impl OpenAiModels {
 }
 
 impl Table {
-    fn settle_defaults(&mut self, options: &Options) {
+    fn select_defaults(&mut self, options: &Options) {
         let mut models: Vec<ModelInfo> = self.models.values().map(|entry| entry.info.clone()).collect();
         models.sort_by(|a, b| a.name.cmp(&b.name));
         let first = models.iter().find(|model| model.chat).or(models.first()).map(|model| model.name.clone());
@@ -162,7 +162,7 @@ fn upstream<'a>(name: &'a str, upstream: &'a str) -> &'a str {
 #[async_trait]
 impl Models for OpenAiModels {
     async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
-        Ok(self.current())
+        Ok(self.current_catalogue())
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {

@@ -105,7 +105,7 @@ pub enum ModelError {
     #[error("model {0:?} is not available")]
     NotAvailable(String),
     #[error("the organization's models cannot be read: {0}")]
-    NotRead(String),
+    CatalogueUnavailable(String),
     #[error("the model endpoint is suspended after repeated failures (circuit breaker open)")]
     Unavailable {
         /// Time until the breaker admits a probe.
@@ -113,7 +113,7 @@ pub enum ModelError {
     },
     /// The circuit breaker of the endpoint opened between two attempts of this call.
     #[error("{error}")]
-    GivenUp {
+    RetriesStopped {
         /// Error of the last attempt.
         error: Box<ModelError>,
         /// Time until the breaker admits a probe.
@@ -123,9 +123,9 @@ pub enum ModelError {
     Busy { retry_after: Duration },
     /// No connection was made, or no permit became free in time.
     #[error("the model endpoint is unreachable: {0}")]
-    NotReached(String),
+    Unreachable(String),
     /// The endpoint returned 429 to every attempt.
-    #[error("the model endpoint limits its rate")]
+    #[error("the model endpoint returned a rate limit (429); retry later")]
     RateLimited {
         /// Wait that the endpoint requested.
         retry_after: Option<Duration>,
@@ -154,23 +154,23 @@ impl ModelError {
     }
 
     /// Wraps the error of the last attempt after the breaker opened.
-    pub(crate) fn given_up(self, retry_after: Duration) -> Self {
-        Self::GivenUp { error: Box::new(self), retry_after }
+    pub(crate) fn retries_stopped(self, retry_after: Duration) -> Self {
+        Self::RetriesStopped { error: Box::new(self), retry_after }
     }
 
     /// Returns true if the provider may charge for an attempt that failed with this error, because the request may have
     /// reached it and was not refused. For the whole call, use [`Progress`].
-    pub fn may_cost(&self) -> bool {
-        if let Self::GivenUp { error, .. } = self {
-            return error.may_cost();
+    pub fn is_possibly_charged(&self) -> bool {
+        if let Self::RetriesStopped { error, .. } = self {
+            return error.is_possibly_charged();
         }
         !matches!(
             self,
             Self::NotAvailable(_)
-                | Self::NotRead(_)
+                | Self::CatalogueUnavailable(_)
                 | Self::Unavailable { .. }
                 | Self::Busy { .. }
-                | Self::NotReached(_)
+                | Self::Unreachable(_)
                 | Self::RateLimited { .. }
                 | Self::Refused { .. }
         )
@@ -180,11 +180,11 @@ impl ModelError {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::NotAvailable(_) => "not_available",
-            Self::NotRead(_) => "not_read",
+            Self::CatalogueUnavailable(_) => "not_read",
             Self::Unavailable { .. } => "circuit_open",
-            Self::GivenUp { error, .. } => error.kind(),
+            Self::RetriesStopped { error, .. } => error.kind(),
             Self::Busy { .. } => "busy",
-            Self::NotReached(_) => "not_reached",
+            Self::Unreachable(_) => "not_reached",
             Self::RateLimited { .. } => "rate_limited",
             Self::Refused { .. } => "refused",
             Self::Failed(_) => "failed",
@@ -194,8 +194,8 @@ impl ModelError {
     }
 
     /// Returns true if a fallback model may answer: the endpoint is unavailable or limits the rate.
-    pub fn falls_back(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::GivenUp { .. } | Self::RateLimited { .. })
+    pub fn allows_fallback(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::RetriesStopped { .. } | Self::RateLimited { .. })
     }
 }
 
@@ -205,12 +205,12 @@ impl From<ModelError> for Error {
         let message = error.to_string();
         match error {
             ModelError::NotAvailable(_) => Self::precondition(Reason::ModelNotAvailable, message),
-            ModelError::NotRead(_) => Self::unavailable(Reason::StoreUnavailable, message),
+            ModelError::CatalogueUnavailable(_) => Self::unavailable(Reason::StoreUnavailable, message),
             ModelError::Unavailable { retry_after } | ModelError::Busy { retry_after } => {
                 Self::unavailable(Reason::ModelUnavailable, message).retry_after(retry_after)
             }
-            ModelError::GivenUp { error, retry_after } => Self::from(*error).retry_after(retry_after),
-            ModelError::NotReached(_) => Self::unavailable(Reason::ModelUnavailable, message),
+            ModelError::RetriesStopped { error, retry_after } => Self::from(*error).retry_after(retry_after),
+            ModelError::Unreachable(_) => Self::unavailable(Reason::ModelUnavailable, message),
             ModelError::RateLimited { retry_after } => Self::exhausted(Reason::ModelRateLimited, message)
                 .retry_after(retry_after.unwrap_or(Duration::from_secs(5))),
             ModelError::Refused { .. } => Self::precondition(Reason::ModelRefused, message),

@@ -74,10 +74,11 @@ impl AddressPolicy {
 
     /// Returns true if a connection to the address is permitted.
     pub fn allows(&self, address: IpAddr) -> bool {
-        let real = embedded_v4(address);
-        let named =
-            |networks: &[Network]| networks.iter().any(|network| network.contains(address) || network.contains(real));
-        !named(&self.denied) && (named(&self.allowed) || (is_public(address) && is_public(real)))
+        let embedded = embedded_v4(address);
+        let is_in = |networks: &[Network]| {
+            networks.iter().any(|network| network.contains(address) || network.contains(embedded))
+        };
+        !is_in(&self.denied) && (is_in(&self.allowed) || (is_public(address) && is_public(embedded)))
     }
 
     /// Returns true if the URL contains a name or a permitted address. A name is checked at its resolution.

@@ -59,7 +59,7 @@ impl Body<'_> {
         let tools = &self.request.tools;
         // The tools are already serialized; they become the last member of the object.
         if !tools.is_empty() && self.model.tools && written.pop().is_some() {
-            written.extend([",\"tools\":", tools.written(), "}"]);
+            written.extend([",\"tools\":", tools.json(), "}"]);
         }
         Ok(written)
     }

@@ -20,13 +20,13 @@ pub struct ToolDefinition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tools {
     list: Arc<[ToolDefinition]>,
-    written: Arc<str>,
+    json: Arc<str>,
 }
 
 impl Tools {
     /// Returns the tools as a JSON array.
-    pub(crate) fn written(&self) -> &str {
-        &self.written
+    pub(crate) fn json(&self) -> &str {
+        &self.json
     }
 }
 
@@ -38,7 +38,7 @@ impl Default for Tools {
 
 impl From<Vec<ToolDefinition>> for Tools {
     fn from(list: Vec<ToolDefinition>) -> Self {
-        let written = list.iter().map(|tool| {
+        let json = list.iter().map(|tool| {
             ChatCompletionTools::Function(ChatCompletionTool {
                 function: FunctionObject {
                     name: tool.name.clone(),
@@ -49,8 +49,8 @@ impl From<Vec<ToolDefinition>> for Tools {
             })
         });
         // Strings and JSON values can always be serialized.
-        let written = serde_json::to_string(&written.collect::<Vec<_>>()).unwrap_or_default();
-        Self { list: list.into(), written: written.into() }
+        let json = serde_json::to_string(&json.collect::<Vec<_>>()).unwrap_or_default();
+        Self { list: list.into(), json: json.into() }
     }
 }
 

@@ -18,12 +18,12 @@ use crate::reservation::{Reservation, UnconfirmedReservation, settled};
 use crate::{AbandonedCalls, Counters, Meter, MeteredCall, Options, Permit, Settlement};
 
 /// Maximum time that a call waits for credit.
-const WAIT: Duration = Duration::from_secs(10);
+const CREDIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of calls of a process that wait for credit. Further calls are refused.
 const WAITING_MAX: usize = 8_192;
 /// Maximum number of blocks that a call requests if each of them is sealed before the call reserves credit.
-const BLOCKS_TRIED: u32 = 16;
-const SETTLED_TRIED: u32 = 3;
+const BLOCK_ATTEMPTS: u32 = 16;
+const SETTLE_ATTEMPTS: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
@@ -101,7 +101,7 @@ impl CreditMeter {
     /// operations.
     pub async fn stop(&self, limit: Duration) {
         if tokio::time::timeout(limit, self.meters.leave()).await.is_err() {
-            tracing::warn!("meters not stopped in time");
+            tracing::warn!("meter actors did not stop within the limit");
         }
         self.supervisor.stop(None);
         self.shared.token.cancel();
@@ -140,7 +140,7 @@ impl CreditMeter {
             }
             Err(Error::unavailable(Reason::Overloaded, "the organization's meter stops repeatedly; retry later"))
         };
-        tokio::time::timeout(WAIT, request)
+        tokio::time::timeout(CREDIT_TIMEOUT, request)
             .await
             .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "drawing credit timed out"))?
     }
@@ -172,7 +172,7 @@ impl CreditMeter {
             }
             folio_credit::Reserved::Exists(_) => {
                 covered.unused();
-                let message = format!("a model call of the key {} was made before", call.key);
+                let message = format!("a model call with the key {} already exists", call.key);
                 Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
             }
         }
@@ -183,8 +183,8 @@ impl CreditMeter {
 impl Meter for CreditMeter {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
         let prices = &self.shared.options.price;
-        let need = prices.worst(&call.prices, call.input_tokens, call.max_output_tokens);
-        for _ in 0..BLOCKS_TRIED {
+        let need = prices.max_price(&call.prices, call.input_tokens, call.max_output_tokens);
+        for _ in 0..BLOCK_ATTEMPTS {
             let reserved = self.reserve(&call, need).await.inspect_err(|error| {
                 if error.reason == Reason::SpuExhausted {
                     self.counters.add_refused();
@@ -214,7 +214,7 @@ impl Meter for CreditMeter {
         let settled_row = settled(&row, &call, settlement, &self.shared.options.price, self.shared.environment.now());
         let escrow = &self.shared.escrow;
         let mut stored = escrow.store().settle(&call.org, &block, settled_row.clone()).await;
-        for _ in 1..SETTLED_TRIED {
+        for _ in 1..SETTLE_ATTEMPTS {
             if stored.is_ok() {
                 break;
             }

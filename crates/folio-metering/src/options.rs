@@ -72,7 +72,7 @@ impl Options {
         problems.seconds("idle_seconds", self.idle_seconds, SECOND / 10, self.block_seconds.max(SECOND));
         problems.seconds("reservation_seconds", self.reservation_seconds, SECOND, DAY);
         problems.number("waiting_calls_max", self.waiting_calls_max, 1, 1_000_000);
-        problems.verdict()?;
-        self.price.verdict()
+        problems.into_result()?;
+        self.price.check()
     }
 }

@@ -37,11 +37,14 @@ pub struct Price {
 }
 
 impl PriceOptions {
-    pub(crate) fn check(&self, problems: &mut Problems) {
+    /// Returns every invalid setting, with paths below `credit.price`.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("credit.price");
         problems.number("credit_microdollars", self.credit_microdollars, 1, 1_000_000_000);
         problems.number("markup_percent", self.markup_percent, 0, 100_000);
         problems.number("minimum_credits", self.minimum_credits, 0, self.call_credits_max);
         problems.number("call_credits_max", self.call_credits_max, 1, 1_000_000_000);
+        problems.into_result()
     }
 
     pub fn price(&self, prices: &ModelPrices, usage: &Usage) -> Price {
@@ -56,17 +59,10 @@ impl PriceOptions {
     }
 
     /// Returns the maximum price of a call: no cached prompt tokens and a response of maximum length.
-    pub fn worst(&self, prices: &ModelPrices, input_tokens: u64, max_output_tokens: u64) -> u64 {
+    pub fn max_price(&self, prices: &ModelPrices, input_tokens: u64, max_output_tokens: u64) -> u64 {
         let usage = Usage { input_tokens, output_tokens: max_output_tokens, ..Usage::default() };
-        let dearest = ModelPrices { cached_input: None, ..*prices };
-        self.price(&dearest, &usage).credits
-    }
-
-    /// Returns every invalid setting, with paths below `credit.price`.
-    pub fn verdict(&self) -> Result<(), InvalidSettings> {
-        let mut problems = Problems::of("credit.price");
-        self.check(&mut problems);
-        problems.verdict()
+        let uncached = ModelPrices { cached_input: None, ..*prices };
+        self.price(&uncached, &usage).credits
     }
 }
 
@@ -129,9 +125,9 @@ mod tests {
 
     #[test]
     fn settings_that_make_no_sense_are_refused() {
-        assert_eq!(PriceOptions::default().verdict(), Ok(()));
+        assert_eq!(PriceOptions::default().check(), Ok(()));
         let wrong = PriceOptions { credit_microdollars: 0, minimum_credits: 51, ..PriceOptions::default() };
-        let problems = wrong.verdict().unwrap_err().problems;
+        let problems = wrong.check().unwrap_err().problems;
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems.iter().all(|problem| problem.starts_with("credit.price.")), "{problems:?}");
     }
@@ -144,9 +140,9 @@ mod tests {
         ) {
             let options = PriceOptions::default();
             let prices = ModelPrices { input: Some(dearer.max(price)), cached_input: Some(price), output: Some(answer) };
-            let worst = options.worst(&prices, input, output);
+            let max_price = options.max_price(&prices, input, output);
             let price = options.price(&prices, &usage(input, cached, output));
-            prop_assert!(price.credits <= worst);
+            prop_assert!(price.credits <= max_price);
             prop_assert!((1..=50).contains(&price.credits));
         }
     }

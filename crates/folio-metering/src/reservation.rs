@@ -54,7 +54,7 @@ impl UnconfirmedReservation {
 impl Drop for UnconfirmedReservation {
     fn drop(&mut self) {
         if let Some(Reservation { block, row, actor }) = self.parts.take() {
-            actor.give_up(block, row);
+            actor.cancel_reservation(block, row);
         }
     }
 }

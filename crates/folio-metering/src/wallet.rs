@@ -62,7 +62,7 @@ struct WaitingCall {
     ticket: Ticket,
     need: u64,
     /// If true, the call was queued when the draw in flight started, so the result of that draw applies to it.
-    drawn_for: bool,
+    in_current_draw: bool,
 }
 
 /// Drawn blocks, and the calls that wait for credit.
@@ -71,7 +71,7 @@ pub struct Wallet {
     blocks: BTreeMap<BlockId, DrawnBlock>,
     waiting: VecDeque<WaitingCall>,
     /// Credits that the draw in flight must cover. None: no draw is in flight.
-    drawing: Option<u64>,
+    draw_in_flight: Option<u64>,
     want: u64,
     drawn_at: Option<Timestamp>,
     least: u64,
@@ -84,7 +84,7 @@ impl Wallet {
         Self {
             blocks: BTreeMap::new(),
             waiting: VecDeque::new(),
-            drawing: None,
+            draw_in_flight: None,
             want: options.block_credits,
             drawn_at: None,
             least: options.block_credits,
@@ -95,7 +95,7 @@ impl Wallet {
 
     /// Returns true if there are no blocks, no waiting calls and no draw in flight.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.waiting.is_empty() && self.drawing.is_none()
+        self.blocks.is_empty() && self.waiting.is_empty() && self.draw_in_flight.is_none()
     }
 
     pub fn waiting(&self) -> usize {
@@ -103,8 +103,8 @@ impl Wallet {
     }
 
     pub fn request(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
-        self.waiting.push_back(WaitingCall { ticket, need, drawn_for: false });
-        self.serve(now)
+        self.waiting.push_back(WaitingCall { ticket, need, in_current_draw: false });
+        self.cover_or_draw(now)
     }
 
     pub fn forget(&mut self, is_cancelled: impl Fn(Ticket) -> bool) {
@@ -118,7 +118,7 @@ impl Wallet {
             drawn.open = drawn.open.saturating_sub(1);
             drawn.used_at = now;
         }
-        self.give_back()
+        self.close_retired()
     }
 
     /// The usage record of a call was not written. Call it before [`Self::settled`], which may close the block.
@@ -137,7 +137,7 @@ impl Wallet {
     }
 
     pub fn drawn(&mut self, block: &OpenBlock, now: Timestamp) -> Vec<Effect> {
-        self.drawing = None;
+        self.draw_in_flight = None;
         let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
         self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
         self.drawn_at = Some(now);
@@ -151,30 +151,30 @@ impl Wallet {
             unrecorded: false,
         };
         self.blocks.insert(block.id.clone(), drawn);
-        self.serve(now)
+        self.cover_or_draw(now)
     }
 
     /// The account refused a draw. Refuses every call that was queued at the start of the draw and needs more than the
     /// available credit. If the account has enough credit but too many blocks, only the first call is refused.
-    pub fn short(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
-        let has_too_many_blocks = self.drawing.take().is_some_and(|need| need <= short.available);
+    pub fn refused(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
+        let has_too_many_blocks = self.draw_in_flight.take().is_some_and(|need| need <= short.available);
         let mut effects = Vec::new();
         let mut first = has_too_many_blocks;
         self.waiting.retain(|call| {
-            let exceeds = call.drawn_for && call.need > short.available;
+            let exceeds = call.in_current_draw && call.need > short.available;
             let refused = exceeds || std::mem::take(&mut first);
             if refused {
                 effects.push(Effect::Refuse(call.ticket, short));
             }
             !refused
         });
-        effects.extend(self.serve(now));
+        effects.extend(self.cover_or_draw(now));
         effects
     }
 
     /// The outcome of a draw is unknown. Fails all waiting calls.
     pub fn failed(&mut self) -> Vec<Effect> {
-        self.drawing = None;
+        self.draw_in_flight = None;
         self.waiting.drain(..).map(|call| Effect::Fail(call.ticket)).collect()
     }
 
@@ -185,7 +185,7 @@ impl Wallet {
             let idle = drawn.open == 0 && now.duration_since(drawn.used_at).unsigned_abs() >= self.idle;
             drawn.retired |= idle || drawn.until <= now;
         }
-        let mut effects = self.give_back();
+        let mut effects = self.close_retired();
         let lost = |drawn: &DrawnBlock| now.duration_since(drawn.until).as_secs() > overdue.as_secs().cast_signed();
         effects.extend(self.close(lost));
         effects
@@ -196,11 +196,11 @@ impl Wallet {
         for drawn in self.blocks.values_mut() {
             drawn.retired = true;
         }
-        self.give_back()
+        self.close_retired()
     }
 
     /// Covers waiting calls in order, or draws a block.
-    fn serve(&mut self, now: Timestamp) -> Vec<Effect> {
+    fn cover_or_draw(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some(call) = self.waiting.front().cloned() {
             let fits = |drawn: &&mut DrawnBlock| {
@@ -215,24 +215,24 @@ impl Wallet {
             self.waiting.pop_front();
         }
         if let Some(need) = self.waiting.front().map(|first| first.need)
-            && self.drawing.is_none()
+            && self.draw_in_flight.is_none()
         {
-            self.drawing = Some(need);
+            self.draw_in_flight = Some(need);
             let all: u64 = self.waiting.iter().map(|call| call.need).sum();
             for call in &mut self.waiting {
-                call.drawn_for = true;
+                call.in_current_draw = true;
             }
             effects.push(Effect::Draw { need, want: self.want.max(all) });
             // The next block replaces all blocks that do not cover the call.
             for drawn in self.blocks.values_mut() {
                 drawn.retired = true;
             }
-            effects.extend(self.give_back());
+            effects.extend(self.close_retired());
         }
         effects
     }
 
-    fn give_back(&mut self) -> Vec<Effect> {
+    fn close_retired(&mut self) -> Vec<Effect> {
         self.close(|drawn| drawn.retired && drawn.open == 0)
     }
 
@@ -290,7 +290,7 @@ mod tests {
         let short = InsufficientCredit { available: 7, in_blocks: 0 };
         assert_eq!(wallet.request(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
         assert_eq!(wallet.request(2, 5, at(0)), []);
-        let effects = wallet.short(short, at(0));
+        let effects = wallet.refused(short, at(0));
         assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
         assert_eq!(wallet.failed(), [Effect::Fail(2)]);
         assert!(wallet.is_empty());
@@ -305,10 +305,10 @@ mod tests {
             assert_eq!(wallet.request(ticket, need, at(0)), []);
         }
         // A call is never refused because of a balance that was read before its request.
-        assert_eq!(wallet.short(short, at(1)), [Effect::Refuse(1, short), draw]);
+        assert_eq!(wallet.refused(short, at(1)), [Effect::Refuse(1, short), draw]);
         assert_eq!(wallet.request(6, 8, at(1)), []);
         let refused = [2, 3, 5].map(|ticket| Effect::Refuse(ticket, short));
-        let effects = wallet.short(short, at(2));
+        let effects = wallet.refused(short, at(2));
         assert_eq!(effects[..3], refused);
         assert_eq!(effects[3..], [Effect::Draw { need: 7, want: 100 }], "it has enough for this one");
     }
@@ -319,7 +319,7 @@ mod tests {
         let has_too_many_blocks = InsufficientCredit { available: 50, in_blocks: 90 };
         wallet.request(1, 10, at(0));
         wallet.request(2, 10, at(0));
-        let effects = wallet.short(has_too_many_blocks, at(1));
+        let effects = wallet.refused(has_too_many_blocks, at(1));
         assert_eq!(effects, [Effect::Refuse(1, has_too_many_blocks), Effect::Draw { need: 10, want: 100 }]);
     }
 
@@ -332,10 +332,10 @@ mod tests {
         wallet.request(3, 5, at(0));
         wallet.forget(|ticket| ticket == 2);
         assert_eq!(wallet.waiting(), 2);
-        let effects = wallet.short(short, at(1));
+        let effects = wallet.refused(short, at(1));
         assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
         wallet.forget(|ticket| ticket == 3);
-        assert_eq!(wallet.short(short, at(2)), []);
+        assert_eq!(wallet.refused(short, at(2)), []);
         assert!(wallet.is_empty());
     }
 

@@ -22,14 +22,14 @@ use crate::context::Context;
 use crate::conversations::SERVICE;
 use crate::declaration::Declaration;
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, Scan, SortKeys};
+use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
 
 pub(crate) const DECLARATIONS: &[Declaration] =
     &[ListPendingApprovals::DECLARATION, WatchPendingApprovals::DECLARATION];
 
 /// Number of index entries of one read.
-const READ: usize = 128;
+const READ_ENTRIES: usize = 128;
 /// Maximum number of index reads of one poll, because an organization may have many entries for other users. The next
 /// poll continues at the last position.
 const READS_MAX: usize = 32;
@@ -89,16 +89,17 @@ impl Operation for ListPendingApprovals {
         let keys = SortKeys::Ascending("create_time");
         let listing = Listing::new(&self.list, &scope, keys, Order::Oldest, limits::PAGE_SIZE_MAX)?;
         listing
-            .scan(READ, async |scan: Scan<Position>| {
+            .scan(READ_ENTRIES, async |scan: ScanRead<Position>| {
                 let after = scan.after.map(|position| position.0);
                 let read =
-                    read_index(context, requester.as_ref(), after.as_ref(), scan.limit, |_| scan.is_complete).await?;
+                    read_index(context, requester.as_ref(), after.as_ref(), scan.limit, |_| scan.is_page_complete)
+                        .await?;
                 let (mut entries, mut last) = (Vec::new(), after);
-                for (turn, waits) in read {
+                for (turn, is_waiting) in read {
                     // The pause of an entry may have ended since it was indexed.
                     last = turn.cursor().or(last);
                     if let Some(position) = last.clone().map(Position) {
-                        entries.push((position, waits.then(|| turn.into())));
+                        entries.push((position, is_waiting.then(|| turn.into())));
                     }
                 }
                 Ok(entries)
@@ -152,7 +153,8 @@ impl Operation for WatchPendingApprovals {
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
         let requester = requester(&self.filter)?;
-        let mut watch = Watch { context: context.clone(), requester, reported: BTreeMap::new(), from: None, passes: 0 };
+        let mut watch =
+            PendingStream { context: context.clone(), requester, reported: BTreeMap::new(), from: None, passes: 0 };
         let changes = async_stream::try_stream! {
             let mut caught_up_at: Option<Instant> = None;
             loop {
@@ -185,8 +187,8 @@ async fn read_index(
     let checks = read.into_iter().map(|turn| {
         let is_known = is_known(&turn);
         async move {
-            let waits = turn.is_waiting_for(principal) && (is_known || is_confirmed(context, &turn).await?);
-            Ok((turn, waits))
+            let is_waiting = turn.is_waiting_for(principal) && (is_known || is_confirmed(context, &turn).await?);
+            Ok((turn, is_waiting))
         }
     });
     futures::stream::iter(checks).buffered(HEADERS_AT_ONCE).try_collect().await
@@ -202,7 +204,7 @@ async fn is_confirmed(context: &Context, turn: &SharedTurn) -> Result<bool> {
 
 /// The state of one stream of changes. If an organization has more entries than one poll reads, the next poll continues
 /// there; the other reported turns stay unchanged.
-struct Watch {
+struct PendingStream {
     context: Context,
     requester: Option<UserId>,
     reported: BTreeMap<TurnId, SharedTurn>,
@@ -212,7 +214,7 @@ struct Watch {
     passes: u32,
 }
 
-impl Watch {
+impl PendingStream {
     async fn poll(&mut self) -> Result<Vec<PendingChange>> {
         let (mut found, next) = self.read().await?;
         let ids: BTreeSet<TurnId> = found.iter().map(|turn| turn.turn.clone()).collect();
@@ -244,8 +246,8 @@ impl Watch {
         Ok(changes)
     }
 
-    /// Reads the turns that wait for the caller, starting after [`Watch::from`]. Also returns the position at which the
-    /// next poll continues. None: the end of the index was reached.
+    /// Reads the turns that wait for the caller, starting after [`PendingStream::from`]. Also returns the position at
+    /// which the next poll continues. None: the end of the index was reached.
     async fn read(&self) -> Result<(Vec<SharedTurn>, Option<TurnCursor>)> {
         let is_full_check = self.passes.is_multiple_of(POLLS_PER_FULL_CHECK);
         let now = self.context.environment().now();
@@ -255,14 +257,15 @@ impl Watch {
         };
         let (mut turns, mut after) = (Vec::new(), self.from.clone());
         for _ in 0..READS_MAX {
-            let read = read_index(&self.context, self.requester.as_ref(), after.as_ref(), READ, is_known).await?;
-            let is_last = read.len() < READ;
-            for (turn, waits) in read {
-                if waits && turns.len() == FOLLOWED_MAX {
+            let read =
+                read_index(&self.context, self.requester.as_ref(), after.as_ref(), READ_ENTRIES, is_known).await?;
+            let is_last = read.len() < READ_ENTRIES;
+            for (turn, is_waiting) in read {
+                if is_waiting && turns.len() == FOLLOWED_MAX {
                     return Ok((turns, after));
                 }
                 after = turn.cursor().or(after);
-                turns.extend(waits.then_some(turn));
+                turns.extend(is_waiting.then_some(turn));
             }
             if is_last {
                 return Ok((turns, None));
@@ -276,8 +279,8 @@ impl Watch {
     async fn current(&self, reported: &SharedTurn) -> Result<Option<SharedTurn>> {
         let published = self.context.open_turns().get(&reported.org, &reported.turn).await?;
         let turn = published.unwrap_or_else(|| reported.clone());
-        let waits = turn.is_waiting_for(self.context.principal()) && is_confirmed(&self.context, &turn).await?;
-        Ok(waits.then_some(turn))
+        let is_waiting = turn.is_waiting_for(self.context.principal()) && is_confirmed(&self.context, &turn).await?;
+        Ok(is_waiting.then_some(turn))
     }
 }
 
@@ -292,8 +295,8 @@ fn requester(text: &str) -> Result<Option<UserId>> {
     let mut user = None;
     for condition in filter::parse(text)? {
         match condition.field.as_str() {
-            "user" => filter::once(&mut user, &condition, condition.id()?)?,
-            _ => return Err(filter::unknown(&condition, "user")),
+            "user" => filter::set_once(&mut user, &condition, condition.id()?)?,
+            _ => return Err(filter::unknown_field(&condition, "user")),
         }
     }
     Ok(user)

@@ -15,10 +15,10 @@ type TargetOf<T> = Box<dyn FnOnce(&T) -> Option<AuditTarget> + Send>;
 pub struct AuditRecord<T> {
     arguments: Value,
     /// Another organization that the operation concerns, whose log records it as well.
-    concerns: Option<OrgId>,
+    other_org: Option<OrgId>,
     target: TargetOf<T>,
     /// An organization that the operation creates: its log starts with this entry.
-    founded: Option<OrgId>,
+    created_org: Option<OrgId>,
 }
 
 impl<T> std::fmt::Debug for AuditRecord<T> {
@@ -32,7 +32,7 @@ impl<T> AuditRecord<T> {
     /// the caller's, they contain ids and numbers only, because the caller's log remains when the other organization is
     /// deleted.
     pub fn new(arguments: Value) -> Self {
-        Self { arguments, concerns: None, target: Box::new(|_| None), founded: None }
+        Self { arguments, other_org: None, target: Box::new(|_| None), created_org: None }
     }
 
     pub(crate) fn of_input(arguments: serde_json::Result<Value>) -> Result<Self> {
@@ -56,14 +56,14 @@ impl<T> AuditRecord<T> {
 
     /// Writes the record also to the log of this existing organization.
     #[must_use]
-    pub fn concerns(self, org: OrgId) -> Self {
-        Self { concerns: Some(org), ..self }
+    pub fn other_org(self, org: OrgId) -> Self {
+        Self { other_org: Some(org), ..self }
     }
 
     /// Writes the record also as the first entry in the log of the organization that the operation creates.
     #[must_use]
-    pub fn founds(self, org: OrgId) -> Self {
-        Self { founded: Some(org), ..self }
+    pub fn creates(self, org: OrgId) -> Self {
+        Self { created_org: Some(org), ..self }
     }
 }
 
@@ -97,9 +97,9 @@ impl AuditedChange {
         record: AuditRecord<T>,
         change: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let AuditRecord { arguments, concerns, target, founded } = record;
+        let AuditRecord { arguments, other_org, target, created_org } = record;
         let mut logs = vec![self.org.clone()];
-        logs.extend(concerns.filter(|org| *org != self.org));
+        logs.extend(other_org.filter(|org| *org != self.org));
         let requested = [self.entry(environment, AuditKind::ChangeRequested, &arguments)];
         for org in &logs {
             store.append(org, &requested).await?;
@@ -107,7 +107,7 @@ impl AuditedChange {
         let changed = change.await;
         let entry = match &changed {
             Ok(output) => {
-                logs.extend(founded);
+                logs.extend(created_org);
                 let entry = self.entry(environment, AuditKind::ChangeApplied, &arguments);
                 AuditEntry { target: target(output), ..entry }
             }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, Period, Scan, SortKeys};
+use crate::list::{ListPage, ListRequest, Listing, Period, ScanRead, SortKeys};
 use crate::operation::Operation;
 
 static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Administration) };
@@ -24,7 +24,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[ListAuditEntries::DECLARATION,
 // proto: ListAuditEntriesRequest.page_size "per page, at most {}."
 const PAGE_MAX: u32 = 500;
 /// Entries of one read.
-const READ: usize = 500;
+const READ_ENTRIES: usize = 500;
 
 /// Lists the entries of a period. Filter: `user`, `thread`, `turn`, `kind`, `subject`.
 #[derive(Debug, Clone, Serialize)]
@@ -53,7 +53,7 @@ impl Operation for ListAuditEntries {
         let filter = EntryFilter::parse(&self.list.filter)?;
         let is_newest_first = listing.page.order == Order::Newest;
         listing
-            .scan(READ, async |scan: Scan<AuditPosition>| {
+            .scan(READ_ENTRIES, async |scan: ScanRead<AuditPosition>| {
                 let after = scan.after.as_ref();
                 let (low, high) =
                     if is_newest_first { (&low, after.unwrap_or(&high)) } else { (after.unwrap_or(&low), &high) };
@@ -94,8 +94,8 @@ fn entries(
 ) -> BoxStream<'static, Result<Vec<AuditEntry>>> {
     async_stream::try_stream! {
         loop {
-            let mut read = store.list(&org, &low, &high, false, READ).await?;
-            let is_last = read.len() < READ;
+            let mut read = store.list(&org, &low, &high, false, READ_ENTRIES).await?;
+            let is_last = read.len() < READ_ENTRIES;
             if let Some(last) = read.last() {
                 low = last.position();
             }
@@ -123,17 +123,17 @@ impl EntryFilter {
         let mut filter = Self::default();
         for condition in filter::parse(text)? {
             match condition.field.as_str() {
-                "user" => filter::once(&mut filter.user, &condition, condition.id()?)?,
-                "thread" => filter::once(&mut filter.thread, &condition, condition.id()?)?,
-                "turn" => filter::once(&mut filter.turn, &condition, condition.id()?)?,
-                "subject" => filter::once(&mut filter.subject, &condition, condition.value.clone())?,
+                "user" => filter::set_once(&mut filter.user, &condition, condition.id()?)?,
+                "thread" => filter::set_once(&mut filter.thread, &condition, condition.id()?)?,
+                "turn" => filter::set_once(&mut filter.turn, &condition, condition.id()?)?,
+                "subject" => filter::set_once(&mut filter.subject, &condition, condition.value.clone())?,
                 "kind" => {
                     let kind = AuditKind::ALL.into_iter().find(|kind| kind.as_str() == condition.value);
                     let known = AuditKind::ALL.map(AuditKind::as_str).join(", ");
                     let unknown = || Error::invalid_field("filter", format!("kind must be one of {known}"));
-                    filter::once(&mut filter.kind, &condition, kind.ok_or_else(unknown)?)?;
+                    filter::set_once(&mut filter.kind, &condition, kind.ok_or_else(unknown)?)?;
                 }
-                _ => return Err(filter::unknown(&condition, "user, kind, thread, turn and subject")),
+                _ => return Err(filter::unknown_field(&condition, "user, kind, thread, turn and subject")),
             }
         }
         Ok(filter)

@@ -14,11 +14,11 @@ pub struct Caller {
     /// Scopes that the token is restricted to. Empty: unrestricted.
     pub scopes: Vec<Scope>,
     /// Whether the token permits operations on the whole installation.
-    pub platform: bool,
+    pub has_platform_right: bool,
     /// Expiry of the token. None: the token does not expire.
-    pub end: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
     /// Whether the credential is a JWT. A JWT is not stored.
-    pub jwt: bool,
+    pub is_jwt: bool,
 }
 
 impl Caller {
@@ -28,7 +28,7 @@ impl Caller {
 
     /// Returns true if the caller administrates the platform: the token permits it, and its user is still an admin.
     pub fn is_platform_admin(&self) -> bool {
-        self.platform && self.principal.role == Role::Admin
+        self.has_platform_right && self.principal.role == Role::Admin
     }
 
     /// Checks role, platform right and scope against the declaration of an operation.

@@ -34,7 +34,7 @@ pub struct Components {
     /// Reaches the conversations of all nodes.
     pub conversations: SharedPeer,
     /// The open turns, as their owners published them.
-    pub turns: Arc<dyn SharedTurnStore>,
+    pub open_turns: Arc<dyn SharedTurnStore>,
     pub models: Arc<dyn Models>,
     /// Providers that organizations configure.
     pub providers: Providers,
@@ -56,7 +56,7 @@ pub struct Components {
 /// per organization.
 const CHANGES: (usize, usize) = (256, 16);
 /// Maximum number of changes in progress that call a model endpoint: in total, and per organization.
-const DISCOVERIES: (usize, usize) = (64, 2);
+const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
 /// Delay after which a caller that got no permit may retry.
 const RETRY_SOON: Duration = Duration::from_millis(500);
 
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Operations {
 impl Operations {
     pub fn new(components: Components) -> Self {
         let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
-        let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
+        let (changes, discoveries) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
         Self { inner: Arc::new(Inner { components, changes, discoveries, extractions, requests }) }
     }
@@ -114,7 +114,9 @@ impl Operations {
                     perform(operation, context).await
                 };
                 let ended = self.inner.components.tasks.spawn(change.in_current_span()).await;
-                ended.map_err(|_| Error::internal("an administrative change ended without a result")).flatten()
+                ended
+                    .map_err(|_| Error::internal("the task of an administrative change panicked or was cancelled"))
+                    .flatten()
             }
         }
     }
@@ -209,7 +211,7 @@ impl Context {
     }
 
     pub fn open_turns(&self) -> &dyn SharedTurnStore {
-        self.components().turns.as_ref()
+        self.components().open_turns.as_ref()
     }
 
     /// Stores uploaded files and counts them against the quotas.

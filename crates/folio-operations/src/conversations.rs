@@ -127,10 +127,10 @@ impl Operation for ListTools {
         let (mut name, mut access) = (None, None);
         for condition in filter::parse(&self.list.filter)? {
             match (condition.field.as_str(), condition.value.as_str()) {
-                ("name", _) => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
-                ("access", "read_only") => filter::once(&mut access, &condition, Access::ReadOnly)?,
-                ("access", "read_write") => filter::once(&mut access, &condition, Access::ReadWrite)?,
-                _ => return Err(filter::unknown(&condition, "name, and access with read_only or read_write")),
+                ("name", _) => filter::set_once(&mut name, &condition, condition.search()?.to_lowercase())?,
+                ("access", "read_only") => filter::set_once(&mut access, &condition, Access::ReadOnly)?,
+                ("access", "read_write") => filter::set_once(&mut access, &condition, Access::ReadWrite)?,
+                _ => return Err(filter::unknown_field(&condition, "name, and access with read_only or read_write")),
             }
         }
         let profile = self.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);

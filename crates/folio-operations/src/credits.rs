@@ -59,7 +59,7 @@ impl Operation for GrantCredit {
             "expire_time": self.expire_time,
             "priority": self.priority,
         }));
-        Ok(record.target_of(|grant: &Grant| AuditTarget::new("grant", &grant.id)).concerns(org))
+        Ok(record.target_of(|grant: &Grant| AuditTarget::new("grant", &grant.id)).other_org(org))
     }
 
     async fn run(self, context: &Context) -> Result<Grant> {
@@ -94,7 +94,7 @@ impl Operation for WithdrawCredit {
     async fn audit(&self, context: &Context) -> Result<AuditRecord<()>> {
         let org = credited(context, self.organization_id.as_ref()).await?;
         let record = AuditRecord::new(json!({ "organization_id": org, "credits": self.credits }));
-        Ok(record.target("organization", &org).concerns(org))
+        Ok(record.target("organization", &org).other_org(org))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

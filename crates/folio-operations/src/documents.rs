@@ -151,7 +151,7 @@ fn document_filter(text: &str) -> Result<DocumentFilter> {
     for condition in filter::parse(text)? {
         match condition.field.split_once('.') {
             None if condition.field == "name" => {
-                filter::once(&mut filter.name_search, &condition, condition.search()?)?;
+                filter::set_once(&mut filter.name_search, &condition, condition.search()?)?;
             }
             None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
             Some(("metadata", key)) if !key.is_empty() => {
@@ -159,7 +159,7 @@ fn document_filter(text: &str) -> Result<DocumentFilter> {
                     return Err(Error::invalid_field("filter", format!("metadata.{key} appears twice")));
                 }
             }
-            _ => return Err(filter::unknown(&condition, "name, tag and metadata.KEY")),
+            _ => return Err(filter::unknown_field(&condition, "name, tag and metadata.KEY")),
         }
     }
     if filter.all_tags.len() > limits::TAGS_MAX {

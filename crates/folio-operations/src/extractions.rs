@@ -44,7 +44,7 @@ impl Operation for RunExtraction {
     async fn run(self, context: &Context) -> Result<Extraction> {
         let (request, stores, principal) = (&context.request, context.stores(), context.principal());
         let id = ExtractionId::derive(&request.id_parts());
-        let _alone = context.running_extractions().acquire(&id).await;
+        let _guard = context.running_extractions().acquire(&id).await;
         if request.recorded_result(stores, &Extraction::target(&id)).await?.is_none() {
             let prompt = context.revision::<Prompt>(&self.prompt_revid).await?.revid;
             let unique = context.environment().uuid();
@@ -86,7 +86,7 @@ impl Operation for UpdateExtractionField {
         let path = fields::text("path", &self.path, folio_tools::path::PATH_BYTES)?;
         let (stores, path, value) = (context.stores(), &path, &self.value);
         let edit = |found: Extraction| async move {
-            let data = extraction::edited(stores, &found, path, value.clone()).await?;
+            let data = extraction::apply_edit(stores, &found, path, value.clone()).await?;
             Ok(ExtractionChange::Edit { data })
         };
         context.request.update(stores, &self.extraction_id, self.etag, edit).await?;
@@ -155,7 +155,7 @@ impl Operation for ListExtractions {
     type Output = ListPage<Extraction>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Extraction>> {
-        filter::refuse(&self.list.filter)?;
+        filter::require_empty(&self.list.filter)?;
         context.find::<Document>(&self.document_id).await?;
         let filter = ExtractionFilter { document: self.document_id, prompt: None };
         context.list(&self.list, &filter, SortKeys::CreateTime, LARGE_PAGE_MAX).await

@@ -35,20 +35,20 @@ impl Condition {
     /// # Errors
     /// `INVALID_FIELD` if the operator is `=`, or the value is blank or longer than [`SEARCH_CHARS`].
     pub fn search(&self) -> Result<String> {
-        self.requires(Operator::Has)?;
+        self.require_operator(Operator::Has)?;
         if self.value.trim().is_empty() || self.value.chars().count() > SEARCH_CHARS {
-            return Err(malformed(&format!("{} takes 1 to {SEARCH_CHARS} characters", self.field)));
+            return Err(malformed(&format!("the value of {} must have 1 to {SEARCH_CHARS} characters", self.field)));
         }
         Ok(self.value.clone())
     }
 
     /// Returns the value as an id, with either operator. Error: `INVALID_ID`.
     pub fn id<T: std::str::FromStr<Err = Error>>(&self) -> Result<T> {
-        self.value.parse().map_err(|error: Error| malformed(&error.message).because(error.reason))
+        self.value.parse().map_err(|error: Error| malformed(&error.message).with_reason(error.reason))
     }
 
     /// Error: `INVALID_FIELD` if the condition has the other operator.
-    pub fn requires(&self, operator: Operator) -> Result<()> {
+    pub fn require_operator(&self, operator: Operator) -> Result<()> {
         let sign = match operator {
             Operator::Has => ':',
             Operator::Equals => '=',
@@ -56,7 +56,7 @@ impl Condition {
         if self.operator == operator {
             Ok(())
         } else {
-            Err(malformed(&format!("{} is compared with {sign:?}", self.field)))
+            Err(malformed(&format!("{} requires the operator {sign:?}", self.field)))
         }
     }
 }
@@ -95,27 +95,27 @@ pub fn name_search(text: &str) -> Result<Option<String>> {
     let mut name = None;
     for condition in parse(text)? {
         match condition.field.as_str() {
-            "name" => once(&mut name, &condition, condition.search()?)?,
-            _ => return Err(unknown(&condition, "name")),
+            "name" => set_once(&mut name, &condition, condition.search()?)?,
+            _ => return Err(unknown_field(&condition, "name")),
         }
     }
     Ok(name)
 }
 
 /// Accepts only an empty filter, for a list without filter fields. Error: `INVALID_FIELD` of `filter`.
-pub fn refuse(text: &str) -> Result<()> {
+pub fn require_empty(text: &str) -> Result<()> {
     if text.trim().is_empty() { Ok(()) } else { Err(malformed("this list has no filter fields")) }
 }
 
 /// The error of a condition on an unknown field. `known` names the fields of the list.
-pub fn unknown(condition: &Condition, known: &str) -> Error {
+pub fn unknown_field(condition: &Condition, known: &str) -> Error {
     let field: String = condition.field.chars().take(60).collect();
-    malformed(&format!("there is no field {field:?}; the fields are {known}"))
+    malformed(&format!("unknown field {field:?}: expected {known}"))
 }
 
 /// Stores the value of a field that a filter may name at most once. Error: `INVALID_FIELD` if the field already has a
 /// value.
-pub fn once<T>(slot: &mut Option<T>, condition: &Condition, value: T) -> Result<()> {
+pub fn set_once<T>(slot: &mut Option<T>, condition: &Condition, value: T) -> Result<()> {
     if slot.replace(value).is_some() {
         return Err(malformed(&format!("{} appears twice", condition.field)));
     }
@@ -213,13 +213,13 @@ mod tests {
         }
         assert!(parse(&"a:b ".repeat(CONDITIONS_MAX + 1)).is_err());
         assert!(parse(&"x".repeat(FILTER_BYTES + 1)).is_err());
-        assert!(refuse("name:a").is_err() && refuse(" ").is_ok());
+        assert!(require_empty("name:a").is_err() && require_empty(" ").is_ok());
     }
 
     #[test]
     fn each_kind_of_value_states_its_operator() {
         let [equals] = parse("name=a").unwrap().try_into().unwrap();
-        assert!(equals.search().is_err() && equals.requires(Operator::Equals).is_ok());
+        assert!(equals.search().is_err() && equals.require_operator(Operator::Equals).is_ok());
     }
 
     proptest! {

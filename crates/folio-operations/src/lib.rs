@@ -51,7 +51,7 @@ pub use declaration::{Audit, Class, Declaration, Effect, Idempotency, Quota, Ser
 pub use list::{ListPage, ListRequest, Listing, Period, SortKeys};
 pub use operation::{Call, Operation};
 pub use reference::{PromptRef, RevisionRef, SchemaRef};
-pub use registry::{find, operations};
+pub use registry::{declaration, operations};
 pub use request::ChangeRequest;
 pub use single_flight::{SingleFlight, SingleFlightGuard};
 

@@ -78,7 +78,7 @@ impl Operation for SetLimits {
         self.own.check("own")?;
         let id = visible_organization(context, self.organization_id.clone()).await?.id;
         let arguments = json!({ "organization_id": id, "own": self.own, "etag": self.etag });
-        Ok(AuditRecord::new(arguments).target("organization", &id).concerns(id))
+        Ok(AuditRecord::new(arguments).target("organization", &id).other_org(id))
     }
 
     async fn run(self, context: &Context) -> Result<Limits> {

@@ -10,7 +10,7 @@ use folio_types::{Digest, Error, Reason, Result, Timestamp, limits};
 use serde::Serialize;
 
 const TOKEN_BYTES: usize = 2_048;
-const SEAL_DIGITS: usize = 16;
+const SCOPE_DIGEST_DIGITS: usize = 16;
 
 /// Maximum page size of the lists with large items: schemas, prompts, their revisions and extractions.
 // proto: ListSchemasRequest.page_size "per page, at most {}."
@@ -90,20 +90,20 @@ impl Period {
 }
 
 #[derive(Debug)]
-pub(crate) struct Scan<P> {
+pub(crate) struct ScanRead<P> {
     /// The position of the entry before the read. None: the start of the list.
     pub(crate) after: Option<P>,
     /// Maximum number of entries. The list has ended if a read returns fewer.
     pub(crate) limit: usize,
     /// Whether the page is complete, so that the remaining entries are only counted.
-    pub(crate) is_complete: bool,
+    pub(crate) is_page_complete: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     pub page: PageRequest,
     /// A prefix of every page token of this list, organization, filter and order.
-    seal: String,
+    scope_digest: String,
 }
 
 impl Listing {
@@ -116,14 +116,15 @@ impl Listing {
         let order = order(&request.order_by, keys)?.unwrap_or(default);
         let order_name = format!("{order:?}");
         let parts: Vec<&str> = scope.iter().copied().chain([request.filter.as_str(), &order_name]).collect();
-        let sealed = serde_json::Value::from(parts).to_string();
-        let seal: String = Digest::of(sealed.as_bytes()).as_str().chars().take(SEAL_DIGITS).collect();
+        let scope_json = serde_json::Value::from(parts).to_string();
+        let scope_digest: String =
+            Digest::of(scope_json.as_bytes()).as_str().chars().take(SCOPE_DIGEST_DIGITS).collect();
         let token = match request.page_token.as_str() {
             "" => None,
-            token => Some(unseal(token, &seal)?),
+            token => Some(open_token(token, &scope_digest)?),
         };
         let page = PageRequest { size: size(request.page_size, max)?, token, skip: skip(request.skip)?, order };
-        Ok(Self { page, seal })
+        Ok(Self { page, scope_digest })
     }
 
     /// Reads a page. A page that exceeds the maximum size of a response is read again with fewer items; a single item
@@ -139,7 +140,7 @@ impl Listing {
             let count = page.items.len();
             let bytes: usize = page.items.iter().map(json_bytes).sum();
             if bytes <= PAGE_BYTES || count <= 1 {
-                return Ok(self.sealed(page));
+                return Ok(self.with_token(page));
             }
             let fitting = count * PAGE_BYTES / bytes;
             request.size = u32::try_from(fitting.clamp(1, count / 2)).unwrap_or(1);
@@ -154,7 +155,11 @@ impl Listing {
     ///
     /// # Errors
     /// `INVALID_PAGE_TOKEN`, and the errors of `read`.
-    pub(crate) async fn scan<P, T, F>(&self, read_max: usize, read: impl Fn(Scan<P>) -> F + Send) -> Result<ListPage<T>>
+    pub(crate) async fn scan<P, T, F>(
+        &self,
+        read_max: usize,
+        read: impl Fn(ScanRead<P>) -> F + Send,
+    ) -> Result<ListPage<T>>
     where
         P: Clone + FromStr + Display + Send,
         T: Serialize + Send,
@@ -176,7 +181,7 @@ impl Listing {
             let is_first = reads == 0 && counted.is_some();
             let limit = if is_first { size.saturating_add(skip as usize).saturating_add(1) } else { read_max };
             let limit = limit.min(read_max);
-            let entries = read(Scan { after: after.clone(), limit, is_complete: end.is_some() }).await?;
+            let entries = read(ScanRead { after: after.clone(), limit, is_page_complete: end.is_some() }).await?;
             let is_last = entries.len() < limit;
             for (position, item) in entries {
                 if let Some(item) = item {
@@ -200,12 +205,12 @@ impl Listing {
         let total = counted.unwrap_or(if is_exhausted { COUNT_MAX + 1 } else { matching.min(COUNT_MAX + 1) });
         let next = if is_followed || is_exhausted { end.or(after) } else { None };
         let next = next.map(|position| format!("{total} {position}"));
-        Ok(self.sealed(Page { items, next, total }))
+        Ok(self.with_token(Page { items, next, total }))
     }
 
     /// Adds the seal of this list to the page token.
-    pub fn sealed<T>(&self, page: Page<T>) -> ListPage<T> {
-        ListPage { items: page.items, next_page_token: self.seal_token(page.next), total_size: page.total }
+    pub fn with_token<T>(&self, page: Page<T>) -> ListPage<T> {
+        ListPage { items: page.items, next_page_token: self.page_token(page.next), total_size: page.total }
     }
 
     /// Returns a page of a list that is in memory. Its tokens are positions. Error: `INVALID_PAGE_TOKEN`.
@@ -227,7 +232,7 @@ impl Listing {
         let items: Vec<T> = items.into_iter().skip(from).take(positions.len()).take_while(fits).collect();
         let end = from.saturating_add(items.len());
         let next = (end < total && !items.is_empty()).then(|| end.to_string());
-        Ok(self.sealed(Page { items, next, total: total as u64 }))
+        Ok(self.with_token(Page { items, next, total: total as u64 }))
     }
 
     /// Sorts a list in memory by name, ignoring case, if the request orders it by name.
@@ -251,8 +256,8 @@ impl Listing {
     }
 
     /// Returns the page token for a position of the store. None: the empty token.
-    pub fn seal_token(&self, inner: Option<String>) -> String {
-        inner.map(|inner| format!("{}{inner}", self.seal)).unwrap_or_default()
+    pub fn page_token(&self, inner: Option<String>) -> String {
+        inner.map(|inner| format!("{}{inner}", self.scope_digest)).unwrap_or_default()
     }
 }
 
@@ -316,8 +321,8 @@ fn order(text: &str, keys: SortKeys) -> Result<Option<Order>> {
     }
 }
 
-fn unseal(token: &str, seal: &str) -> Result<String> {
-    match token.strip_prefix(seal) {
+fn open_token(token: &str, scope_digest: &str) -> Result<String> {
+    match token.strip_prefix(scope_digest) {
         Some(inner) if !inner.is_empty() && token.len() <= TOKEN_BYTES => Ok(inner.to_owned()),
         _ => Err(bad_token()),
     }
@@ -325,7 +330,7 @@ fn unseal(token: &str, seal: &str) -> Result<String> {
 
 fn bad_token() -> Error {
     Error::invalid_field("page_token", "is malformed, or belongs to another list, filter or order")
-        .because(Reason::InvalidPageToken)
+        .with_reason(Reason::InvalidPageToken)
 }
 
 #[cfg(test)]
@@ -360,7 +365,7 @@ mod tests {
     fn a_token_is_valid_only_for_its_list_filter_and_order() {
         let filtered = |token: &str, filter: &str| ListRequest { filter: filter.to_owned(), ..request(token) };
         let first = listing(&filtered("", "name:a"), &["tags", "org"]).unwrap();
-        let token = first.seal_token(Some("7".into()));
+        let token = first.page_token(Some("7".into()));
         let same = listing(&filtered(&token, "name:a"), &["tags", "org"]).unwrap();
         assert_eq!(same.page.token.as_deref(), Some("7"));
         let reordered = ListRequest { order_by: "name".to_owned(), ..filtered(&token, "name:a") };
@@ -396,7 +401,7 @@ mod tests {
     }
 
     fn slice(page: PageRequest, items: Vec<String>) -> Result<Page<String>> {
-        let page = Listing { page, seal: String::new() }.slice(items)?;
+        let page = Listing { page, scope_digest: String::new() }.slice(items)?;
         let next = Some(page.next_page_token).filter(|token| !token.is_empty());
         Ok(Page { items: page.items, next, total: page.total_size })
     }
@@ -409,7 +414,7 @@ mod tests {
         loop {
             let skip = if pages.is_empty() { skip } else { 0 };
             let request = ListRequest { page_size, skip, page_token, ..ListRequest::default() };
-            let read = |scan: Scan<u32>| {
+            let read = |scan: ScanRead<u32>| {
                 reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 let from = scan.after.map_or(0, |after| after + 1);
                 let read = (from..entries).take(scan.limit);
@@ -443,7 +448,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_by_position_is_bounded_in_bytes() {
-        let read = |scan: Scan<usize>| async move {
+        let read = |scan: ScanRead<usize>| async move {
             let from = scan.after.map_or(0, |after| after + 1);
             Ok((from..5).take(scan.limit).map(|n| (n, Some("x".repeat(PAGE_BYTES / 2)))).collect())
         };

@@ -15,7 +15,7 @@ use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::SERVICE;
-use crate::tokens::{keep_a_platform_token, revoke_tokens};
+use crate::tokens::{check_other_platform_token, revoke_tokens};
 
 /// Maximum number of attempts of a change if other requests change the members concurrently.
 const ATTEMPTS: u32 = 5;
@@ -120,7 +120,7 @@ impl Operation for UpdateMember {
     async fn run(self, context: &Context) -> Result<Member> {
         let (org, user) = (&context.principal().org, &self.user_id);
         if self.role.is_some_and(|role| role < Role::Admin) {
-            keep_a_platform_token(context, org, user).await?;
+            check_other_platform_token(context, org, user).await?;
         }
         change_member(context, org, user, &self.change()).await
     }
@@ -143,7 +143,7 @@ impl Operation for RemoveMember {
 
     async fn run(self, context: &Context) -> Result<()> {
         let (org, user) = (&context.principal().org, &self.user_id);
-        keep_a_platform_token(context, org, user).await?;
+        check_other_platform_token(context, org, user).await?;
         change_member(context, org, user, &MemberChange::Remove).await?;
         revoke_tokens(context, org, Some(user.clone())).await
     }
@@ -171,7 +171,7 @@ pub(crate) async fn change_member(
             return Ok(after);
         }
     }
-    let message = "the members were changed meanwhile; read them again";
+    let message = "the members were changed concurrently; read them again and retry";
     Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
 }
 

@@ -47,9 +47,9 @@ impl Operation for ListModels {
         for condition in filter::parse(&self.list.filter)? {
             let part = condition.search()?.to_lowercase();
             match condition.field.as_str() {
-                "name" => filter::once(&mut name, &condition, part)?,
-                "provider" => filter::once(&mut provider, &condition, part)?,
-                _ => return Err(filter::unknown(&condition, "name and provider")),
+                "name" => filter::set_once(&mut name, &condition, part)?,
+                "provider" => filter::set_once(&mut provider, &condition, part)?,
+                _ => return Err(filter::unknown_field(&condition, "name and provider")),
             }
         }
         let org = &context.principal().org;

@@ -134,7 +134,7 @@ impl<O: Operation> Call<O> {
         Self { operation, request_id: None }
     }
 
-    pub const fn under(request_id: Option<RequestId>, operation: O) -> Self {
+    pub const fn with_request_id(request_id: Option<RequestId>, operation: O) -> Self {
         Self { operation, request_id }
     }
 }

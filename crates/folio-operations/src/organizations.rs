@@ -84,7 +84,7 @@ impl Operation for CreateOrganization {
         let (id, user) = Self::ids(context);
         // Ids only, because the log of the caller's organization remains when the new organization is deleted.
         let record = AuditRecord::new(json!({ "organization_id": id, "user_id": user }));
-        Ok(record.target("organization", &id).founds(id))
+        Ok(record.target("organization", &id).creates(id))
     }
 
     /// Creates organization, admin and token in this order. After a crash, a repeated request creates the missing ones.

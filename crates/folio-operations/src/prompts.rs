@@ -47,7 +47,7 @@ pub struct PromptFields {
 }
 
 /// The checked fields of a prompt, with resolved references.
-struct Checked {
+struct CheckedPrompt {
     name: String,
     content: String,
     schema: Option<SchemaRevId>,
@@ -62,10 +62,10 @@ const MODEL: &str = "prompt.model";
 const TAGS: &str = "prompt.tag_ids";
 
 impl PromptFields {
-    async fn checked(self, context: &Context) -> Result<Checked> {
+    async fn checked(self, context: &Context) -> Result<CheckedPrompt> {
         folio_types::fields::check_name(NAME, &self.name)?;
         rules::check_content(CONTENT, &self.content)?;
-        Ok(Checked {
+        Ok(CheckedPrompt {
             tags: tags(context, &self.tag_ids).await?,
             schema: schema(context, &self.schema_revid).await?,
             model: model(context, &self.model).await?,
@@ -88,7 +88,7 @@ impl Operation for CreatePrompt {
     async fn run(self, context: &Context) -> Result<Prompt> {
         let (request, stores) = (&context.request, context.stores());
         let write = async {
-            let Checked { name, content, schema, model, tags } = self.prompt.checked(context).await?;
+            let CheckedPrompt { name, content, schema, model, tags } = self.prompt.checked(context).await?;
             // If the name exists, the new revision replaces every field of the prompt.
             let revise = PromptChange::Update {
                 name: None,
@@ -133,11 +133,11 @@ impl Operation for ListPrompts {
         let mut filter = PromptFilter::default();
         for condition in filter::parse(&self.list.filter)? {
             match condition.field.as_str() {
-                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
-                "document" => filter::once(&mut filter.document, &condition, condition.id()?)?,
+                "name" => filter::set_once(&mut filter.name_search, &condition, condition.search()?)?,
+                "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
                 "tag" => filter.all_tags.push(condition.id()?),
                 "any_tag" => filter.any_tag.push(condition.id()?),
-                _ => return Err(filter::unknown(&condition, "name, tag, any_tag and document")),
+                _ => return Err(filter::unknown_field(&condition, "name, tag, any_tag and document")),
             }
         }
         if filter.all_tags.len().max(filter.any_tag.len()) > limits::TAGS_MAX {
@@ -159,7 +159,7 @@ impl Operation for ListPromptRevisions {
     type Output = ListPage<PromptRevision>;
 
     async fn run(self, context: &Context) -> Result<ListPage<PromptRevision>> {
-        filter::refuse(&self.list.filter)?;
+        filter::require_empty(&self.list.filter)?;
         context.list_revisions::<Prompt>(&self.list, &self.prompt_id).await
     }
 }

@@ -360,7 +360,7 @@ impl Operation for TestProvider {
             ..ModelRequest::new(org, &model.name, messages)
         };
         let started = tokio::time::Instant::now();
-        let answered = extraction::complete(&context.tool_resources()?, call, question).await?;
+        let answered = extraction::complete_metered(&context.tool_resources()?, call, question).await?;
         Ok(TestedProvider {
             model: model.name.clone(),
             problem: answered.err().map(|error| error.to_string()),

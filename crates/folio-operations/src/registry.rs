@@ -7,7 +7,7 @@ pub fn operations() -> impl Iterator<Item = &'static Declaration> {
     GROUPS.iter().copied().flatten()
 }
 
-pub fn find(service: &str, name: &str) -> Option<&'static Declaration> {
+pub fn declaration(service: &str, name: &str) -> Option<&'static Declaration> {
     operations().find(|operation| operation.name == name && operation.service.name == service)
 }
 

@@ -314,6 +314,6 @@ fn reused() -> Error {
 }
 
 fn version_conflict(target: &Target) -> Error {
-    let message = format!("{} {target} was changed meanwhile; read it again", target.kind());
+    let message = format!("{} {target} was changed concurrently; read it again and retry", target.kind());
     Error::new(Code::Aborted, Reason::VersionConflict, message)
 }

@@ -106,7 +106,7 @@ impl Operation for ListSchemaRevisions {
     type Output = ListPage<SchemaRevision>;
 
     async fn run(self, context: &Context) -> Result<ListPage<SchemaRevision>> {
-        filter::refuse(&self.list.filter)?;
+        filter::require_empty(&self.list.filter)?;
         context.list_revisions::<Schema>(&self.list, &self.schema_id).await
     }
 }

@@ -101,11 +101,11 @@ fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {
     let mut filter = ThreadFilter::default();
     for condition in filter::parse(text)? {
         match condition.field.as_str() {
-            "title" => filter::once(&mut filter.title_search, &condition, condition.search()?)?,
-            "document" => filter::once(&mut filter.document, &condition, condition.id()?)?,
-            "profile" => filter::once(&mut filter.profile, &condition, fields::word("filter", &condition.value)?)?,
-            "user" => filter::once(&mut filter.user, &condition, condition.id()?)?,
-            _ => return Err(filter::unknown(&condition, "title, document, profile and user")),
+            "title" => filter::set_once(&mut filter.title_search, &condition, condition.search()?)?,
+            "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
+            "profile" => filter::set_once(&mut filter.profile, &condition, fields::word("filter", &condition.value)?)?,
+            "user" => filter::set_once(&mut filter.user, &condition, condition.id()?)?,
+            _ => return Err(filter::unknown_field(&condition, "title, document, profile and user")),
         }
     }
     if principal.role < Role::Admin {
@@ -210,7 +210,7 @@ async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<ListPage<T
         end = position.saturating_add(1);
     }
     let next = (end < total && !items.is_empty()).then(|| end.to_string());
-    Ok(listing.sealed(Page { items, next, total: total as u64 }))
+    Ok(listing.with_token(Page { items, next, total: total as u64 }))
 }
 
 #[derive(Default)]
@@ -224,11 +224,11 @@ impl MessageFilter {
         let mut filter = Self::default();
         for condition in filter::parse(text)? {
             match (condition.field.as_str(), condition.value.as_str()) {
-                ("role", "user") => filter::once(&mut filter.role, &condition, "user")?,
-                ("role", "assistant") => filter::once(&mut filter.role, &condition, "assistant")?,
-                ("role", "tool") => filter::once(&mut filter.role, &condition, "tool")?,
-                ("text", _) => filter::once(&mut filter.text, &condition, condition.search()?.to_lowercase())?,
-                _ => return Err(filter::unknown(&condition, "text, and role with user, assistant or tool")),
+                ("role", "user") => filter::set_once(&mut filter.role, &condition, "user")?,
+                ("role", "assistant") => filter::set_once(&mut filter.role, &condition, "assistant")?,
+                ("role", "tool") => filter::set_once(&mut filter.role, &condition, "tool")?,
+                ("text", _) => filter::set_once(&mut filter.text, &condition, condition.search()?.to_lowercase())?,
+                _ => return Err(filter::unknown_field(&condition, "text, and role with user, assistant or tool")),
             }
         }
         Ok(filter)

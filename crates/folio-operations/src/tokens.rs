@@ -78,7 +78,7 @@ impl Operation for CreateToken {
         }
         let Principal { org, user: own, .. } = &caller.principal;
         let user = self.user_id.unwrap_or_else(|| own.clone());
-        if user != *own || caller.jwt {
+        if user != *own || caller.is_jwt {
             let member = access.member(org, &user).await?;
             member.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", &user))?;
         }
@@ -115,9 +115,9 @@ impl Operation for ListTokens {
         let mut filter = TokenFilter::default();
         for condition in filter::parse(&self.list.filter)? {
             match condition.field.as_str() {
-                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
-                "user" => filter::once(&mut filter.user, &condition, condition.id::<UserId>()?)?,
-                _ => return Err(filter::unknown(&condition, "name and user")),
+                "name" => filter::set_once(&mut filter.name_search, &condition, condition.search()?)?,
+                "user" => filter::set_once(&mut filter.user, &condition, condition.id::<UserId>()?)?,
+                _ => return Err(filter::unknown_field(&condition, "name and user")),
             }
         }
         let (org, stores) = (&context.principal().org, context.stores());
@@ -197,7 +197,7 @@ pub(crate) async fn revoke_tokens(context: &Context, org: &OrgId, user: Option<U
 
 /// Refuses to lower the role of the user with the only tokens of the platform's administrator, because only such a
 /// token can create another one.
-pub(crate) async fn keep_a_platform_token(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
+pub(crate) async fn check_other_platform_token(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let now = context.environment().now();
     let tokens = tokens_of(context, org, None).await?;
     let is_live = |token: &&TokenRecord| token.platform && token.expires_at.is_none_or(|end| end > now);
@@ -217,7 +217,7 @@ fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Ti
         return Err(Error::invalid_field("ttl_seconds", format!("must be at most {}", TTL_MAX.as_secs())));
     }
     let end = (!ttl.is_zero()).then(|| now + ttl);
-    match caller.end.filter(|_| !caller.jwt) {
+    match caller.expires_at.filter(|_| !caller.is_jwt) {
         Some(own) if end.is_none_or(|end| end > own) => {
             Err(Error::invalid_field("ttl_seconds", format!("must end by {own}, when the caller's token expires")))
         }
@@ -235,7 +235,7 @@ fn check_scopes(caller: &Caller, mut scopes: Vec<Scope>) -> Result<Vec<Scope>> {
         scopes => scopes.iter().any(|scope| !caller.covers(*scope)),
     };
     if exceeds {
-        let message = "a restricted token creates no token with more scopes than its own";
+        let message = "a restricted token cannot create a token with scopes that it does not have";
         return Err(Error::new(Code::PermissionDenied, Reason::ScopeNotAllowed, message));
     }
     Ok(scopes)

@@ -29,11 +29,11 @@ const CALLS_MAX: u64 = 200_000;
 // proto: GetUsageResponse.rows "More than {} groups"
 const GROUPS_MAX: usize = 10_000;
 /// Number of records of one read.
-const READ: usize = 500;
+const READ_RECORDS: usize = 500;
 /// Default length of a period.
 // proto: GetUsageRequest.start_time "{} days before"
 // proto: DownloadUsageRequest.start_time "{} days before"
-const PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const PERIOD_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 #[derive(Debug, Clone, Serialize)]
 pub struct GetBalance {
@@ -209,12 +209,13 @@ async fn period_records(
     let org = context.principal().org.clone();
     // Collects first, so that a period that ends now contains the calls that are charged by it.
     context.credit().collect(&org).await;
-    let start = |end: Timestamp| end.checked_sub(PERIOD).unwrap_or(Timestamp::UNIX_EPOCH);
+    let start = |end: Timestamp| end.checked_sub(PERIOD_DEFAULT).unwrap_or(Timestamp::UNIX_EPOCH);
     let bounds = period.bounds(start, context.environment().now())?;
     Ok(records(Arc::clone(&context.stores().usage), org, bounds))
 }
 
-/// Streams the records of a period, oldest first, in chunks of at most [`READ`], or more if many have equal times.
+/// Streams the records of a period, oldest first, in chunks of at most [`READ_RECORDS`], or more if many have equal
+/// times.
 fn records(
     store: Arc<dyn UsageStore>,
     org: OrgId,
@@ -223,7 +224,7 @@ fn records(
     async_stream::try_stream! {
         // The last read may have ended within a microsecond: `returned` has the keys of the returned records of this
         // microsecond.
-        let (mut next, mut returned, mut limit) = (to_microseconds(start), Vec::new(), READ);
+        let (mut next, mut returned, mut limit) = (to_microseconds(start), Vec::new(), READ_RECORDS);
         loop {
             let read = store.list(&org, next, limit).await?;
             let is_last = read.len() < limit;
@@ -233,7 +234,7 @@ fn records(
                 .filter(|record| record.at >= start && record.at < end && !returned.contains(&record.key))
                 .collect();
             if let Some(at) = last {
-                limit = if at == next { limit * 2 } else { READ };
+                limit = if at == next { limit * 2 } else { READ_RECORDS };
                 if at != next {
                     returned.clear();
                 }
@@ -264,10 +265,10 @@ mod tests {
     use super::*;
 
     /// A store that truncates times to microseconds.
-    struct Coarse(Vec<UsageRecord>);
+    struct MicrosecondStore(Vec<UsageRecord>);
 
     #[async_trait::async_trait]
-    impl UsageStore for Coarse {
+    impl UsageStore for MicrosecondStore {
         async fn record(&self, _: UsageRecord) -> Result<()> {
             Ok(())
         }
@@ -296,7 +297,7 @@ mod tests {
         };
         let all: Vec<_> = (0..2_000).map(record).collect();
         let end = Timestamp::from_second(1).unwrap();
-        let returned = records(Arc::new(Coarse(all.clone())), org.clone(), (Timestamp::UNIX_EPOCH, end));
+        let returned = records(Arc::new(MicrosecondStore(all.clone())), org.clone(), (Timestamp::UNIX_EPOCH, end));
         let returned: Vec<_> = returned.map(Result::unwrap).concat().await;
         assert!(
             returned.iter().map(|record| &record.key).eq(all.iter().map(|record| &record.key)),

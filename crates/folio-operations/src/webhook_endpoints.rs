@@ -94,9 +94,9 @@ impl Operation for ListWebhookEndpoints {
         let mut filter = WebhookEndpointFilter::default();
         for condition in filter::parse(&self.list.filter)? {
             match condition.field.as_str() {
-                "url" => filter::once(&mut filter.url_search, &condition, condition.search()?)?,
-                "event_type" => filter::once(&mut filter.event_type, &condition, condition.search()?)?,
-                _ => return Err(filter::unknown(&condition, "url and event_type")),
+                "url" => filter::set_once(&mut filter.url_search, &condition, condition.search()?)?,
+                "event_type" => filter::set_once(&mut filter.event_type, &condition, condition.search()?)?,
+                _ => return Err(filter::unknown_field(&condition, "url and event_type")),
             }
         }
         context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await

@@ -8,11 +8,11 @@
 //!
 //! A permit is a value. Dropping it hands it to the next waiter, so cancellation cannot leak a permit.
 //!
-//! The crate must not know tenants, clocks or errors of the product: the caller maps [`Refused`] to its own error. A
-//! bound without keys needs only `tokio::sync::Semaphore`.
+//! The crate must not know tenants, clocks or errors of the product: the caller maps [`RefusalReason`] to its own
+//! error. A bound without keys needs only `tokio::sync::Semaphore`.
 
 mod permits;
 mod scheduler;
 
 pub use permits::{Permit, Permits};
-pub use scheduler::{Bounds, Load, Refused};
+pub use scheduler::{Bounds, Load, RefusalReason};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::scheduler::{Bounds, Load, Refused, RequestOutcome, Scheduler, Ticket};
+use crate::scheduler::{Bounds, Load, RefusalReason, RequestOutcome, Scheduler, Ticket};
 
 /// A set of permits. Clones share the set.
 #[derive(Debug)]
@@ -37,27 +37,27 @@ impl<K: Hash + Eq + Clone> Permits<K> {
 
     /// Takes a permit that stands for `bytes` (0 if only the number of permits is bounded), without waiting. The error
     /// is `KeyBound` or `TotalBound`; `KeyBound` if both bounds are reached.
-    pub fn try_acquire(&self, key: &K, bytes: u64) -> Result<Permit<K>, Refused> {
+    pub fn try_acquire(&self, key: &K, bytes: u64) -> Result<Permit<K>, RefusalReason> {
         self.lock().take(key, bytes)?;
         Ok(self.permit(key, bytes))
     }
 
     /// Takes a permit, or waits for one until `deadline`. Keys with waiters take turns; a key takes `weight` permits in
     /// a round. Cancellation removes the caller from the queue. The error is `QueueFull` or `DeadlinePassed`.
-    pub async fn acquire(&self, key: &K, weight: u32, deadline: Instant) -> Result<Permit<K>, Refused> {
+    pub async fn acquire(&self, key: &K, weight: u32, deadline: Instant) -> Result<Permit<K>, RefusalReason> {
         let (sender, receiver) = oneshot::channel();
         let requested = self.lock().request(key, weight, sender);
         let ticket = match requested {
             RequestOutcome::Granted => return Ok(self.permit(key, 0)),
-            RequestOutcome::QueueFull => return Err(Refused::QueueFull),
+            RequestOutcome::QueueFull => return Err(RefusalReason::QueueFull),
             // An evicted waiter sees that its channel is closed.
             RequestOutcome::Queued(ticket, _evicted) => ticket,
         };
         let mut waiter = Waiter { permits: self, key, ticket, receiver };
         match timeout_at(deadline, &mut waiter.receiver).await {
             Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) => Err(Refused::QueueFull),
-            Err(_) => Err(Refused::DeadlinePassed),
+            Ok(Err(_)) => Err(RefusalReason::QueueFull),
+            Err(_) => Err(RefusalReason::DeadlinePassed),
         }
     }
 

@@ -53,7 +53,7 @@ pub struct Bounds {
 
 /// Reason for which a permit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusalReason {
     KeyBound,
     TotalBound,
     /// The queue is full, or this waiter was evicted in favor of a key with fewer waiters.
@@ -116,13 +116,13 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
     }
 
     /// Takes a permit, or returns the bound that forbids it.
-    pub(crate) fn take(&mut self, key: &K, bytes: u64) -> Result<(), Refused> {
+    pub(crate) fn take(&mut self, key: &K, bytes: u64) -> Result<(), RefusalReason> {
         let (own, all) = (self.used_by(key).plus(bytes), self.used.plus(bytes));
         if !own.is_within(self.bounds.per_key) {
-            return Err(Refused::KeyBound);
+            return Err(RefusalReason::KeyBound);
         }
         if !all.is_within(self.bounds.total) {
-            return Err(Refused::TotalBound);
+            return Err(RefusalReason::TotalBound);
         }
         self.used = all;
         self.used_by.insert(key.clone(), own);

@@ -92,22 +92,22 @@ pub fn page(families: &[Family]) -> String {
                 Value::Number(number) => {
                     let _ = writeln!(page, "{name}{} {number}", label_set(labels, None));
                 }
-                Value::Distribution(distribution) => distribute(&mut page, name, labels, distribution),
+                Value::Distribution(distribution) => encode_histogram(&mut page, name, labels, distribution),
             }
         }
     }
     page
 }
 
-fn distribute(page: &mut String, name: &str, labels: &[(&'static str, String)], distribution: &Distribution) {
-    let mut below = 0;
+fn encode_histogram(page: &mut String, name: &str, labels: &[(&'static str, String)], distribution: &Distribution) {
+    let mut cumulative = 0;
     let bounds = distribution.bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
     for (bound, count) in bounds.zip(&distribution.counts) {
-        below += count;
-        let _ = writeln!(page, "{name}_bucket{} {below}", label_set(labels, Some(&bound)));
+        cumulative += count;
+        let _ = writeln!(page, "{name}_bucket{} {cumulative}", label_set(labels, Some(&bound)));
     }
     let labels = label_set(labels, None);
-    let _ = writeln!(page, "{name}_sum{labels} {}\n{name}_count{labels} {below}", distribution.sum);
+    let _ = writeln!(page, "{name}_sum{labels} {}\n{name}_count{labels} {cumulative}", distribution.sum);
 }
 
 fn label_set(labels: &[(&'static str, String)], bound: Option<&str>) -> String {

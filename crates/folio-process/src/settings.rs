@@ -19,7 +19,7 @@ use serde_json::Value;
 pub const ENV_PREFIX: &str = "FOLIO_";
 
 /// Variables with the prefix that are not settings.
-const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED"];
+const NON_SETTING_VARIABLES: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED"];
 
 /// Key that represents every name of a free map.
 const ANY: &str = "*";
@@ -46,7 +46,7 @@ pub struct Loaded<T> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{path} cannot be read")]
+    #[error("cannot read the settings file {path}")]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{path}: {message}")]
     Syntax {
@@ -192,7 +192,7 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
     let mut warnings = Vec::new();
     for (name, text) in variables {
         let Some(rest) = name.strip_prefix(ENV_PREFIX) else { continue };
-        if NOT_SETTINGS.contains(&name.as_str()) || name.starts_with("FOLIO_TEST_") {
+        if NON_SETTING_VARIABLES.contains(&name.as_str()) || name.starts_with("FOLIO_TEST_") {
             continue;
         }
         let path = rest.to_ascii_lowercase().replace("__", ".");
@@ -201,7 +201,7 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
         } else {
             let hint = nearest(&path, known).map(variable_name);
             let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            warnings.push(format!("the variable {name} sets nothing{hint}"));
+            warnings.push(format!("unknown variable {name} is ignored{hint}"));
         }
     }
     (set, warnings)
@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(
             loaded.warnings,
             [
-                "the variable FOLIO_GATEWAY__LISTN sets nothing; did you mean FOLIO_GATEWAY__LISTEN?",
-                "the variable FOLIO_PROVIDERS__A__BASEURL sets nothing; did you mean FOLIO_PROVIDERS__A__BASE_URL?"
+                "unknown variable FOLIO_GATEWAY__LISTN is ignored; did you mean FOLIO_GATEWAY__LISTEN?",
+                "unknown variable FOLIO_PROVIDERS__A__BASEURL is ignored; did you mean FOLIO_PROVIDERS__A__BASE_URL?"
             ]
         );
         assert_eq!(loaded.settings.providers["a"].base_url, "123", "a text of digits stays a text");

@@ -8,7 +8,7 @@ use folio_history::event::{Event, EventKind};
 use folio_history::journal::Decision;
 use folio_types::{Error, Result, TurnId, limits};
 
-use crate::chat::below;
+use crate::chat::prefix_fields;
 use crate::{fields, json, time, v1};
 use v1::approve_response::Outcome;
 use v1::event::Kind;
@@ -18,7 +18,7 @@ use v1::event::Kind;
 pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
     if request.decisions.len() > limits::DECISIONS_MAX {
-        return Err(Error::invalid_field("decisions", format!("more than {}", limits::DECISIONS_MAX)));
+        return Err(Error::invalid_field("decisions", format!("has more than {} decisions", limits::DECISIONS_MAX)));
     }
     fields::request_id(&request.request_id)?;
     let reject_undecided = match fields::choice("undecided", request.undecided)? {
@@ -30,16 +30,16 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     let mut decisions = Vec::with_capacity(request.decisions.len());
     for (index, given) in request.decisions.into_iter().enumerate() {
         let path = format!("decisions[{index}]");
-        let read = decision(given).map_err(|error| below(&path, error))?;
+        let read = decision(given).map_err(|error| prefix_fields(&path, error))?;
         let field = format!("{path}.call_id");
         if read.call.turn != turn {
-            return Err(Error::invalid_field(field, "is a call of another turn"));
+            return Err(Error::invalid_field(field, "must be a call of turn_id"));
         }
         if *round.get_or_insert(read.call.round) != read.call.round {
             return Err(Error::invalid_field(field, "is a call of another round"));
         }
         if !seen.insert(read.call.clone()) {
-            return Err(Error::invalid_field(field, "is decided twice"));
+            return Err(Error::invalid_field(field, "appears in two decisions"));
         }
         decisions.push(read);
     }

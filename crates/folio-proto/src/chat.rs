@@ -98,7 +98,7 @@ fn encode_mention(mention: &Mention) -> v1::Mention {
 fn mentions(given: &[v1::Mention]) -> Result<Vec<Mention>> {
     use v1::mention::Target;
     if given.len() > limits::MENTIONS_MAX {
-        return Err(Error::invalid_field("mentions", format!("more than {}", limits::MENTIONS_MAX)));
+        return Err(Error::invalid_field("mentions", format!("has more than {} mentions", limits::MENTIONS_MAX)));
     }
     let read = given.iter().enumerate().map(|(index, mention)| {
         let field = |name: &str| format!("mentions[{index}].{name}");
@@ -113,7 +113,7 @@ fn mentions(given: &[v1::Mention]) -> Result<Vec<Mention>> {
 
 fn tools(given: &[String]) -> Result<Vec<String>> {
     if given.len() > limits::AUTO_APPROVED_TOOLS_MAX {
-        let message = format!("more than {}", limits::AUTO_APPROVED_TOOLS_MAX);
+        let message = format!("has more than {} tools", limits::AUTO_APPROVED_TOOLS_MAX);
         return Err(Error::invalid_field("auto_approved_tools", message));
     }
     let read = given.iter().enumerate();
@@ -122,7 +122,7 @@ fn tools(given: &[String]) -> Result<Vec<String>> {
 
 fn history(given: Vec<v1::Message>) -> Result<Vec<Message>> {
     if given.len() > limits::HISTORY_MESSAGES {
-        return Err(Error::invalid_field("history", format!("more than {} messages", limits::HISTORY_MESSAGES)));
+        return Err(Error::invalid_field("history", format!("has more than {} messages", limits::HISTORY_MESSAGES)));
     }
     let bytes: usize = given.iter().map(prost::Message::encoded_len).sum();
     if bytes > limits::HISTORY_BYTES {
@@ -133,7 +133,7 @@ fn history(given: Vec<v1::Message>) -> Result<Vec<Message>> {
         if message.encoded_len() > limits::HISTORY_MESSAGE_BYTES {
             return Err(json::too_large(&field, limits::HISTORY_MESSAGE_BYTES));
         }
-        let message = Message::try_from(message).map_err(|error| below(&field, error))?;
+        let message = Message::try_from(message).map_err(|error| prefix_fields(&field, error))?;
         if call_ids(&message).any(|id| !is_call_id(id)) {
             let problem = format!("a call id has 1 to {} characters of A-Z a-z 0-9 _ -", limits::CALL_ID_BYTES);
             return Err(Error::invalid_field(field, problem));
@@ -159,7 +159,7 @@ fn is_call_id(id: &str) -> bool {
 }
 
 /// Prefixes the fields of an error with the path of the message that contains them.
-pub(crate) fn below(path: &str, mut error: Error) -> Error {
+pub(crate) fn prefix_fields(path: &str, mut error: Error) -> Error {
     for FieldViolation { field, .. } in &mut error.violations {
         *field = format!("{path}.{field}");
     }

@@ -21,31 +21,32 @@ const DETAILS_MAX: usize = 16;
 
 /// Returns the status of an error. An internal error is logged, and the status contains only the id of the log line.
 pub fn from_error(error: Error) -> Status {
-    let error = if is_fault(&error) { opaque(&error, uuid::Uuid::now_v7().simple().to_string()) } else { error };
+    let error =
+        if is_internal(&error) { with_error_id(&error, uuid::Uuid::now_v7().simple().to_string()) } else { error };
     let mut details = ErrorDetails::new();
     let facts = error.details.iter().take(DETAILS_MAX);
     details.set_error_info(
         error.reason.as_str(),
         DOMAIN,
         facts
-            .map(|(name, value)| (name.clone(), cut(value, VIOLATION_CHARS)))
+            .map(|(name, value)| (name.clone(), truncate(value, VIOLATION_CHARS)))
             .collect::<std::collections::HashMap<_, _>>(),
     );
     for violation in error.violations.iter().take(VIOLATIONS_MAX) {
         details.add_bad_request_violation(
-            cut(&violation.field, VIOLATION_CHARS),
-            cut(&violation.description, VIOLATION_CHARS),
+            truncate(&violation.field, VIOLATION_CHARS),
+            truncate(&violation.description, VIOLATION_CHARS),
         );
     }
     if let Some(after) = error.retry_after {
         details.set_retry_info(Some(after));
     }
     if let Some((kind, id)) = error.missing_resource() {
-        details.set_resource_info(format!("folio.v1/{kind}"), cut(id, VIOLATION_CHARS), "", "");
+        details.set_resource_info(format!("folio.v1/{kind}"), truncate(id, VIOLATION_CHARS), "", "");
     }
-    let message = cut(&error.message, MESSAGE_CHARS);
+    let message = truncate(&error.message, MESSAGE_CHARS);
     if error.code == Code::ResourceExhausted {
-        details.add_quota_failure_violation(error.reason.as_str(), cut(&message, VIOLATION_CHARS));
+        details.add_quota_failure_violation(error.reason.as_str(), truncate(&message, VIOLATION_CHARS));
     }
     Status::with_error_details(grpc_code(error.code), message, details)
 }
@@ -77,7 +78,7 @@ pub fn to_error(status: &Status) -> Error {
     let details = status.get_error_details();
     let code = folio_code(status.code());
     let info = details.error_info().filter(|info| info.domain == DOMAIN);
-    let reason = info.and_then(|info| reason(&info.reason)).unwrap_or_else(|| usual_reason(code));
+    let reason = info.and_then(|info| reason(&info.reason)).unwrap_or_else(|| default_reason(code));
     let mut error = Error::new(code, reason, status.message());
     error.retry_after = details.retry_info().and_then(|info| info.retry_delay);
     if let Some(bad) = details.bad_request() {
@@ -105,11 +106,11 @@ pub fn of_transport(status: &Status) -> Error {
     match status.code() {
         tonic::Code::Internal | tonic::Code::Unknown | tonic::Code::InvalidArgument => Error::invalid(
             Reason::InvalidField,
-            format!("the request cannot be read: {}", cut(status.message(), VIOLATION_CHARS)),
+            format!("the request cannot be read: {}", truncate(status.message(), VIOLATION_CHARS)),
         ),
         tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => Error::invalid(
             Reason::TooLarge,
-            format!("a message is too large: {}", cut(status.message(), VIOLATION_CHARS)),
+            format!("a message is too large: {}", truncate(status.message(), VIOLATION_CHARS)),
         ),
         _ => to_error(status),
     }
@@ -118,24 +119,24 @@ pub fn of_transport(status: &Status) -> Error {
 /// Returns an error for use in a response or an event. An internal error is logged and replaced by the id of its log
 /// line.
 pub(crate) fn without_internals(error: &Error) -> Error {
-    if is_fault(error) && !error.details.contains_key("error_id") {
+    if is_internal(error) && !error.details.contains_key("error_id") {
         let id: String = folio_types::Digest::of(error.message.as_bytes()).as_str().chars().take(16).collect();
-        return opaque(error, id);
+        return with_error_id(error, id);
     }
     error.clone()
 }
 
-fn is_fault(error: &Error) -> bool {
+fn is_internal(error: &Error) -> bool {
     matches!(error.code, Code::Internal | Code::DataLoss)
 }
 
-fn opaque(error: &Error, id: String) -> Error {
+fn with_error_id(error: &Error, id: String) -> Error {
     tracing::error!(error_id = %id, code = ?error.code, reason = error.reason.as_str(), message = %error.message,
-        details = ?error.details, "an internal error is returned by its id");
+        details = ?error.details, "internal error; the client receives error_id only");
     Error::new(error.code, error.reason, format!("internal error {id}")).detail("error_id", id)
 }
 
-fn cut(text: &str, chars: usize) -> String {
+fn truncate(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
@@ -143,11 +144,11 @@ fn cut(text: &str, chars: usize) -> String {
 }
 
 /// None: this version does not define the name.
-pub(crate) fn reason(word: &str) -> Option<Reason> {
-    Reason::ALL.iter().copied().find(|reason| reason.as_str() == word)
+pub(crate) fn reason(name: &str) -> Option<Reason> {
+    Reason::ALL.iter().copied().find(|reason| reason.as_str() == name)
 }
 
-fn usual_reason(code: Code) -> Reason {
+fn default_reason(code: Code) -> Reason {
     match code {
         Code::InvalidArgument => Reason::InvalidField,
         Code::NotFound => Reason::NotFound,

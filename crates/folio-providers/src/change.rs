@@ -37,7 +37,7 @@ pub struct ProviderChange {
 
 /// Result of re-encrypting the stored keys with the newest master key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Renewed {
+pub struct ReencryptedKeys {
     /// Number of keys whose master key is missing.
     pub lost: usize,
     /// Number of owners whose keys could not be read or written.
@@ -62,7 +62,7 @@ impl Providers {
         let below = self.below(&owner, name).await?;
         self.change(write, etag, |settings| {
             let stored = settings.providers.get(name).cloned().unwrap_or_default();
-            let provider = self.changed(&owner, name, stored, below.as_ref(), &change)?;
+            let provider = self.apply(&owner, name, stored, below.as_ref(), &change)?;
             Ok(ModelSettingsChange::SetProvider { name: name.to_owned(), provider: Box::new(provider) })
         })
         .await
@@ -87,7 +87,7 @@ impl Providers {
         default_model: Option<String>,
         fallbacks: Option<Vec<String>>,
     ) -> Result<ModelSettings> {
-        let catalogue = self.models_of(&write.org).await?.current();
+        let catalogue = self.models_of(&write.org).await?.current_catalogue();
         let exists = |name: &String| match catalogue.get(name) {
             Some(_) => Ok(()),
             None => catalogue.for_chat(Some(name)).map(drop),
@@ -112,8 +112,8 @@ impl Providers {
 
     /// Re-encrypts every stored key with the newest master key. A failure affects only its owner. Returns None if
     /// `ended` was cancelled before the last owner. Fails if the organizations cannot be listed.
-    pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<Option<Renewed>> {
-        let mut renewed = Renewed::default();
+    pub async fn reencrypt_keys(&self, ended: &CancellationToken) -> Result<Option<ReencryptedKeys>> {
+        let mut renewed = ReencryptedKeys::default();
         let (mut owners, mut is_last) = (vec![OrgId::platform()], false);
         let mut page = PageRequest { size: limits::PAGE_SIZE_MAX, order: Order::Oldest, ..PageRequest::default() };
         loop {
@@ -170,7 +170,7 @@ impl Providers {
         Ok(platform.options().providers.get(name).cloned())
     }
 
-    fn changed(
+    fn apply(
         &self,
         owner: &OrgId,
         name: &str,
@@ -204,9 +204,9 @@ impl Providers {
         if new.base_url.is_empty() && below.is_none() {
             return Err(Error::invalid_field("base_url", "is missing: the platform has no provider of this name"));
         }
-        let foreign = *owner != OrgId::platform() && new.base_url.is_empty() && new.key.is_some();
-        if foreign && !below.is_some_and(ProviderOptions::takes_own_keys) {
-            let what = "the platform's provider of this name takes no keys of organizations: give a base URL of your own, or no key";
+        let is_own_key_at_platform_url = *owner != OrgId::platform() && new.base_url.is_empty() && new.key.is_some();
+        if is_own_key_at_platform_url && !below.is_some_and(ProviderOptions::takes_own_keys) {
+            let what = "the platform's provider of this name does not accept organization keys; set your own base_url or omit api_key";
             return Err(Error::invalid_field("api_key", what));
         }
         check::models("models", &new, below)?;

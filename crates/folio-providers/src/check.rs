@@ -26,7 +26,7 @@ pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) 
 pub(crate) fn api_key(field: &str, key: &Secret) -> Result<()> {
     let text = key.reveal();
     let wrong = if text.len() > KEY_BYTES {
-        "is too long"
+        "is longer than 4096 bytes"
     } else if key.is_mask() {
         "is the mask that replaces a key in output, not a key"
     } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -52,7 +52,7 @@ pub(crate) fn models(field: &str, set: &Provider, below: Option<&ProviderOptions
                 "is not a model of the platform's provider with this name; other models need your own base URL or key";
             return Err(Error::invalid_field(path, what));
         };
-        if !narrows(model, theirs) {
+        if !only_restricts(model, theirs) {
             let what =
                 "the platform pays for it: only enabled, chat and prompts can be set without your own base URL or key";
             return Err(Error::invalid_field(path, what));
@@ -62,7 +62,7 @@ pub(crate) fn models(field: &str, set: &Provider, below: Option<&ProviderOptions
 }
 
 /// Returns true if the settings only restrict the platform's model.
-fn narrows(set: &ModelOptions, theirs: &ModelOptions) -> bool {
+fn only_restricts(set: &ModelOptions, theirs: &ModelOptions) -> bool {
     let ModelOptions { enabled, chat, prompts, .. } = set.clone();
     let offered = |base: &ModelOptions| ModelOptions { enabled, chat, prompts, ..base.clone() };
     *set == offered(theirs) || *set == offered(&ModelOptions::default())

@@ -13,6 +13,6 @@ mod models;
 mod resolve;
 mod vault;
 
-pub use change::{ProviderChange, Renewed};
+pub use change::{ProviderChange, ReencryptedKeys};
 pub use models::{Options, Providers};
 pub use vault::{SecretsOptions, Vault};

@@ -20,8 +20,8 @@ use crate::resolve::{Layer, Resolved, resolve};
 use crate::vault::Vault;
 
 /// Maximum number of cached catalogues. The least recently used one is evicted first.
-const KEPT: u64 = 10_000;
-const KEPT_FOR: Duration = Duration::from_secs(600);
+const CACHE_MAX: u64 = 10_000;
+const CACHE_IDLE: Duration = Duration::from_secs(600);
 
 /// The settings section `providers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl Options {
         problems.seconds("refresh_seconds", self.refresh_seconds, Duration::ZERO, Duration::from_secs(60));
         problems.check(self.allowed_networks.len() <= 100, "allowed_networks", "must be at most 100");
         problems.check(self.denied_networks.len() <= 100, "denied_networks", "must be at most 100");
-        problems.verdict()
+        problems.into_result()
     }
 }
 
@@ -70,7 +70,7 @@ struct Inner {
     table: folio_llm::Options,
     endpoints: Endpoints,
     /// Keeps the circuit breakers of the endpoints in the settings file alive.
-    _kept: OpenAiModels,
+    _table_models: OpenAiModels,
     /// Catalogues that are used without reading their settings, for `refresh_seconds`.
     fresh: Cache<OrgId, Arc<CachedCatalogue>>,
     /// Catalogues that are used while the versions of their settings are unchanged. Organizations without settings
@@ -106,7 +106,7 @@ impl Providers {
         let address_policy = AddressPolicy::new(&options.allowed_networks).without(&options.denied_networks);
         let endpoints = Endpoints::new(&table, address_policy.clone(), Arc::clone(&environment));
         // Reject an invalid table at startup.
-        let kept = OpenAiModels::built(table.clone(), &endpoints, |_| AccountOwner::Platform)?;
+        let kept = OpenAiModels::from_table(table.clone(), &endpoints, |_| AccountOwner::Platform)?;
         let inner = Inner {
             settings: stores.of(),
             stores: stores.clone(),
@@ -115,16 +115,16 @@ impl Providers {
             address_policy,
             table,
             endpoints,
-            _kept: kept,
-            fresh: Cache::builder().max_capacity(KEPT).time_to_live(options.refresh_seconds).build(),
-            built: Cache::builder().max_capacity(KEPT).time_to_idle(KEPT_FOR).build(),
+            _table_models: kept,
+            fresh: Cache::builder().max_capacity(CACHE_MAX).time_to_live(options.refresh_seconds).build(),
+            built: Cache::builder().max_capacity(CACHE_MAX).time_to_idle(CACHE_IDLE).build(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Returns true if there are older master keys, so stored keys should be re-encrypted with the newest one.
-    pub fn rotates(&self) -> bool {
-        self.inner.vault.rotates()
+    pub fn has_older_master_keys(&self) -> bool {
+        self.inner.vault.has_older_master_keys()
     }
 
     /// Returns the status of each endpoint in use.
@@ -140,8 +140,8 @@ impl Providers {
     /// Returns the models of an organization, or of the platform for [`OrgId::platform`], at most `refresh_seconds`
     /// old.
     pub async fn models_of(&self, owner: &OrgId) -> Result<OpenAiModels> {
-        let known = self.inner.fresh.try_get_with_by_ref(owner, self.load(owner)).await;
-        known.map(|known| known.models.clone()).map_err(|error: Arc<Error>| (*error).clone())
+        let cached = self.inner.fresh.try_get_with_by_ref(owner, self.load(owner)).await;
+        cached.map(|cached| cached.models.clone()).map_err(|error: Arc<Error>| (*error).clone())
     }
 
     /// Returns the names of the platform's providers that an owner may override.
@@ -154,34 +154,34 @@ impl Providers {
     }
 
     async fn of(&self, org: &OrgId) -> Result<OpenAiModels, ModelError> {
-        self.models_of(org).await.map_err(|error| ModelError::NotRead(error.to_string()))
+        self.models_of(org).await.map_err(|error| ModelError::CatalogueUnavailable(error.to_string()))
     }
 
     async fn load(&self, owner: &OrgId) -> Result<Arc<CachedCatalogue>> {
         let inner = &*self.inner;
         let platform = OrgId::platform();
         let set = async { if *owner == platform { Ok(ModelSettings::default()) } else { self.settings(owner).await } };
-        let (below, mut set) = futures::try_join!(self.settings(&platform), set)?;
-        let versions = (below.version, set.version);
+        let (platform_settings, mut set) = futures::try_join!(self.settings(&platform), set)?;
+        let versions = (platform_settings.version, set.version);
         let shared = if set.version == 0 { &platform } else { owner };
-        if let Some(known) = inner.built.get(shared).await.filter(|known| known.versions == versions) {
-            return Ok(known);
+        if let Some(cached) = inner.built.get(shared).await.filter(|cached| cached.versions == versions) {
+            return Ok(cached);
         }
         for (name, provider) in set.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
             // The address policy may have changed after the URL was stored. Other providers are not affected.
             if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.address_policy)) {
-                tracing::warn!(org = %owner, provider = name, %error, "ignored a model provider");
+                tracing::warn!(org = %owner, provider = name, %error, "model provider is disabled: its base URL is not permitted");
                 provider.enabled = false;
             }
         }
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
-        let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &set });
+        let layers = (Layer { org: &platform, settings: &platform_settings }, Layer { org: owner, settings: &set });
         let Resolved { options, owners } = resolve(&inner.table, &layers.0, &layers.1, open);
-        let models = OpenAiModels::built(options, &inner.endpoints, |name| owners.of(name));
+        let models = OpenAiModels::from_table(options, &inner.endpoints, |name| owners.of(name));
         let models = models.map_err(|error| Error::internal(format!("stored model settings: {error}")))?;
-        let known = Arc::new(CachedCatalogue { versions, models });
-        inner.built.insert(shared.clone(), Arc::clone(&known)).await;
-        Ok(known)
+        let cached = Arc::new(CachedCatalogue { versions, models });
+        inner.built.insert(shared.clone(), Arc::clone(&cached)).await;
+        Ok(cached)
     }
 
     fn opened(&self, org: &OrgId, name: &str, key: &SealedKey) -> Option<Secret> {
@@ -208,17 +208,17 @@ impl Providers {
         }
         let base_url = set.base_url.clone();
         // Query the provider even if it is disabled.
-        let mut asked = settings.clone();
-        asked.providers.retain(|there, _| there == name);
-        asked.providers.values_mut().for_each(|set| set.enabled = true);
+        let mut queried = settings.clone();
+        queried.providers.retain(|there, _| there == name);
+        queried.providers.values_mut().for_each(|set| set.enabled = true);
         let platform = OrgId::platform();
-        let (below, tenant) = if *owner == platform {
-            (asked, ModelSettings::default())
+        let (platform_settings, tenant) = if *owner == platform {
+            (queried, ModelSettings::default())
         } else {
-            (self.settings(&platform).await?, asked)
+            (self.settings(&platform).await?, queried)
         };
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
-        let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &tenant });
+        let layers = (Layer { org: &platform, settings: &platform_settings }, Layer { org: owner, settings: &tenant });
         let Resolved { options, owners } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
         if *owner != platform && owners.of(name) == AccountOwner::Platform {
@@ -261,7 +261,7 @@ impl Providers {
 #[async_trait]
 impl Models for Providers {
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>> {
-        Ok(self.models_of(org).await?.current())
+        Ok(self.models_of(org).await?.current_catalogue())
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {

@@ -41,7 +41,7 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     overlay(&mut providers, platform, |_| true, &open);
     let owners = overlay(&mut providers, tenant, ProviderOptions::takes_own_keys, &open);
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
-    name_once(&mut providers, |name| owners.of(name) != AccountOwner::Platform);
+    deduplicate_models(&mut providers, |name| owners.of(name) != AccountOwner::Platform);
 
     let available_names: BTreeSet<&str> = providers
         .values()
@@ -75,7 +75,7 @@ fn overlay(
             AccountOwner::Platform
         };
         let merged = match owner {
-            AccountOwner::Platform => narrowed(below, set),
+            AccountOwner::Platform => restricted(below, set),
             AccountOwner::ByKey | AccountOwner::ByUrl => tenant_provider(below, name, set, layer.org, open),
         };
         match merged {
@@ -125,20 +125,20 @@ fn tenant_provider(
 }
 
 /// Returns the provider of the layer below, restricted by the settings of this layer.
-fn narrowed(below: Option<&ProviderOptions>, set: &Provider) -> Option<ProviderOptions> {
-    let mut over = below?.clone();
-    over.enabled &= set.enabled;
-    for (name, model) in &mut over.models {
+fn restricted(below: Option<&ProviderOptions>, set: &Provider) -> Option<ProviderOptions> {
+    let mut provider = below?.clone();
+    provider.enabled &= set.enabled;
+    for (name, model) in &mut provider.models {
         if let Some(set) = set.models.get(name) {
             let (enabled, chat, prompts) = (model.enabled && set.enabled, set.chat, set.prompts);
             *model = ModelOptions { enabled, chat, prompts, ..model.clone() };
         }
     }
-    Some(over)
+    Some(provider)
 }
 
 /// Assigns each model name to one provider: own providers before the platform's, then the first by name.
-fn name_once(providers: &mut BTreeMap<String, ProviderOptions>, own: impl Fn(&str) -> bool) {
+fn deduplicate_models(providers: &mut BTreeMap<String, ProviderOptions>, own: impl Fn(&str) -> bool) {
     let (mut models, mut embedding_models) = (BTreeSet::new(), BTreeSet::new());
     for first in [true, false] {
         for (_, provider) in providers.iter_mut().filter(|(name, _)| own(name) == first) {

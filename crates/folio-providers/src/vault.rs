@@ -60,7 +60,7 @@ impl Vault {
                     for (at, line) in lines.enumerate() {
                         take(&mut keys, line, &format!("master_key_file, key {}", at + 1), &mut problems);
                     }
-                    problems.check(!keys.is_empty(), "master_key_file", "holds no usable key");
+                    problems.check(!keys.is_empty(), "master_key_file", "contains no valid key");
                 }
                 Err(error) => problems.add("master_key_file", format_args!("cannot be read: {error}")),
             }
@@ -68,7 +68,7 @@ impl Vault {
         for (at, key) in options.master_keys.iter().enumerate() {
             take(&mut keys, key.reveal(), &format!("master_keys[{at}]"), &mut problems);
         }
-        problems.verdict().map(|()| Self { keys })
+        problems.into_result().map(|()| Self { keys })
     }
 
     /// Encrypts a secret of an organization with the newest master key. `name` identifies the secret: a provider, or
@@ -121,7 +121,7 @@ impl Vault {
     }
 
     /// Returns true if there are older master keys.
-    pub(crate) fn rotates(&self) -> bool {
+    pub(crate) fn has_older_master_keys(&self) -> bool {
         self.keys.len() > 1
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         let both = vault(&[2, 1]);
         assert_eq!(both.open(&org("a"), "p", &old).unwrap(), key);
         let renewed = both.renewed(&org("a"), "p", &old).unwrap();
-        assert!(both.renewed(&org("a"), "p", &renewed).is_none() && both.rotates());
+        assert!(both.renewed(&org("a"), "p", &renewed).is_none() && both.has_older_master_keys());
         let new = vault(&[2]);
         assert_eq!(new.open(&org("a"), "p", &renewed).unwrap(), key);
         assert_eq!(new.open(&org("a"), "p", &old).unwrap_err().reason, Reason::SecretsUnavailable);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _};
-use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
+use folio_providers::{Options, ProviderChange, Providers, ReencryptedKeys, SecretsOptions, Vault};
 use folio_resources::{Kind, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider};
 use folio_storage::{ResourceExecutor, StoredResource, Stores};
 use folio_storage_conformance::layer::{Layered, ResourceLayer};
@@ -159,7 +159,7 @@ async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow
     providers.update(write(&them), "mine", None, named).await?;
     let refused = ask(&providers, &them, "scripted").await;
     assert!(
-        matches!(&refused, Err(ModelError::NotReached(what)) if what.contains("the host has no permitted address")),
+        matches!(&refused, Err(ModelError::Unreachable(what)) if what.contains("the host has no permitted address")),
         "{refused:?}"
     );
     let message = refused.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default();
@@ -251,7 +251,7 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
     let refused = providers.update(write(&them), "openai", None, invented.clone()).await;
     let refused = refused.map(drop).map_err(|error| (error.reason, error.to_string()));
     let is_refused =
-        matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("takes no keys of organizations"));
+        matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("does not accept organization keys"));
     assert!(is_refused, "{refused:?}");
 
     let allows = |mut table: folio_llm::Options| {
@@ -377,22 +377,22 @@ async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result
     stores.of::<Organization>().decide(&them, create).await?;
     let old = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     old.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await?;
-    assert!(!old.rotates());
+    assert!(!old.has_older_master_keys());
 
     let lost = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
-    let one = Some(Renewed { lost: 1, failed: 0 });
-    assert_eq!(lost.renew_keys(&CancellationToken::new()).await?, one, "a key under a master key that is missing");
+    let one = Some(ReencryptedKeys { lost: 1, failed: 0 });
+    assert_eq!(lost.reencrypt_keys(&CancellationToken::new()).await?, one, "a key under a master key that is missing");
     assert_eq!(names(&lost, &them).await?, ["hub-model"], "its provider is left out, and not called without a key");
 
     let both = process(&stores, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
-    assert!(both.rotates());
+    assert!(both.has_older_master_keys());
     let ended = CancellationToken::new();
     ended.cancel();
-    assert_eq!(both.renew_keys(&ended).await?, None, "a cancelled pass returns no result");
+    assert_eq!(both.reencrypt_keys(&ended).await?, None, "a cancelled pass returns no result");
     // An unreadable row does not affect the other owners.
     let holed = Stores { resources: Layered::over(UnreadablePlatform, &stores.resources), ..stores.clone() };
     let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
-    assert_eq!(passed.renew_keys(&CancellationToken::new()).await?, Some(Renewed { lost: 0, failed: 1 }));
+    assert_eq!(passed.reencrypt_keys(&CancellationToken::new()).await?, Some(ReencryptedKeys { lost: 0, failed: 1 }));
     let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
     assert_eq!(ask(&new, &them, "scripted").await?.text, "hello");
     store.close().await;

@@ -236,7 +236,7 @@ impl ModelSettings {
                     let problem = format!(
                         "providers {other} and {name} both have a model {model}; rename one and give its upstream name"
                     );
-                    return Err(Error::invalid_field("models", problem).because(Reason::NameTaken));
+                    return Err(Error::invalid_field("models", problem).with_reason(Reason::NameTaken));
                 }
             }
         }

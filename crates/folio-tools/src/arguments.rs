@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::rules;
 use crate::spelling::{ArgumentSpelling, Spelling, Spellings};
-use crate::subject::Subject as _;
+use crate::subject::ToolResource as _;
 use crate::tool::ToolError;
 
 const SKIP_MAX: u32 = 1_000_000;
@@ -40,7 +40,7 @@ impl Argument {
     }
 
     /// Accepts a string that contains the value as JSON.
-    pub(crate) fn or_text(self) -> Self {
+    pub(crate) fn or_json_string(self) -> Self {
         Self { spelling: Spelling::Text, ..self }
     }
 }

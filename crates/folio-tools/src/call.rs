@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{self, Argument};
-use crate::decide::{invalid_plan, recorded, result_of, write};
+use crate::decide::{into_result, invalid_plan, recorded_result, write};
 use crate::output;
-use crate::subject::{Subject, plan_existing};
+use crate::subject::{ToolResource, plan_existing};
 use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool};
 
 /// A read call: its arguments and their handler.
@@ -52,17 +52,21 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
 
 pub(crate) type ChangeOf<C> = <<C as WriteCall>::Target as Resource>::Change;
 
-pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
+pub(crate) fn read_tool<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
     Tool::new(name, description, arguments, ToolKind::Read(Arc::new(Reads::<C>(PhantomData))))
 }
 
-pub(crate) fn writes<C: WriteCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
+pub(crate) fn write_tool<C: WriteCall>(
+    name: &'static str,
+    description: &'static str,
+    arguments: Vec<Argument>,
+) -> Tool {
     let tool = Tool::new(name, description, arguments, ToolKind::Write(Arc::new(Writes::<C>(PhantomData))));
     Tool { calls_models: C::CALLS_MODELS, ..tool }
 }
 
-pub(crate) fn deletes<S: Subject>(name: &'static str, description: &'static str, id: Argument) -> Tool {
-    writes::<Delete<S>>(name, description, vec![id])
+pub(crate) fn delete_tool<S: ToolResource>(name: &'static str, description: &'static str, id: Argument) -> Tool {
+    write_tool::<Delete<S>>(name, description, vec![id])
 }
 
 struct Reads<C>(PhantomData<fn() -> C>);
@@ -103,12 +107,12 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         let id = C::Target::id_in(&plan.target).ok_or_else(invalid_plan)?;
         // The deciding write of a create finds the recorded result by itself.
         let is_looked_up = C::CALLS_MODELS || plan.expected != Expected::Absent;
-        if is_looked_up && let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
+        if is_looked_up && let Some(result) = recorded_result(resources, context, arguments, &plan.target).await? {
             return Ok(C::output(&plan.target, result));
         }
         let change = C::read(arguments)?.change(resources, context, plan).await?;
         let write = write(resources, context, arguments, plan, change);
-        let result = result_of(resources.stores.of::<C::Target>().decide(&id, write).await?)?;
+        let result = into_result(resources.stores.of::<C::Target>().decide(&id, write).await?)?;
         Ok(C::output(&plan.target, result))
     }
 
@@ -124,7 +128,7 @@ struct Delete<S> {
 }
 
 #[async_trait]
-impl<S: Subject> WriteCall for Delete<S> {
+impl<S: ToolResource> WriteCall for Delete<S> {
     type Target = S;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {

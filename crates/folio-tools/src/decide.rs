@@ -27,7 +27,7 @@ pub(crate) fn write<C>(
 
 /// Returns the recorded result of a deciding write. Fails with `Conflict` if the target changed or the op row is
 /// closed; the caller reads the op row and reports the conflict.
-pub(crate) fn result_of(decided: WriteOutcome) -> Result<OpResult, ToolError> {
+pub(crate) fn into_result(decided: WriteOutcome) -> Result<OpResult, ToolError> {
     match decided {
         WriteOutcome::Row(row) => match row.state {
             OpState::Done(result) => Ok(result),
@@ -39,7 +39,7 @@ pub(crate) fn result_of(decided: WriteOutcome) -> Result<OpResult, ToolError> {
 
 /// Returns the recorded result of a call, None if there is none. Called before work that costs credit. Fails with
 /// `REQUEST_ID_CONFLICT`, as the deciding write does, if the op row was recorded with different arguments.
-pub(crate) async fn recorded(
+pub(crate) async fn recorded_result(
     resources: &ToolResources,
     context: &CallContext,
     arguments: &Value,
@@ -52,7 +52,7 @@ pub(crate) async fn recorded(
             Reason::RequestIdConflict,
             format!("{op} is recorded with different arguments"),
         ))),
-        Some(row) => result_of(WriteOutcome::Row(row)).map(Some),
+        Some(row) => into_result(WriteOutcome::Row(row)).map(Some),
         None => Ok(None),
     }
 }

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(crate) fn tools() -> Vec<Tool> {
-    vec![reads::<ListModels>(
+    vec![read_tool::<ListModels>(
         "list_llm_models",
         "Returns the models that a prompt may use. Call it before setting model in create_prompt or update_prompt. \
          Result: models (each with model, provider, context_tokens, max_output_tokens), default (the organization's \

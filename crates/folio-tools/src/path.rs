@@ -88,7 +88,7 @@ fn index(digits: &str) -> Option<usize> {
 fn malformed(path: &str, why: &str) -> Error {
     let shown: String = path.chars().take(120).collect();
     let problem = format!("{shown:?} is malformed: {why}. Write it as a.b.0.c or a.b[0].c.");
-    Error::invalid_field("path", problem).because(Reason::InvalidPath)
+    Error::invalid_field("path", problem).with_reason(Reason::InvalidPath)
 }
 
 impl fmt::Display for Path {
@@ -117,9 +117,10 @@ impl Path {
     /// Sets the value at the path. If this fails with `INVALID_PATH`, the data is unchanged.
     pub fn set(&self, root: &mut Value, new: Value, missing: Missing) -> Result<(), Error> {
         let before = self.steps.len().saturating_sub(1);
-        let holder = self.walk(root, before)?;
-        let missing_step = || self.missing_step(before, holder);
-        let position = self.steps.last().and_then(|last| position(holder, last, missing)).ok_or_else(missing_step)?;
+        let container = self.walk(root, before)?;
+        let missing_step = || self.missing_step(before, container);
+        let position =
+            self.steps.last().and_then(|last| position(container, last, missing)).ok_or_else(missing_step)?;
         let missing_step = missing_step();
         match (self.walk_mut(root, before), position) {
             (Some(Value::Object(members)), Position::Member(name)) => {
@@ -158,8 +159,8 @@ impl Path {
         Some(value)
     }
 
-    /// Returns the error of a step that does not exist in `holder`.
-    fn missing_step(&self, at: usize, holder: &Value) -> Error {
+    /// Returns the error of a step that does not exist in `container`.
+    fn missing_step(&self, at: usize, container: &Value) -> Error {
         let mut before = String::new();
         let _ = write_steps(self.steps.get(..at).unwrap_or_default(), &mut before);
         let parent = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", short(&before)) };
@@ -168,7 +169,7 @@ impl Path {
             Some(Step::Index(index)) => format!("[{index}]"),
             None => "more".to_owned(),
         };
-        let has = match holder {
+        let has = match container {
             Value::Object(members) => {
                 let names: Vec<String> = members.keys().take(20).map(|name| short(name)).collect();
                 format!(
@@ -182,7 +183,7 @@ impl Path {
         };
         let message =
             format!("The path {:?} does not exist: {parent} {has}; it has no {step}.", short(&self.to_string()));
-        Error::invalid_field("path", message).because(Reason::InvalidPath)
+        Error::invalid_field("path", message).with_reason(Reason::InvalidPath)
     }
 }
 
@@ -192,8 +193,8 @@ enum Position<'p> {
     Item(usize),
 }
 
-fn position<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Position<'p>> {
-    match (holder, step) {
+fn position<'p>(container: &Value, step: &'p Step, missing: Missing) -> Option<Position<'p>> {
+    match (container, step) {
         (Value::Object(members), Step::Name(name)) => {
             (missing == Missing::Add || members.contains_key(name)).then_some(Position::Member(name))
         }

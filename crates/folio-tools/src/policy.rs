@@ -79,7 +79,7 @@ impl Evaluation {
         match &condition.test {
             Test::Equals(value) => Some(same(found, value)),
             Test::In(values) => Some(values.iter().any(|value| same(found, value))),
-            Test::Matches(pattern) => found.as_str().map_or(Some(false), |text| self.finds(pattern, text)),
+            Test::Matches(pattern) => found.as_str().map_or(Some(false), |text| self.matches_pattern(pattern, text)),
             Test::Less(bound) => Some(ordered(bound, Ordering::Less)),
             Test::Greater(bound) => Some(ordered(bound, Ordering::Greater)),
             Test::Absent => Some(false),
@@ -87,13 +87,13 @@ impl Evaluation {
     }
 
     /// Returns true if the pattern matches a part of the text. None if the text or the pattern exceeds a bound.
-    fn finds(&mut self, pattern: &str, text: &str) -> Option<bool> {
+    fn matches_pattern(&mut self, pattern: &str, text: &str) -> Option<bool> {
         if text.len() > SEARCHED_BYTES || self.searches == SEARCHES_MAX {
             return None;
         }
         self.searches += 1;
         self.bytes += text.len();
-        pattern::finds(pattern, text)
+        pattern::matches_pattern(pattern, text)
     }
 }
 
@@ -238,10 +238,9 @@ fn check_names(field: &str, kind: &str, names: &[String], known: &[&str]) -> Res
 }
 
 fn check_condition(field: &str, condition: &Condition) -> Result<()> {
-    condition
-        .path
-        .parse::<Path>()
-        .map_err(|error| Error::invalid_field(format!("{field}.path"), error.message).because(Reason::InvalidPath))?;
+    condition.path.parse::<Path>().map_err(|error| {
+        Error::invalid_field(format!("{field}.path"), error.message).with_reason(Reason::InvalidPath)
+    })?;
     let wrong = |name: &str, why: String| Err(Error::invalid_field(format!("{field}.{name}"), why));
     let null = || "null never matches, because null means an omitted argument; use absent".to_owned();
     match &condition.test {

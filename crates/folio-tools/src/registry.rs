@@ -91,7 +91,7 @@ impl Registry {
             let shown: String = name.chars().take(80).collect();
             let known: Vec<&str> = self.profiles.keys().copied().collect();
             let message = format!("unknown profile {shown:?}; available: {}", known.join(", "));
-            Error::invalid_field("profile", message).because(Reason::UnknownProfile)
+            Error::invalid_field("profile", message).with_reason(Reason::UnknownProfile)
         })
     }
 
@@ -144,7 +144,7 @@ impl ProfileTools {
         match unknown {
             None => Ok(()),
             Some((index, error)) => {
-                Err(Error::invalid_field(format!("{field}[{index}]"), error.message).because(error.reason))
+                Err(Error::invalid_field(format!("{field}[{index}]"), error.message).with_reason(error.reason))
             }
         }
     }
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((good.problem, good.access), (None, Access::ReadOnly));
         assert_eq!(document.check("help_schemas", "").problem, None);
         for (name, arguments, says) in [
-            ("list_tags", "{", "no JSON"),
+            ("list_tags", "{", "invalid JSON"),
             ("list_tags", "[]", "must be a JSON object"),
             ("list_tags", r#"{"skip": -1}"#, "#/skip"),
             ("list_tags", r#"{"page": 1}"#, "page"),
@@ -259,7 +259,7 @@ mod tests {
             let arguments = format!(r#"{{"path": "total", "value": {{"amount": [{lossy}]}}}}"#);
             let checked = document.check("update_extraction_field", &arguments);
             let problem = checked.problem.unwrap();
-            assert!(problem.contains(lossy) && problem.contains("as a string"), "{problem}");
+            assert!(problem.contains(lossy) && problem.contains("or a string"), "{problem}");
         }
         let kept = document.check("update_extraction_field", r#"{"path": "a", "value": 9007199254740993}"#);
         assert_eq!((kept.problem, kept.arguments["value"].to_string()), (None, "9007199254740993".to_owned()));

@@ -8,7 +8,7 @@ use crate::arguments;
 use crate::tool::{CallContext, Plan, ToolError, ToolResources};
 
 /// A resource that tool arguments identify by its id.
-pub(crate) trait Subject: Resource {
+pub(crate) trait ToolResource: Resource {
     const ARGUMENT: &'static str;
     /// Format of the id and the tool that finds ids, for error messages.
     const HINT: &'static str;
@@ -31,7 +31,7 @@ pub(crate) trait Subject: Resource {
     }
 }
 
-pub(crate) async fn find<S: Subject>(
+pub(crate) async fn find<S: ToolResource>(
     resources: &ToolResources,
     context: &CallContext,
     id: &S::Id,
@@ -41,7 +41,7 @@ pub(crate) async fn find<S: Subject>(
 }
 
 /// Returns the resource whose id is the argument `named`, or the default if it is omitted or empty.
-pub(crate) async fn find_named<S: Subject>(
+pub(crate) async fn find_named<S: ToolResource>(
     resources: &ToolResources,
     context: &CallContext,
     named: Option<&str>,
@@ -54,7 +54,7 @@ pub(crate) async fn find_named<S: Subject>(
 }
 
 /// Plans a write to the resource whose id is the argument `named`.
-pub(crate) async fn plan_existing<S: Subject>(
+pub(crate) async fn plan_existing<S: ToolResource>(
     resources: &ToolResources,
     context: &CallContext,
     named: Option<&str>,

@@ -224,7 +224,7 @@ impl Error {
 
     /// Replaces the reason.
     #[must_use]
-    pub fn because(mut self, reason: Reason) -> Self {
+    pub fn with_reason(mut self, reason: Reason) -> Self {
         self.reason = reason;
         self
     }

@@ -11,20 +11,20 @@ use crate::{Error, FieldViolation, Reason, Result, TagId, limits};
 /// because users cannot distinguish `Invoice` from `Invoice `. Blanks are rejected and not trimmed, so that the stored
 /// name equals the sent name.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
-    match wrong_with_name(name) {
+    match name_problem(name) {
         Some(wrong) => Err(Error::invalid_field(field, wrong)),
         None => Ok(()),
     }
 }
 
-fn wrong_with_name(name: &str) -> Option<String> {
+fn name_problem(name: &str) -> Option<String> {
     let chars = name.chars().count();
     if name.trim().is_empty() {
         Some("must not be empty".to_owned())
     } else if name.trim().len() != name.len() {
         Some("must not begin or end with blanks".to_owned())
     } else if chars > limits::NAME_CHARS {
-        Some(format!("has {chars} characters, at most {}", limits::NAME_CHARS))
+        Some(format!("has {chars} characters; the maximum is {}", limits::NAME_CHARS))
     } else if name.chars().any(char::is_control) {
         Some("must not contain control characters or line breaks".to_owned())
     } else {
@@ -36,20 +36,23 @@ fn wrong_with_name(name: &str) -> Option<String> {
 /// most [`limits::METADATA_VALUE_BYTES`] bytes without NUL. A larger value is `TOO_LARGE`.
 pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Result<()> {
     if metadata.len() > limits::METADATA_MAX {
-        let text = format!("holds {} entries, at most {}", metadata.len(), limits::METADATA_MAX);
+        let text = format!("has {} entries; the maximum is {}", metadata.len(), limits::METADATA_MAX);
         return Err(Error::invalid_field(field, text));
     }
     for (key, value) in metadata {
-        let shown: String = key.chars().take(40).collect();
-        if let Some(wrong) = wrong_with_name(key) {
-            return Err(Error::invalid_field(field, format!("the key {shown:?} {wrong}")));
+        let excerpt: String = key.chars().take(40).collect();
+        if let Some(wrong) = name_problem(key) {
+            return Err(Error::invalid_field(field, format!("the key {excerpt:?} {wrong}")));
         }
         if value.len() > limits::METADATA_VALUE_BYTES {
-            let text = format!("the value of {shown:?} has more than {} bytes", limits::METADATA_VALUE_BYTES);
-            return Err(Error::invalid_field(field, text).because(Reason::TooLarge));
+            let text = format!("the value of {excerpt:?} has more than {} bytes", limits::METADATA_VALUE_BYTES);
+            return Err(Error::invalid_field(field, text).with_reason(Reason::TooLarge));
         }
         if value.contains('\0') {
-            return Err(Error::invalid_field(field, format!("the value of {shown:?} must not contain NUL characters")));
+            return Err(Error::invalid_field(
+                field,
+                format!("the value of {excerpt:?} must not contain NUL characters"),
+            ));
         }
     }
     Ok(())
@@ -61,7 +64,7 @@ pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
     let mut seen = BTreeSet::new();
     let kept: Vec<TagId> = tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect();
     if kept.len() > limits::TAGS_MAX {
-        let text = format!("holds {} tags, at most {}", kept.len(), limits::TAGS_MAX);
+        let text = format!("has {} tags; the maximum is {}", kept.len(), limits::TAGS_MAX);
         return Err(Error::invalid_field(field, text));
     }
     Ok(kept)
@@ -142,7 +145,7 @@ pub fn text(field: &str, text: &str, bytes: usize) -> Result<String> {
         return Err(Error::invalid_field(field, "is missing"));
     }
     if text.len() > bytes {
-        return Err(Error::invalid_field(field, format!("has more than {bytes} bytes")).because(Reason::TooLarge));
+        return Err(Error::invalid_field(field, format!("has more than {bytes} bytes")).with_reason(Reason::TooLarge));
     }
     if text.contains('\0') {
         return Err(Error::invalid_field(field, "must not contain NUL characters"));

@@ -9,33 +9,33 @@ const SHOWN_CHARS: usize = 60;
 
 /// Reason why a text is rejected, for a user or a model.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum ParseError {
     /// More than [`JSON_DEPTH`] levels of arrays and objects.
     #[error("nested deeper than {JSON_DEPTH} levels")]
     TooDeep,
     /// A number that would lose digits, with its first digits.
     #[error(
-        "the number {0} cannot be kept digit for digit (integers have 64 bits, fractions about 16 digits); give it with \
-         fewer digits, or as a string where one is allowed"
+        "the number {0} cannot be represented exactly (integers have 64 bits, fractions about 16 digits); use fewer \
+         digits, or a string where one is allowed"
     )]
     Number(String),
     /// The text is not JSON.
-    #[error("no JSON: {0}")]
+    #[error("invalid JSON: {0}")]
     Syntax(serde_json::Error),
 }
 
 /// Parses JSON text. The caller bounds its size.
 ///
 /// # Errors
-/// [`Refused`]: too deep nesting, a number that would lose digits (an integer beyond 64 bits, or a fraction or exponent
-/// whose shortest form as a 64-bit float has another value), or a syntax error.
-pub fn read(text: &str) -> Result<Value, Refused> {
+/// [`ParseError`]: too deep nesting, a number that would lose digits (an integer beyond 64 bits, or a fraction or
+/// exponent whose shortest form as a 64-bit float has another value), or a syntax error.
+pub fn read(text: &str) -> Result<Value, ParseError> {
     scan(text)?;
-    serde_json::from_str(text).map_err(Refused::Syntax)
+    serde_json::from_str(text).map_err(ParseError::Syntax)
 }
 
 /// Checks the nesting, before the parser uses stack, and that no number loses digits.
-fn scan(text: &str) -> Result<(), Refused> {
+fn scan(text: &str) -> Result<(), ParseError> {
     let mut depth = 0usize;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -46,14 +46,14 @@ fn scan(text: &str) -> Result<(), Refused> {
                 let end = rest.find(|c| !matches!(c, '0'..='9' | '.' | 'e' | 'E' | '+' | '-')).unwrap_or(rest.len());
                 let (number, after) = rest.split_at(end);
                 if !is_exact(number) {
-                    return Err(Refused::Number(number.chars().take(SHOWN_CHARS).collect()));
+                    return Err(ParseError::Number(number.chars().take(SHOWN_CHARS).collect()));
                 }
                 after
             }
             '[' | '{' => {
                 depth += 1;
                 if depth > JSON_DEPTH {
-                    return Err(Refused::TooDeep);
+                    return Err(ParseError::TooDeep);
                 }
                 tail
             }
@@ -90,7 +90,7 @@ fn is_exact(number: &str) -> bool {
     let Ok(float) = number.parse::<f64>() else { return true };
     // Formatted by the serializer: another formatter may choose the other one of two shortest forms that are equally
     // close.
-    Number::from_f64(float).is_some_and(|kept| decimal(number) == decimal(&kept.to_string()))
+    Number::from_f64(float).is_some_and(|parsed| decimal(number) == decimal(&parsed.to_string()))
 }
 
 /// Returns the significant digits of a decimal number and their power of ten, which are equal for equal values. None if
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn integers_keep_their_digits_or_are_refused() {
-        for kept in ["9007199254740993", "18446744073709551615", "-9223372036854775808", "[9007199254740993]", "0"] {
-            assert_eq!(read(kept).unwrap().to_string(), kept);
+        for parsed in ["9007199254740993", "18446744073709551615", "-9223372036854775808", "[9007199254740993]", "0"] {
+            assert_eq!(read(parsed).unwrap().to_string(), parsed);
         }
         for refused in ["18446744073709551616", "-9223372036854775809", r#"{"a": [123456789012345678901234567890]}"#] {
             let problem = read(refused).unwrap_err();
-            assert!(matches!(&problem, Refused::Number(number) if refused.contains(number.as_str())), "{problem}");
+            assert!(matches!(&problem, ParseError::Number(number) if refused.contains(number.as_str())), "{problem}");
             assert!(problem.to_string().contains("64 bits"), "{problem}");
         }
         assert_eq!(read(r#""123456789012345678901234567890""#).unwrap(), json!("123456789012345678901234567890"));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn fractions_keep_their_value_or_are_refused() {
-        for kept in [
+        for parsed in [
             "120.50",
             "0.1",
             "-0.0",
@@ -145,7 +145,7 @@ mod tests {
             "1e22",
             "805191030015989.2",
         ] {
-            assert!(read(kept).is_ok(), "{kept}");
+            assert!(read(parsed).is_ok(), "{parsed}");
         }
         for refused in [
             "0.12345678901234567890",
@@ -157,7 +157,7 @@ mod tests {
             "1e99999999999999999999",
             "[1, {\"total\": 0.30000000000000000001}]",
         ] {
-            assert!(matches!(read(refused), Err(Refused::Number(_))), "{refused}");
+            assert!(matches!(read(refused), Err(ParseError::Number(_))), "{refused}");
         }
     }
 
@@ -165,8 +165,8 @@ mod tests {
     fn depth_is_bounded_before_recursion() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(read(&nested(JSON_DEPTH)).is_ok());
-        assert!(matches!(read(&nested(JSON_DEPTH + 1)), Err(Refused::TooDeep)));
-        assert!(matches!(read(&"[".repeat(200_000)), Err(Refused::TooDeep)));
+        assert!(matches!(read(&nested(JSON_DEPTH + 1)), Err(ParseError::TooDeep)));
+        assert!(matches!(read(&"[".repeat(200_000)), Err(ParseError::TooDeep)));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(read(source).unwrap().to_string(), source);
         }
         for broken in ["", "-", "\"", "1-2", "1.2.3", "ä", "\"\\", "[1,", "--1", "1e"] {
-            assert!(matches!(read(broken), Err(Refused::Syntax(_))), "{broken}");
+            assert!(matches!(read(broken), Err(ParseError::Syntax(_))), "{broken}");
         }
     }
 
@@ -199,8 +199,8 @@ mod tests {
 
         #[test]
         fn an_accepted_number_keeps_its_value(source in "-?(0|[1-9][0-9]{0,20})\\.[0-9]{1,20}(e-?[0-9]{1,2})?") {
-            if let Ok(kept) = read(&source) {
-                prop_assert_eq!(decimal(&kept.to_string()), decimal(&source), "{} -> {}", source, kept);
+            if let Ok(parsed) = read(&source) {
+                prop_assert_eq!(decimal(&parsed.to_string()), decimal(&source), "{} -> {}", source, parsed);
             }
         }
     }

@@ -37,25 +37,25 @@ impl Quotas {
     pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
         let mut problems = Problems::of("limits");
         let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
-        for (path, value, most) in [
+        for (path, value, limit) in [
             ("requests_per_second", requests_per_second.into(), QUOTA_MAX),
             ("concurrent_turns", concurrent_turns.into(), QUOTA_MAX),
             ("concurrent_model_calls", concurrent_model_calls.into(), QUOTA_MAX),
             ("documents", documents.into(), DOCUMENTS_MAX),
             ("storage_bytes", storage_bytes, STORAGE_BYTES_MAX),
         ] {
-            problems.number(path, value, 0, most);
+            problems.number(path, value, 0, limit);
         }
-        problems.verdict()
+        problems.into_result()
     }
 }
 
 /// Returns the error of an exceeded quota. Its details contain the name and the value of the quota.
-pub fn exceeded(quota: &'static str, most: u64, retry_after: Duration) -> Error {
-    let message = format!("the organization's quota of {most} {} is exhausted", quota.replace('_', " "));
+pub fn exceeded(quota: &'static str, limit: u64, retry_after: Duration) -> Error {
+    let message = format!("the organization's quota of {limit} {} is exhausted", quota.replace('_', " "));
     Error::exhausted(Reason::QuotaExceeded, message)
         .detail("quota", quota)
-        .detail("limit", most)
+        .detail("limit", limit)
         .retry_after(retry_after)
 }
 

@@ -32,20 +32,20 @@ impl Secret {
         &*self.0 == MASK
     }
 
-    fn shown(&self) -> &'static str {
+    fn masked(&self) -> &'static str {
         if self.is_empty() { "" } else { MASK }
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secret({})", self.shown())
+        write!(f, "Secret({})", self.masked())
     }
 }
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.shown())
+        serializer.serialize_str(self.masked())
     }
 }
 
@@ -63,9 +63,9 @@ mod tests {
     fn a_secret_is_never_shown() {
         let secret: Secret = serde_json::from_str("\"sk-very-secret\"").unwrap();
         assert_eq!(secret.reveal(), "sk-very-secret");
-        let shown = format!("{secret:?} {:#?} {}", Some(&secret), serde_json::to_string(&secret).unwrap());
-        assert!(!shown.contains("very"), "{shown}");
-        assert!(Secret::new(secret.shown()).is_mask());
+        let masked = format!("{secret:?} {:#?} {}", Some(&secret), serde_json::to_string(&secret).unwrap());
+        assert!(!masked.contains("very"), "{masked}");
+        assert!(Secret::new(secret.masked()).is_mask());
         assert_eq!(serde_json::to_string(&Secret::default()).unwrap(), "\"\"");
     }
 }

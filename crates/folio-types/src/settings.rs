@@ -11,7 +11,7 @@ pub struct InvalidSettings {
 
 impl Display for InvalidSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the settings cannot be used: {}", self.problems.join("; "))
+        write!(f, "invalid settings: {}", self.problems.join("; "))
     }
 }
 
@@ -30,31 +30,31 @@ impl Problems {
         Self { section, found: Vec::new() }
     }
 
-    pub fn add(&mut self, path: impl Display, what: impl Display) {
-        self.found.push(format!("{}.{path}: {what}", self.section));
+    pub fn add(&mut self, path: impl Display, problem: impl Display) {
+        self.found.push(format!("{}.{path}: {problem}", self.section));
     }
 
-    /// Adds a problem unless `good` is true.
-    pub fn check(&mut self, good: bool, path: impl Display, what: impl Display) {
-        if !good {
-            self.add(path, what);
+    /// Adds a problem unless `is_valid` is true.
+    pub fn check(&mut self, is_valid: bool, path: impl Display, problem: impl Display) {
+        if !is_valid {
+            self.add(path, problem);
         }
     }
 
     /// Adds a problem unless the number is within the inclusive bounds.
-    pub fn number<T: PartialOrd + Display>(&mut self, path: impl Display, value: T, least: T, most: T) {
-        self.check(value >= least && value <= most, path, format_args!("must be from {least} to {most}"));
+    pub fn number<T: PartialOrd + Display>(&mut self, path: impl Display, value: T, min: T, max: T) {
+        self.check(value >= min && value <= max, path, format_args!("must be from {min} to {max}"));
     }
 
     /// Adds a problem unless the duration is within the inclusive bounds.
-    pub fn seconds(&mut self, path: impl Display, value: Duration, least: Duration, most: Duration) {
-        let (least_seconds, most_seconds) = (least.as_secs_f64(), most.as_secs_f64());
-        let what = format_args!("must be from {least_seconds} to {most_seconds} seconds");
-        self.check(value >= least && value <= most, path, what);
+    pub fn seconds(&mut self, path: impl Display, value: Duration, min: Duration, max: Duration) {
+        let (least_seconds, most_seconds) = (min.as_secs_f64(), max.as_secs_f64());
+        let problem = format_args!("must be from {least_seconds} to {most_seconds} seconds");
+        self.check(value >= min && value <= max, path, problem);
     }
 
     /// Error: every collected problem.
-    pub fn verdict(self) -> Result<(), InvalidSettings> {
+    pub fn into_result(self) -> Result<(), InvalidSettings> {
         if self.found.is_empty() { Ok(()) } else { Err(InvalidSettings { problems: self.found }) }
     }
 }
@@ -69,10 +69,10 @@ mod tests {
         problems.number("calls", 0, 1, 10);
         problems.number("streams", 10, 1, 10);
         problems.seconds("wait_seconds", Duration::ZERO, Duration::from_millis(10), Duration::from_secs(60));
-        let message = problems.verdict().unwrap_err().to_string();
+        let message = problems.into_result().unwrap_err().to_string();
         assert!(message.contains("gateway.calls: must be from 1 to 10"), "{message}");
         assert!(message.contains("gateway.wait_seconds: must be from 0.01 to 60 seconds"), "{message}");
         assert!(!message.contains("streams"), "{message}");
-        assert_eq!(Problems::of("gateway").verdict(), Ok(()));
+        assert_eq!(Problems::of("gateway").into_result(), Ok(()));
     }
 }

@@ -37,7 +37,7 @@ pub type StoreLayer = fn(Stores) -> Stores;
 pub fn main(layer: StoreLayer) -> ExitCode {
     // The process starts its own binary as a child for each document that it reads, because a malicious file may crash
     // the reader.
-    folio_documents::worker::run_if_asked();
+    folio_documents::worker::run_if_child();
     // Documents, tokens and input must be readable by their owner only.
     folio_process::files::private();
     let arguments = Arguments::parse();

@@ -1,7 +1,7 @@
 //! Maps the path of an RPC to its operation: `/folio.v1.TagService/CreateTag` to the operation `CreateTag` of
 //! `TagService`.
 
-use folio_operations::{Declaration, find};
+use folio_operations::{Declaration, declaration};
 
 pub(crate) const PACKAGE: &str = "/folio.v1.";
 
@@ -22,7 +22,7 @@ pub(crate) enum Route {
 
 pub(crate) fn route(path: &str) -> Route {
     let operation = path.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('/'));
-    if let Some(operation) = operation.and_then(|(service, name)| find(service, name)) {
+    if let Some(operation) = operation.and_then(|(service, name)| declaration(service, name)) {
         Route::Api(operation)
     } else if path.starts_with("/grpc.health.v1.Health/") || path.starts_with("/grpc.reflection.v1.ServerReflection/") {
         Route::Public

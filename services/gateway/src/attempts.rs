@@ -15,7 +15,7 @@ use moka::future::Cache;
 /// The window in which failed attempts are counted. It starts with the first attempt.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Time after a valid use for which a token is exempt from the limit.
-const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
+const EXEMPTION: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of cached addresses, and of cached tokens.
 const ENTRIES_MAX: u64 = 10_000;
 
@@ -23,24 +23,24 @@ const ENTRIES_MAX: u64 = 10_000;
 #[derive(Clone)]
 pub(crate) struct Attempts {
     /// Maximum number of failed attempts per address and window. 0: unlimited.
-    most: u32,
+    failures_max: u32,
     failed: Cache<IpAddr, Arc<AtomicU32>>,
     /// Digests of complete credentials, because the id in a token is not secret.
-    good: Cache<Digest, ()>,
+    valid: Cache<Digest, ()>,
 }
 
 impl Attempts {
-    pub(crate) fn new(most: u32) -> Self {
+    pub(crate) fn new(failures_max: u32) -> Self {
         let failed = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(WINDOW).build();
-        let good = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(GOOD_FOR).build();
-        Self { most, failed, good }
+        let valid = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(EXEMPTION).build();
+        Self { failures_max, failed, valid }
     }
 
     /// Permits an attempt with the credential that has this digest. Error: `TOO_MANY_ATTEMPTS`.
-    pub(crate) async fn allow(&self, source: Option<IpAddr>, shown: &Digest) -> Result<()> {
-        let Some(source) = source.filter(|_| self.most > 0) else { return Ok(()) };
+    pub(crate) async fn allow(&self, source: Option<IpAddr>, credential: &Digest) -> Result<()> {
+        let Some(source) = source.filter(|_| self.failures_max > 0) else { return Ok(()) };
         let Some(failed) = self.failed.get(&network(source)).await else { return Ok(()) };
-        if failed.load(Ordering::Relaxed) < self.most || self.good.contains_key(shown) {
+        if failed.load(Ordering::Relaxed) < self.failures_max || self.valid.contains_key(credential) {
             return Ok(());
         }
         let message = "too many failed authentication attempts from this address; try again in a minute";
@@ -48,16 +48,16 @@ impl Attempts {
     }
 
     pub(crate) async fn failed(&self, source: Option<IpAddr>) {
-        if let Some(source) = source.filter(|_| self.most > 0) {
+        if let Some(source) = source.filter(|_| self.failures_max > 0) {
             let failed = self.failed.get_with(network(source), async { Arc::default() }).await;
             failed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Caches the digest of a valid credential.
-    pub(crate) async fn was_good(&self, shown: Digest) {
-        if !self.good.contains_key(&shown) {
-            self.good.insert(shown, ()).await;
+    pub(crate) async fn record_valid(&self, credential: Digest) {
+        if !self.valid.contains_key(&credential) {
+            self.valid.insert(credential, ()).await;
         }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         let attempts = Attempts::new(3);
         let [source, other] = ["2001:db8::1", "192.0.2.1"].map(|address| Some(address.parse().unwrap()));
         let [known, new] = ["known", "new"].map(|text| Digest::of(text.as_bytes()));
-        attempts.was_good(known.clone()).await;
+        attempts.record_valid(known.clone()).await;
         for _ in 0..3 {
             attempts.allow(source, &new).await.unwrap();
             attempts.failed(source).await;

@@ -92,7 +92,7 @@ impl Authenticator {
     }
 
     /// Counts a call against the organization's calls per second. Error: `QUOTA_EXCEEDED`.
-    pub(crate) async fn count(&self, org: &OrgId) -> Result<()> {
+    pub(crate) async fn count_call(&self, org: &OrgId) -> Result<()> {
         let Some(rates) = &self.rates else { return Ok(()) };
         let organization = self.cache.organization(org).await?;
         let own = organization.map(|organization| organization.quotas).unwrap_or_default();
@@ -112,8 +112,8 @@ impl Authenticator {
         };
         match &admitted {
             Ok(caller) => {
-                self.attempts.was_good(digest).await;
-                if !caller.jwt {
+                self.attempts.record_valid(digest).await;
+                if !caller.is_jwt {
                     self.record_use(caller).await;
                 }
             }
@@ -125,11 +125,11 @@ impl Authenticator {
 
     /// Returns true if the token of a caller is still valid and the role of its user is not lower than before. Error:
     /// the store is unavailable.
-    pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
+    pub(crate) async fn is_valid(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
-        let ended = caller.end.is_some_and(|end| end <= now);
-        let revoked = !caller.jwt && self.cache.token(org, &caller.token).await?.is_none();
+        let ended = caller.expires_at.is_some_and(|end| end <= now);
+        let revoked = !caller.is_jwt && self.cache.token(org, &caller.token).await?.is_none();
         if ended || revoked || self.cache.organization(org).await?.is_none() {
             return Ok(false);
         }
@@ -140,20 +140,21 @@ impl Authenticator {
     async fn admit(&self, token: &Token) -> Result<Caller> {
         let record = self.cache.token(token.org(), token.id()).await?.ok_or_else(Token::refused)?;
         self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
-        let most = self.role_bound(&record.org, &record.user).await?;
-        let principal = record.admit(token, most, self.environment.now())?;
-        let (scopes, platform, end) = (record.scopes.clone(), record.platform, record.expires_at);
-        Ok(Caller { principal, token: record.id.clone(), scopes, platform, end, jwt: false })
+        let role_max = self.role_bound(&record.org, &record.user).await?;
+        let principal = record.admit(token, role_max, self.environment.now())?;
+        let (scopes, has_platform_right, expires_at) = (record.scopes.clone(), record.platform, record.expires_at);
+        Ok(Caller { principal, token: record.id.clone(), scopes, has_platform_right, expires_at, is_jwt: false })
     }
 
     /// Admits a JWT. A JWT never permits operations on the whole installation.
     async fn admit_jwt(&self, token: &str) -> Result<Caller> {
-        let VerifiedClaims { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
+        let VerifiedClaims { org, user, role, scopes, expires_at } =
+            self.issuers.read(token, self.environment.now()).await?;
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
-        let role = self.role_bound(&org, &user).await?.map_or(role, |most| most.min(role));
+        let role = self.role_bound(&org, &user).await?.map_or(role, |role_max| role_max.min(role));
         let principal = Principal { org, user, role };
         let token = TokenId::derive(&[token]);
-        Ok(Caller { principal, token, scopes, platform: false, end: Some(end), jwt: true })
+        Ok(Caller { principal, token, scopes, has_platform_right: false, expires_at: Some(expires_at), is_jwt: true })
     }
 
     /// Returns the role of a member, which bounds the roles of its tokens. None: the user never was a member.

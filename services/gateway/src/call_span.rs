@@ -35,13 +35,13 @@ pub(crate) fn span(route: Route) -> Span {
 }
 
 /// Ends the span of a call with the last byte of its response.
-pub(crate) fn until_its_end(response: Response<Body>, span: Span) -> Response<Body> {
+pub(crate) fn with_span(response: Response<Body>, span: Span) -> Response<Body> {
     if span.is_disabled() {
         return response;
     }
     let (head, body) = response.into_parts();
     let mut traced = Traced { body, span, is_recorded: false };
-    traced.note(&head.headers);
+    traced.record_status(&head.headers);
     Response::from_parts(head, Body::new(traced))
 }
 
@@ -53,7 +53,7 @@ struct Traced {
 
 impl Traced {
     /// Records the outcome if these headers or trailers contain the status.
-    fn note(&mut self, headers: &HeaderMap) {
+    fn record_status(&mut self, headers: &HeaderMap) {
         if let Some(code) = headers.get("grpc-status").filter(|_| !self.is_recorded) {
             self.is_recorded = true;
             status::record(&self.span, Code::from_bytes(code.as_bytes()));
@@ -80,7 +80,7 @@ impl http_body::Body for Traced {
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {
-            self.note(trailers);
+            self.record_status(trailers);
         }
         Poll::Ready(frame)
     }

@@ -9,17 +9,17 @@ use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, System, Timestamp, TokenId};
 
-use crate::caller::Authenticator;
+use crate::authenticator::Authenticator;
 use crate::jwt::Issuers;
 use crate::options::Options;
 
 #[derive(Clone, Default)]
-pub(crate) struct Empty {
+pub(crate) struct EmptyStore {
     /// The token whose read never returns. None: every read finds nothing.
     pub(crate) silent: Option<TokenId>,
 }
 
-impl Empty {
+impl EmptyStore {
     pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
         let resources: Arc<dyn ResourceExecutor> = Arc::new(self.clone());
         Authenticator::new(AccessStore::new(Arc::new(self)), &resources, Arc::new(System), Issuers::default(), options)
@@ -27,7 +27,7 @@ impl Empty {
 }
 
 #[async_trait]
-impl RowStore for Empty {
+impl RowStore for EmptyStore {
     async fn get(&self, _: &OrgId, _: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         Ok(vec![None; keys.len()])
     }
@@ -46,7 +46,7 @@ impl RowStore for Empty {
 }
 
 #[async_trait]
-impl ResourceExecutor for Empty {
+impl ResourceExecutor for EmptyStore {
     async fn decide(&self, _: ResourceWrite) -> Result<WriteOutcome> {
         Ok(WriteOutcome::VersionMismatch)
     }

@@ -50,9 +50,9 @@ pub async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHea
     }
 }
 
-async fn check(stores: &dyn StoreHealth, limit: Duration) -> Result<()> {
+async fn check(stores: &dyn StoreHealth, timeout: Duration) -> Result<()> {
     let late = || Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the stores did not answer in time");
-    match tokio::time::timeout(limit, stores.check()).await.map_err(|_| late())? {
+    match tokio::time::timeout(timeout, stores.check()).await.map_err(|_| late())? {
         // An overloaded store works.
         Err(error) if error.reason == Reason::Overloaded => Ok(()),
         answer => answer,
@@ -73,10 +73,10 @@ mod tests {
     use super::*;
 
     /// Scripted health checks of a store, by call number.
-    struct Answers(AtomicUsize);
+    struct ScriptedHealth(AtomicUsize);
 
     #[async_trait]
-    impl StoreHealth for Answers {
+    impl StoreHealth for ScriptedHealth {
         async fn check(&self) -> Result<()> {
             let broken = Err(Error::unavailable(Reason::StoreUnavailable, "broken"));
             match self.0.fetch_add(1, Ordering::SeqCst) {
@@ -95,7 +95,7 @@ mod tests {
         let (reporter, interval) = (HealthReporter::new(), Duration::from_millis(40));
         report(&reporter, ServingStatus::Serving).await;
         let service = HealthService::from_health_reporter(reporter.clone());
-        let stores = Arc::new(Answers(AtomicUsize::new(0)));
+        let stores = Arc::new(ScriptedHealth(AtomicUsize::new(0)));
         let watching = tokio::spawn(watch(reporter, stores.clone(), interval));
         let mut seen = Vec::new();
         while stores.0.load(Ordering::SeqCst) < 13 {

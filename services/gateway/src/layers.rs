@@ -1,7 +1,7 @@
 //! The layers that every request passes before a service receives it, in this order:
 //!
 //! 1. **Trace**: opens a span in the caller's trace for the logs of the call. The trace continues on the node. The span
-//!    ends with the last byte of the response (`traced`). Span and response contain the id of the call: the client's
+//!    ends with the last byte of the response (`call_span`). Span and response contain the id of the call: the client's
 //!    `x-request-id`, or a generated one.
 //! 2. **Admit**: refuses the call immediately if there are too many connections or calls in progress. Admission
 //!    precedes the other checks because they cost more. The permit is kept until the last byte of the response, or
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use folio_cluster::{CallContext, draining, survive, trace_of};
+use folio_cluster::{CallContext, catch_panic, draining, trace_of};
 use folio_operations::Class;
 use folio_proto::status;
 use folio_trace::TraceContext;
@@ -38,13 +38,13 @@ use tower::{Layer, Service};
 use tracing::Instrument as _;
 
 use crate::access::{Route, route};
-use crate::caller::Authenticator;
+use crate::authenticator::Authenticator;
+use crate::call_span;
 use crate::connections::ConnectionPermit;
 use crate::counters::Counters;
 use crate::options::Options;
 use crate::response_body::{UnreadWatch, caller_timeout};
 use crate::sessions::{Session, Sessions};
-use crate::traced;
 
 #[derive(Clone)]
 pub(crate) struct Layers {
@@ -124,18 +124,18 @@ where
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
-        let (caller_trace, span) = (trace_of(request.headers()), traced::span(route(request.uri().path())));
+        let (caller_trace, span) = (trace_of(request.headers()), call_span::span(route(request.uri().path())));
         let call_id = call_id(request.headers());
         span.record("call_id", call_id.to_str().unwrap_or_default());
         if let Some(caller_trace) = &caller_trace {
             caller_trace.set_parent_of(&span);
         }
         let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(caller_trace) };
-        let answer = context.within(async move { pass(&layers, service, request).await }).instrument(span.clone());
+        let answer = context.scope(async move { handle(&layers, service, request).await }).instrument(span.clone());
         Box::pin(async move {
             let mut answer = answer.await?;
             answer.headers_mut().insert(CALL_ID, call_id);
-            Ok(traced::until_its_end(answer, span))
+            Ok(call_span::with_span(answer, span))
         })
     }
 }
@@ -156,7 +156,7 @@ fn call_id(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-async fn pass<S>(layers: &Inner, service: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+async fn handle<S>(layers: &Inner, service: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
 {
@@ -164,10 +164,10 @@ where
     layers.counters.count_call();
     let route = route(request.uri().path());
     let deadline = caller_timeout(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
-    let (request, permit, session) = match enter(layers, route, request).await {
+    let (request, permit, session) = match admit_and_authorize(layers, route, request).await {
         Ok(entered) => entered,
         Err(error) => {
-            tracing::debug!(reason = error.reason.as_str(), "refused");
+            tracing::debug!(reason = error.reason.as_str(), "call refused");
             if error.reason == Reason::Overloaded {
                 layers.counters.count_refusal();
             }
@@ -176,11 +176,12 @@ where
     };
     let ended = session.as_ref().map(Session::ended).unwrap_or_default();
     let response = run(layers, route, service, request, &ended).await?;
-    tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
-    Ok(clarified(response).map(|body| Body::new(layers.observers.watch.guard(body, deadline, (permit, session)))))
+    tracing::debug!(milliseconds = started.elapsed().as_millis(), "call answered");
+    Ok(with_client_error(response)
+        .map(|body| Body::new(layers.observers.watch.guard(body, deadline, (permit, session)))))
 }
 
-async fn enter(
+async fn admit_and_authorize(
     layers: &Inner,
     route: Route,
     mut request: Request<Body>,
@@ -197,7 +198,7 @@ async fn enter(
         let span = tracing::Span::current();
         span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
         caller.authorize(operation)?;
-        layers.authenticator.count(&caller.principal.org).await?;
+        layers.authenticator.count_call(&caller.principal.org).await?;
         session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
         request.extensions_mut().insert(caller);
     }
@@ -239,7 +240,7 @@ where
             None => std::future::pending().await,
         }
     };
-    let call = survive(async { service.call(request).await });
+    let call = catch_panic(async { service.call(request).await });
     tokio::select! {
         response = call => response.unwrap_or_else(|panicked| Ok(refusal(panicked))),
         () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call exceeded the deadline of the server"))),
@@ -254,7 +255,7 @@ fn refusal(error: Error) -> Response<Body> {
 
 /// Replaces the status of a request that tonic could not parse. Statuses of Folio contain details; those of tonic do
 /// not.
-fn clarified(response: Response<Body>) -> Response<Body> {
+fn with_client_error(response: Response<Body>) -> Response<Body> {
     let Some(status) = Status::from_header_map(response.headers()) else { return response };
     let foreign = status.details().is_empty()
         && matches!(status.code(), tonic::Code::Internal | tonic::Code::OutOfRange | tonic::Code::ResourceExhausted);
@@ -268,13 +269,19 @@ mod tests {
     use http_body::Frame;
     use std::convert::Infallible;
 
-    use crate::empty::Empty;
+    use crate::empty_store::EmptyStore;
 
-    fn around(options: &Options, cut: CancellationToken) -> Layers {
-        layers(options, Empty::default().authenticator(options), cut, CallObservers::default(), Counters::default())
+    fn test_layers(options: &Options, cut: CancellationToken) -> Layers {
+        layers(
+            options,
+            EmptyStore::default().authenticator(options),
+            cut,
+            CallObservers::default(),
+            Counters::default(),
+        )
     }
 
-    async fn ask<S>(service: &mut S, path: &str) -> Response<Body>
+    async fn send<S>(service: &mut S, path: &str) -> Response<Body>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     {
@@ -292,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_carries_the_id_of_its_call() {
         let served = tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
-        let mut service = around(&Options::default(), CancellationToken::new()).layer(served);
+        let mut service = test_layers(&Options::default(), CancellationToken::new()).layer(served);
         let mut answered = async |sent: Option<&str>| {
             let request =
                 sent.into_iter().fold(Request::builder().uri(HEALTH), |request, id| request.header(CALL_ID, id));
@@ -312,11 +319,11 @@ mod tests {
             assert!(request.uri().path() != HEALTH, "a secret of the handler");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         });
-        let mut service = around(&Options::default(), CancellationToken::new()).layer(broken);
-        let error = reason(&ask(&mut service, HEALTH).await);
+        let mut service = test_layers(&Options::default(), CancellationToken::new()).layer(broken);
+        let error = reason(&send(&mut service, HEALTH).await);
         assert_eq!((error.code, error.reason), (Code::Internal, Reason::Internal));
         assert!(error.message.starts_with("internal error ") && !error.message.contains("secret"), "{error}");
-        assert!(Status::from_header_map(ask(&mut service, "/grpc.health.v1.Health/Watch").await.headers()).is_none());
+        assert!(Status::from_header_map(send(&mut service, "/grpc.health.v1.Health/Watch").await.headers()).is_none());
     }
 
     #[tokio::test]
@@ -332,11 +339,11 @@ mod tests {
         let served =
             tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new(PendingBody))) });
         let options = Options { public_calls: 1, ..Options::default() };
-        let mut service = around(&options, CancellationToken::new()).layer(served);
-        let first = ask(&mut service, HEALTH).await;
-        assert_eq!(reason(&ask(&mut service, HEALTH).await).reason, Reason::Overloaded);
+        let mut service = test_layers(&options, CancellationToken::new()).layer(served);
+        let first = send(&mut service, HEALTH).await;
+        assert_eq!(reason(&send(&mut service, HEALTH).await).reason, Reason::Overloaded);
         drop(first);
-        assert!(Status::from_header_map(ask(&mut service, HEALTH).await.headers()).is_none());
+        assert!(Status::from_header_map(send(&mut service, HEALTH).await.headers()).is_none());
     }
 
     #[tokio::test]
@@ -345,10 +352,10 @@ mod tests {
             assert!(request.uri().path().is_empty(), "was reached");
             Ok::<_, Infallible>(Response::new(Body::empty()))
         });
-        let mut service = around(&Options::default(), CancellationToken::new()).layer(never);
+        let mut service = test_layers(&Options::default(), CancellationToken::new()).layer(never);
         for operation in folio_operations::operations() {
             let path = crate::access::rpc_path(operation);
-            assert_eq!(reason(&ask(&mut service, &path).await).reason, Reason::InvalidToken, "{path}");
+            assert_eq!(reason(&send(&mut service, &path).await).reason, Reason::InvalidToken, "{path}");
         }
     }
 
@@ -356,10 +363,10 @@ mod tests {
     async fn after_the_drain_every_call_is_refused() {
         let hangs = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
         let cut = CancellationToken::new();
-        let mut service = around(&Options::default(), cut.clone()).layer(hangs);
-        let waiting = ask(&mut service, HEALTH);
+        let mut service = test_layers(&Options::default(), cut.clone()).layer(hangs);
+        let waiting = send(&mut service, HEALTH);
         cut.cancel();
         assert_eq!(reason(&waiting.await).reason, Reason::Draining);
-        assert_eq!(reason(&ask(&mut service, HEALTH).await).reason, Reason::Draining);
+        assert_eq!(reason(&send(&mut service, HEALTH).await).reason, Reason::Draining);
     }
 }

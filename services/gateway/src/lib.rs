@@ -8,11 +8,12 @@
 mod access;
 mod access_cache;
 mod attempts;
-mod caller;
+mod authenticator;
+mod call_span;
 mod connections;
 mod counters;
 #[cfg(test)]
-mod empty;
+mod empty_store;
 pub mod health;
 mod jwt;
 mod layers;
@@ -24,7 +25,6 @@ mod serve;
 mod services;
 mod sessions;
 mod tls;
-mod traced;
 
 pub use access::rpc_path;
 pub use counters::Counters;

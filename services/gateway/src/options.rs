@@ -139,7 +139,7 @@ impl Options {
         }
         self.tls.check(&mut problems);
         jwt::check(&self.jwt, &mut problems);
-        problems.verdict()
+        problems.into_result()
     }
 
     /// Checks that the public API may be served at an address: with TLS, on loopback, or because `insecure` permits it.

@@ -60,7 +60,7 @@ impl Options {
             let expected = format_args!("must be whsec_ and {KEY_BYTES_MIN} bytes or more in Base64");
             problems.check(is_secret(secret.reveal()), &path, expected);
         }
-        problems.verdict()
+        problems.into_result()
     }
 }
 
@@ -130,7 +130,7 @@ impl Purchases {
     /// # Errors
     /// `UNAUTHENTICATED` without a valid signature; `INVALID_FIELD` with the field; `NOT_FOUND` if the organization
     /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with other content before.
-    pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<PurchaseOutcome> {
+    pub async fn receive(&self, headers: &HeaderMap, body: &[u8]) -> Result<PurchaseOutcome> {
         if !self.is_signed(headers, body) {
             return Err(Error::new(
                 Code::Unauthenticated,
@@ -138,7 +138,8 @@ impl Purchases {
                 "the signature of the message is missing or invalid",
             ));
         }
-        let unreadable = |error: serde_json::Error| Error::invalid_field("body", format!("is not a message: {error}"));
+        let unreadable =
+            |error: serde_json::Error| Error::invalid_field("body", format!("is not a JSON message: {error}"));
         let message: Message = serde_json::from_slice(body).map_err(unreadable)?;
         if message.r#type != "credit.purchased" {
             tracing::debug!(
@@ -149,7 +150,7 @@ impl Purchases {
         }
         let unreadable = |error: serde_json::Error| Error::invalid_field("data", format!("is not a purchase: {error}"));
         let purchase: Purchase = serde_json::from_value(message.data).map_err(unreadable)?;
-        self.give(purchase).await
+        self.grant(purchase).await
     }
 
     fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
@@ -159,7 +160,7 @@ impl Purchases {
         plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
     }
 
-    async fn give(&self, purchase: Purchase) -> Result<PurchaseOutcome> {
+    async fn grant(&self, purchase: Purchase) -> Result<PurchaseOutcome> {
         let purchase_id = fields::line("data.purchase_id", &purchase.purchase_id, PURCHASE_ID_CHARS)?;
         if purchase_id.is_empty() {
             return Err(Error::invalid_field("data.purchase_id", "is missing"));

@@ -30,7 +30,7 @@ pub(crate) struct Rates {
 }
 
 struct LocalLimit {
-    most: NonZeroU32,
+    rate_max: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
 }
 
@@ -41,35 +41,36 @@ impl Rates {
 
     /// Counts a call of an organization. Error: `QUOTA_EXCEEDED`, with the time after which a call is permitted.
     pub(crate) async fn allow(&self, org: &OrgId, quotas: Quotas) -> Result<()> {
-        let Some(most) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
-        let rate = Rate { burst: most.get(), per_second: most.get().into() };
+        let Some(rate_max) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
+        let rate = Rate { burst: rate_max.get(), per_second: rate_max.get().into() };
         match self.shared.take(org, REQUESTS, rate, 1).await {
             Ok(RateDecision::Allowed) => Ok(()),
-            Ok(RateDecision::Refused { retry_after }) => Err(over(most, retry_after)),
+            Ok(RateDecision::Refused { retry_after }) => Err(quota_exceeded(rate_max, retry_after)),
             Err(error) => {
-                tracing::debug!(%error, "the shared rate limit does not answer; limiting locally");
-                self.allow_locally(org, most).await
+                tracing::debug!(%error, "the shared rate limit is unavailable; applying the limit locally");
+                self.allow_locally(org, rate_max).await
             }
         }
     }
 
-    async fn allow_locally(&self, org: &OrgId, most: NonZeroU32) -> Result<()> {
+    async fn allow_locally(&self, org: &OrgId, rate_max: NonZeroU32) -> Result<()> {
         let limit = match self.local.get(org).await {
-            Some(limit) if limit.most == most => limit,
+            Some(limit) if limit.rate_max == rate_max => limit,
             // The limiter is missing, or the quota has changed.
             _ => {
-                let limit = Arc::new(LocalLimit { most, limiter: RateLimiter::direct(Quota::per_second(most)) });
+                let limit =
+                    Arc::new(LocalLimit { rate_max, limiter: RateLimiter::direct(Quota::per_second(rate_max)) });
                 self.local.insert(org.clone(), Arc::clone(&limit)).await;
                 limit
             }
         };
         let checked = limit.limiter.check();
-        checked.map_err(|until| over(most, until.wait_time_from(DefaultClock::default().now())))
+        checked.map_err(|until| quota_exceeded(rate_max, until.wait_time_from(DefaultClock::default().now())))
     }
 }
 
-fn over(most: NonZeroU32, wait: Duration) -> Error {
-    exceeded(REQUESTS, most.get().into(), wait)
+fn quota_exceeded(rate_max: NonZeroU32, wait: Duration) -> Error {
+    exceeded(REQUESTS, rate_max.get().into(), wait)
 }
 
 #[cfg(test)]
@@ -79,17 +80,17 @@ mod tests {
     use folio_storage::SharedOptions;
     use folio_types::{Reason, System};
 
-    struct Away;
+    struct UnavailableStore;
 
     #[async_trait]
-    impl RateStore for Away {
+    impl RateStore for UnavailableStore {
         async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
             Err(Error::unavailable(Reason::StoreUnavailable, "away"))
         }
     }
 
-    fn quotas(most: u32) -> Quotas {
-        Quotas { requests_per_second: most, ..Quotas::default() }
+    fn quotas(rate_max: u32) -> Quotas {
+        Quotas { requests_per_second: rate_max, ..Quotas::default() }
     }
 
     #[tokio::test]
@@ -110,7 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_the_shared_store_the_limit_is_applied_locally_with_a_retry_delay() {
-        let rates = Rates::new(Arc::new(Away));
+        let rates = Rates::new(Arc::new(UnavailableStore));
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
         rates.allow(&one, quotas(1)).await.unwrap();
         let error = rates.allow(&one, quotas(1)).await.unwrap_err();

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
-use crate::caller::Authenticator;
+use crate::authenticator::Authenticator;
 use crate::connections::connections;
 use crate::counters::Counters;
 use crate::health;
@@ -85,9 +85,9 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let sessions = Arc::new(Sessions::default());
     watches.spawn(Arc::clone(&sessions).run(authenticator.clone()));
     watches.spawn(authenticator.clone().write_uses());
-    let asking = watches.spawn(health::watch(reporter.clone(), stores, options.health_interval));
+    let health_watch = watches.spawn(health::watch(reporter.clone(), stores, options.health_interval));
     if let Some(certificates) = certificates {
-        watches.spawn(certificates.follow(options.tls.reload_interval));
+        watches.spawn(certificates.watch_files(options.tls.reload_interval));
     }
     let server = Server::builder()
         .http2_keepalive_interval(Some(options.keepalive_interval))
@@ -106,11 +106,11 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
             shutdown.begin.clone().cancelled_owned(),
         );
     tracing::info!(%address, tls = options.tls.is_on(), "listening");
-    let begun = async {
-        asking.abort();
+    let on_drain = async {
+        health_watch.abort();
         health::report(&reporter, ServingStatus::NotServing).await;
     };
-    shutdown.run(server, begun).await
+    shutdown.run(server, on_drain).await
 }
 
 fn local_address(listener: &TcpListener) -> Result<SocketAddr> {

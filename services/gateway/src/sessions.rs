@@ -11,7 +11,7 @@ use folio_types::TokenId;
 use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::Authenticator;
+use crate::authenticator::Authenticator;
 use folio_operations::Caller;
 
 /// Interval at which the tokens of long calls are checked.
@@ -22,10 +22,10 @@ const CHECKS_MAX: usize = 32;
 /// The access tokens with long calls in progress.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: Mutex<HashMap<TokenId, Open>>,
+    open: Mutex<HashMap<TokenId, OpenCalls>>,
 }
 
-struct Open {
+struct OpenCalls {
     calls: usize,
     caller: Caller,
     ended: CancellationToken,
@@ -35,7 +35,7 @@ impl Sessions {
     pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Session {
         let token = caller.token.clone();
         let mut open = self.lock();
-        let new = || Open { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
+        let new = || OpenCalls { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
         let entry = open.entry(token.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
         // All calls of a token end together, when the role falls below the highest role that one of the calls started
@@ -60,7 +60,7 @@ impl Sessions {
     async fn check(&self, authenticator: &Authenticator, caller: Caller) {
         let token = &caller.token;
         // A failed check (an unavailable store) ends no call.
-        if matches!(authenticator.is_good(&caller).await, Ok(false)) {
+        if matches!(authenticator.is_valid(&caller).await, Ok(false)) {
             tracing::info!(%token, "a token is no longer valid; ending its calls");
             if let Some(open) = self.lock().remove(token) {
                 open.ended.cancel();
@@ -68,7 +68,7 @@ impl Sessions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, Open>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, OpenCalls>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -108,29 +108,29 @@ mod tests {
     use super::*;
     use folio_types::{OrgId, Principal, Role, System, UserId};
 
-    use crate::empty::Empty;
+    use crate::empty_store::EmptyStore;
     use crate::options::Options;
 
     fn caller() -> Caller {
         let principal =
             Principal { org: OrgId::generate(&System), user: UserId::generate(&System), role: Role::Member };
         let token = TokenId::generate(&System);
-        Caller { principal, token, scopes: Vec::new(), platform: false, end: None, jwt: false }
+        Caller { principal, token, scopes: Vec::new(), has_platform_right: false, expires_at: None, is_jwt: false }
     }
 
     #[tokio::test]
     async fn a_missing_token_does_not_affect_the_streams_of_other_tokens() {
         let silent = caller();
-        let store = Empty { silent: Some(silent.token.clone()) };
+        let store = EmptyStore { silent: Some(silent.token.clone()) };
         let authenticator = store.authenticator(&Options::default());
         let sessions = Arc::new(Sessions::default());
         let session_guard = sessions.begin(&silent);
         let others: Vec<_> = (1..CHECKS_MAX).map(|_| sessions.begin(&caller())).collect();
-        let looking = tokio::spawn(Arc::clone(&sessions).run(authenticator));
+        let checks = tokio::spawn(Arc::clone(&sessions).run(authenticator));
         let ended = futures::future::join_all(others.iter().map(|session| session.ended.cancelled()));
         tokio::time::timeout(Duration::from_secs(20), ended).await.expect("all others end");
         assert!(!session_guard.ended().is_cancelled());
-        looking.abort();
+        checks.abort();
     }
 
     #[tokio::test]

@@ -50,7 +50,7 @@ impl Owners for ClusterOwners {
         place(org, thread, up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
     }
 
-    async fn node_died(&self) {
+    async fn wait_for_node_loss(&self) {
         if self.losses.lock().await.changed().await.is_err() {
             std::future::pending().await
         }

@@ -23,12 +23,12 @@ pub struct MembershipOptions {
     /// Interval between two heartbeats, and between two reads of the store. Default: 1.5 s.
     pub heartbeat: Duration,
     /// Timeout of a store operation. Default: 1 s.
-    pub answer_within: Duration,
+    pub store_timeout: Duration,
 }
 
 impl Default for MembershipOptions {
     fn default() -> Self {
-        Self { heartbeat: Duration::from_millis(1_500), answer_within: Duration::from_secs(1) }
+        Self { heartbeat: Duration::from_millis(1_500), store_timeout: Duration::from_secs(1) }
     }
 }
 
@@ -54,7 +54,7 @@ struct Inner {
     /// Notified after a heartbeat that started after their request.
     waiters: Mutex<Vec<oneshot::Sender<()>>>,
     /// Notified to send the next heartbeat before the interval has passed.
-    soon: Notify,
+    heartbeat_now: Notify,
     tracker: TaskTracker,
     token: CancellationToken,
 }
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Membership {
 impl Membership {
     /// Starts to read the membership periodically. A node then calls [`Membership::join`].
     pub fn start(store: Arc<dyn NodeStore>, options: MembershipOptions) -> Self {
-        let fresh_for = options.heartbeat + options.answer_within;
+        let fresh_for = options.heartbeat + options.store_timeout;
         let inner = Arc::new(Inner {
             store,
             options,
@@ -87,7 +87,7 @@ impl Membership {
             losses: watch::Sender::default(),
             declared_dead: watch::Sender::default(),
             waiters: Mutex::default(),
-            soon: Notify::new(),
+            heartbeat_now: Notify::new(),
             tracker: TaskTracker::new(),
             token: CancellationToken::new(),
         });
@@ -181,7 +181,7 @@ impl Inner {
 
     async fn in_time<T>(&self, query: impl Future<Output = Result<T>>) -> Result<T> {
         let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of heartbeats did not answer in time");
-        tokio::time::timeout(self.options.answer_within, query).await.map_err(late)?
+        tokio::time::timeout(self.options.store_timeout, query).await.map_err(late)?
     }
 
     async fn heartbeat_forever(&self) {
@@ -194,7 +194,7 @@ impl Inner {
             }
             tokio::select! {
                 () = tokio::time::sleep(self.options.heartbeat) => {}
-                () = self.soon.notified() => {}
+                () = self.heartbeat_now.notified() => {}
             }
         }
     }
@@ -203,8 +203,8 @@ impl Inner {
     async fn heartbeat_now(&self) {
         let (done, completed) = oneshot::channel();
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-        self.soon.notify_one();
-        let bound = self.options.answer_within.saturating_mul(4);
+        self.heartbeat_now.notify_one();
+        let bound = self.options.store_timeout.saturating_mul(4);
         let _ = tokio::time::timeout(bound, completed).await;
     }
 
@@ -219,11 +219,11 @@ impl Inner {
                 }
             }),
             Ok(HeartbeatStatus::Dead) => {
-                tracing::error!(incarnation = %own.incarnation, "this node counts as dead: it restarts under a new incarnation");
+                tracing::error!(incarnation = %own.incarnation, "this node was declared dead; restarting under a new incarnation");
                 self.change(&own, |own| *own = None);
                 self.declared_dead.send_replace(Some(own.incarnation));
             }
-            Err(error) => tracing::warn!(%error, "a heartbeat failed"),
+            Err(error) => tracing::warn!(%error, "cannot send a heartbeat"),
         }
     }
 
@@ -236,15 +236,15 @@ impl Inner {
     }
 
     async fn read_members(&self) {
-        let asked_at = Instant::now();
+        let requested_at = Instant::now();
         match self.in_time(self.store.nodes()).await {
             Ok(nodes) => {
-                let (loses, live) = {
+                let (has_losses, live) = {
                     let mut known = self.known();
-                    (known.apply(nodes, asked_at), known.live())
+                    (known.apply(nodes, requested_at), known.live())
                 };
                 self.live.send_replace(Arc::new(live));
-                if loses {
+                if has_losses {
                     self.losses.send_modify(|losses| *losses = losses.wrapping_add(1));
                 }
             }

@@ -12,16 +12,16 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
-struct Hearts {
+struct ScriptedNodeStore {
     members: Mutex<Vec<Member>>,
-    away: AtomicBool,
+    is_unavailable: AtomicBool,
     dead: Mutex<Vec<Incarnation>>,
     joined: Mutex<Vec<Incarnation>>,
 }
 
-impl Hearts {
+impl ScriptedNodeStore {
     fn check(&self) -> Result<()> {
-        match self.away.load(Ordering::SeqCst) {
+        match self.is_unavailable.load(Ordering::SeqCst) {
             true => Err(Error::unavailable(Reason::StoreUnavailable, "away")),
             false => Ok(()),
         }
@@ -29,7 +29,7 @@ impl Hearts {
 }
 
 #[async_trait]
-impl NodeStore for Hearts {
+impl NodeStore for ScriptedNodeStore {
     async fn heartbeat(&self, node: &NodeRecord, joins: bool) -> Result<HeartbeatStatus> {
         self.check()?;
         if self.dead.lock().unwrap().contains(&node.incarnation) {
@@ -57,8 +57,8 @@ impl NodeStore for Hearts {
     }
 }
 
-fn start(hearts: &Arc<Hearts>) -> Membership {
-    let options = MembershipOptions { heartbeat: Duration::from_millis(10), answer_within: Duration::from_millis(500) };
+fn start(hearts: &Arc<ScriptedNodeStore>) -> Membership {
+    let options = MembershipOptions { heartbeat: Duration::from_millis(10), store_timeout: Duration::from_millis(500) };
     Membership::start(hearts.clone(), options)
 }
 
@@ -82,7 +82,7 @@ async fn wait_for_liveness(of: &Membership, who: &Incarnation, liveness: Livenes
 
 #[tokio::test]
 async fn nodes_see_each_other_join_drain_and_leave() {
-    let hearts = Arc::new(Hearts::default());
+    let hearts = Arc::new(ScriptedNodeStore::default());
     let (one, other) = (start(&hearts), start(&hearts));
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::new(AtomicBool::new(false)));
     one.join(me.clone(), describe(&me, &draining)).await;
@@ -102,16 +102,16 @@ async fn nodes_see_each_other_join_drain_and_leave() {
 
 #[tokio::test]
 async fn an_unavailable_store_neither_kills_nor_restarts_a_node() {
-    let hearts = Arc::new(Hearts::default());
+    let hearts = Arc::new(ScriptedNodeStore::default());
     let (one, other) = (start(&hearts), start(&hearts));
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::default());
     one.join(me.clone(), describe(&me, &draining)).await;
     wait_for_liveness(&other, &me, Liveness::Live).await;
-    hearts.away.store(true, Ordering::SeqCst);
+    hearts.is_unavailable.store(true, Ordering::SeqCst);
     wait_for("the answer to be old", SOON, || async { (!other.answers()).then_some(()) }).await;
     assert_eq!(other.liveness(&me), Liveness::Live, "its threads stay where they are");
     assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Unknown, "takeovers wait");
-    hearts.away.store(false, Ordering::SeqCst);
+    hearts.is_unavailable.store(false, Ordering::SeqCst);
     wait_for("an answer", SOON, || async { other.answers().then_some(()) }).await;
     assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Dead);
     one.stop().await;
@@ -120,16 +120,16 @@ async fn an_unavailable_store_neither_kills_nor_restarts_a_node() {
 
 #[tokio::test]
 async fn a_node_that_counts_as_dead_is_notified_and_sends_no_heartbeat_until_it_rejoins() {
-    let hearts = Arc::new(Hearts::default());
+    let hearts = Arc::new(ScriptedNodeStore::default());
     let one = start(&hearts);
-    let (me, again, draining) = (Incarnation::derive(&["me"]), Incarnation::derive(&["again"]), Arc::default());
+    let (me, second, draining) = (Incarnation::derive(&["me"]), Incarnation::derive(&["again"]), Arc::default());
     one.join(me.clone(), describe(&me, &draining)).await;
     hearts.members.lock().unwrap().clear();
     hearts.dead.lock().unwrap().push(me.clone());
     tokio::time::timeout(SOON, one.declared_dead(&me)).await.unwrap();
     assert!(hearts.members.lock().unwrap().is_empty());
-    one.join(again.clone(), describe(&again, &draining)).await;
-    wait_for_liveness(&one, &again, Liveness::Live).await;
-    assert_eq!(*hearts.joined.lock().unwrap(), [me, again]);
+    one.join(second.clone(), describe(&second, &draining)).await;
+    wait_for_liveness(&one, &second, Liveness::Live).await;
+    assert_eq!(*hearts.joined.lock().unwrap(), [me, second]);
     one.stop().await;
 }

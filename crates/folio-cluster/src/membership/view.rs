@@ -16,12 +16,12 @@ impl MembershipView {
         Self { snapshot: None, fresh_for }
     }
 
-    /// Applies a membership snapshot that was requested at `asked_at`. Returns true if the snapshot reports a newly
+    /// Applies a membership snapshot that was requested at `requested_at`. Returns true if the snapshot reports a newly
     /// dead node.
     ///
     /// Until the store has been available for `dead_after`, it may have lost its data: nodes that were live in the
     /// previous snapshot stay live. Afterwards an unknown node counts as dead.
-    pub(crate) fn apply(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
+    pub(crate) fn apply(&mut self, mut nodes: Nodes, requested_at: Instant) -> bool {
         let is_reliable = |nodes: &Nodes| nodes.answering_for > nodes.dead_after;
         if let Some((before, _)) = self.snapshot.as_ref().filter(|_| !is_reliable(&nodes)) {
             let names =
@@ -29,7 +29,7 @@ impl MembershipView {
             let remembered: Vec<Member> = before.live().filter(|member| !names(member)).cloned().collect();
             nodes.members.extend(remembered);
         }
-        let before = self.snapshot.replace((nodes, asked_at)).map(|(before, _)| before);
+        let before = self.snapshot.replace((nodes, requested_at)).map(|(before, _)| before);
         let (Some(before), Some((now, _))) = (before, &self.snapshot) else { return true };
         let lost = |member: &Member| !member.is_dead && now.is_dead(&member.node.incarnation);
         before.members.iter().any(lost) || (is_reliable(now) && !is_reliable(&before))

@@ -9,7 +9,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::{Clients, ConversationServiceClient, Inner, NodeServiceClient, RemotePeer, ThreadServiceClient};
 use crate::options::Options;
-use crate::seal::Seal;
+use crate::seal::PrincipalSigner;
 use crate::tls::Tls;
 
 /// Maximum number of cached nodes. Beyond it the cache is cleared, and later RPCs reconnect.
@@ -23,7 +23,7 @@ pub struct Peers {
 
 struct Shared {
     options: Options,
-    seal: Seal,
+    seal: PrincipalSigner,
     tls: RwLock<Option<Tls>>,
     environment: Arc<dyn Environment>,
     known: Mutex<HashMap<Arc<str>, RemotePeer>>,
@@ -39,7 +39,7 @@ impl Peers {
     /// # Errors
     /// Secrets or certificates are missing or invalid.
     pub fn new(options: &Options, environment: Arc<dyn Environment>) -> Result<Self> {
-        let seal = Seal::new(&options.all_secrets()?)?;
+        let seal = PrincipalSigner::new(&options.all_secrets()?)?;
         let tls = RwLock::new(Tls::load(options)?);
         let known = Mutex::default();
         Ok(Self { inner: Arc::new(Shared { options: options.clone(), seal, tls, environment, known }) })
@@ -50,7 +50,7 @@ impl Peers {
     pub async fn follow(&self) {
         loop {
             let now = self.inner.tls();
-            let changed = Tls::changed(&self.inner.options, now.as_ref()).await;
+            let changed = Tls::wait_for_change(&self.inner.options, now.as_ref()).await;
             *self.inner.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(changed);
             self.inner.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }

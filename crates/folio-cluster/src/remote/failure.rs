@@ -13,7 +13,7 @@ use tonic::{Code, ConnectError, Status};
 use crate::seal::untrusted;
 
 /// Error detail with the loss stage. An error without it was reported by a node.
-const LOST: &str = "request";
+const LOSS_STAGE: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";
 /// Retry delay of an RPC to an unreachable node.
@@ -28,11 +28,11 @@ pub(crate) enum LossStage {
 }
 
 /// Returns the stage at which the node was lost. None: another error, or an error that a node reported.
-pub(crate) fn lost(error: &Error) -> Option<LossStage> {
+pub(crate) fn loss_stage(error: &Error) -> Option<LossStage> {
     if error.reason != Reason::NodeLost {
         return None;
     }
-    match error.details.get(LOST)?.as_str() {
+    match error.details.get(LOSS_STAGE)?.as_str() {
         NOT_SENT => Some(LossStage::NotSent),
         _ => Some(LossStage::PerhapsSent),
     }
@@ -40,15 +40,15 @@ pub(crate) fn lost(error: &Error) -> Option<LossStage> {
 
 /// Returns the error of an RPC whose node died.
 pub(crate) fn node_lost() -> Error {
-    unreached(LossStage::PerhapsSent)
+    node_lost_at(LossStage::PerhapsSent)
 }
 
-fn unreached(stage: LossStage) -> Error {
+fn node_lost_at(stage: LossStage) -> Error {
     let detail = match stage {
         LossStage::NotSent => NOT_SENT,
         LossStage::PerhapsSent => PERHAPS_SENT,
     };
-    Error::unavailable(Reason::NodeLost, "the node is unreachable").retry_after(RETRY).detail(LOST, detail)
+    Error::unavailable(Reason::NodeLost, "the node is unreachable").retry_after(RETRY).detail(LOSS_STAGE, detail)
 }
 
 pub(crate) fn read(status: &Status, address: &str) -> Error {
@@ -58,14 +58,14 @@ pub(crate) fn read(status: &Status, address: &str) -> Error {
     }
     let of_transport = matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown);
     if status.source().is_none() && !of_transport {
-        return Error::internal(format!("the node at {address} answered {status:?}"));
+        return Error::internal(format!("unexpected status of the node at {address}: {status:?}"));
     }
     if sources(status).any(|source| source.is::<ConnectError>()) {
-        tracing::warn!(%address, error = ?status, "no connection to a node");
-        return unreached(LossStage::NotSent);
+        tracing::warn!(%address, error = ?status, "cannot connect to a node");
+        return node_lost_at(LossStage::NotSent);
     }
     tracing::debug!(%address, error = ?status, "a node was lost during an RPC");
-    unreached(LossStage::PerhapsSent)
+    node_lost_at(LossStage::PerhapsSent)
 }
 
 fn sources(status: &Status) -> impl Iterator<Item = &(dyn StdError + 'static)> {
@@ -85,18 +85,18 @@ mod tests {
     fn every_detail_of_a_nodes_error_is_decoded() {
         let reported = Error::unavailable(Reason::NodeLost, "the turn's node died").retry_after(RETRY);
         let read_back = read(&status::from_error(reported.clone()), "a:1");
-        assert_eq!((&read_back, lost(&read_back)), (&reported, None));
+        assert_eq!((&read_back, loss_stage(&read_back)), (&reported, None));
     }
 
     #[test]
     fn a_status_of_the_transport_is_a_lost_node() {
         for status in [Status::unavailable(""), Status::cancelled(""), Status::unknown("")] {
             let error = read(&status, "a:1");
-            assert_eq!((error.reason, lost(&error)), (Reason::NodeLost, Some(LossStage::PerhapsSent)));
+            assert_eq!((error.reason, loss_stage(&error)), (Reason::NodeLost, Some(LossStage::PerhapsSent)));
             assert!(error.is_retriable() && error.retry_after.is_some());
         }
         let strange = read(&Status::unimplemented("an older node"), "a:1");
-        assert_eq!((strange.reason, lost(&strange)), (Reason::Internal, None));
+        assert_eq!((strange.reason, loss_stage(&strange)), (Reason::Internal, None));
     }
 
     #[test]

@@ -27,13 +27,13 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
 pub use connect::Peers;
-pub(crate) use failure::{LossStage, lost, node_lost};
+pub(crate) use failure::{LossStage, loss_stage, node_lost};
 
 use crate::calls::Call;
 use crate::context::{CallContext, write_trace};
 use crate::peer::{NodePeer, NodeStatus};
-use crate::seal::Seal;
-use crate::spans::Answering;
+use crate::seal::PrincipalSigner;
+use crate::spans::RpcSpan;
 
 /// The clients of a node's services. They share one connection.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ pub struct RemotePeer {
 struct Inner {
     address: Arc<str>,
     clients: Clients,
-    seal: Seal,
+    seal: PrincipalSigner,
     environment: Arc<dyn Environment>,
     calls: Arc<Semaphore>,
     call_timeout: Duration,
@@ -75,7 +75,7 @@ impl RemotePeer {
         &self,
         principal: Option<&Principal>,
         message: Q,
-    ) -> Result<(Request<Q>, OwnedSemaphorePermit, Answering)> {
+    ) -> Result<(Request<Q>, OwnedSemaphorePermit, RpcSpan)> {
         let permit = Arc::clone(&self.inner.calls).try_acquire_owned().map_err(|_| {
             Error::exhausted(Reason::Overloaded, "the maximum number of RPCs to the node is in flight")
                 .retry_after(status::RETRY_SOON)
@@ -84,7 +84,7 @@ impl RemotePeer {
         let hop = context.hops.saturating_add(1);
         let mut request = Request::new(message);
         self.inner.seal.sign(principal, Q::METHOD, hop, self.inner.environment.now(), request.metadata_mut())?;
-        let answering = Answering::client::<Q>(&self.inner.address);
+        let answering = RpcSpan::client::<Q>(&self.inner.address);
         if let Some(trace) = TraceContext::of(answering.span()).or(context.trace) {
             write_trace(&trace, request.metadata_mut());
         }
@@ -95,7 +95,7 @@ impl RemotePeer {
     async fn unary<Q: Call, A, F>(
         &self,
         principal: Option<&Principal>,
-        within: Duration,
+        timeout: Duration,
         message: Q,
         call: impl FnOnce(Clients, Request<Q>) -> F,
     ) -> Result<A>
@@ -103,8 +103,8 @@ impl RemotePeer {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let (request, _permit, mut answering) = self.request(principal, message)?;
-        let answer = tokio::time::timeout(within, call(self.inner.clients.clone(), request));
-        match answer.instrument(answering.span().clone()).await.map_err(|_| late(&mut answering))? {
+        let answer = tokio::time::timeout(timeout, call(self.inner.clients.clone(), request));
+        match answer.instrument(answering.span().clone()).await.map_err(|_| timed_out(&mut answering))? {
             Ok(response) => {
                 answering.answered();
                 Ok(response.into_inner())
@@ -129,7 +129,7 @@ impl RemotePeer {
         let (request, permit, mut answering) = self.request(Some(principal), message)?;
         let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.clients.clone(), request));
         let accepted = accepted.instrument(answering.span().clone()).await;
-        let stream = match accepted.map_err(|_| late(&mut answering))? {
+        let stream = match accepted.map_err(|_| timed_out(&mut answering))? {
             Ok(response) => response.into_inner(),
             Err(status) => return Err(self.failed(&mut answering, &status)),
         };
@@ -145,14 +145,14 @@ impl RemotePeer {
         Ok(events.boxed())
     }
 
-    fn failed(&self, answering: &mut Answering, status: &Status) -> Error {
+    fn failed(&self, answering: &mut RpcSpan, status: &Status) -> Error {
         answering.refused(status);
         failure::read(status, &self.inner.address)
     }
 }
 
-fn late(answering: &mut Answering) -> Error {
-    answering.late();
+fn timed_out(answering: &mut RpcSpan) -> Error {
+    answering.timed_out();
     Error::new(
         Code::DeadlineExceeded,
         Reason::DeadlineExceeded,

@@ -26,7 +26,7 @@ use tokio::sync::watch::Receiver;
 
 use crate::options::Options;
 use crate::placement::{LoadBound, place};
-use crate::remote::{LossStage, Peers, lost, node_lost};
+use crate::remote::{LossStage, Peers, loss_stage, node_lost};
 
 /// Maximum number of nodes that a request calls: the first choice, the owner of a redirect, and a replacement of a lost
 /// node.
@@ -99,19 +99,19 @@ impl Router {
 
     /// Calls the node of a thread. An idempotent request may be resent after it was possibly sent to a lost node; a
     /// change is idempotent if it has a request id.
-    async fn ask<T, F>(&self, key: Key, is_idempotent: bool, call: impl Fn(SharedPeer) -> F) -> Result<T>
+    async fn call_node<T, F>(&self, key: Key, is_idempotent: bool, call: impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        self.inner.ask(key, is_idempotent, call).await.map(|(answer, _)| answer)
+        self.inner.call_node(key, is_idempotent, call).await.map(|(answer, _)| answer)
     }
 
     /// Makes a streaming RPC to the node of a thread. The stream fails with `NODE_LOST` when the node dies.
-    async fn follow<F>(&self, key: Key, call: impl Fn(SharedPeer) -> F) -> Result<EventStream>
+    async fn stream_from_node<F>(&self, key: Key, call: impl Fn(SharedPeer) -> F) -> Result<EventStream>
     where
         F: Future<Output = Result<EventStream>>,
     {
-        let (mut events, node) = self.inner.ask(key, true, call).await?;
+        let (mut events, node) = self.inner.call_node(key, true, call).await?;
         let death = self.inner.death_of(&node);
         let events = async_stream::stream! {
             tokio::pin!(death);
@@ -133,7 +133,12 @@ impl Router {
 }
 
 impl Inner {
-    async fn ask<T, F>(&self, key: Key, is_idempotent: bool, call: impl Fn(SharedPeer) -> F) -> Result<(T, Member)>
+    async fn call_node<T, F>(
+        &self,
+        key: Key,
+        is_idempotent: bool,
+        call: impl Fn(SharedPeer) -> F,
+    ) -> Result<(T, Member)>
     where
         F: Future<Output = Result<T>>,
     {
@@ -141,7 +146,7 @@ impl Inner {
         let mut owner: Option<Incarnation> = None;
         while called.len() < CALLED_MAX {
             let Some(node) = self.choose(&key, owner.as_ref(), &called).await else { break };
-            let error = match self.once(&node, &call).await {
+            let error = match self.call_once(&node, &call).await {
                 Ok(answer) => {
                     self.owners.insert(key, node.node.incarnation.clone()).await;
                     return Ok((answer, node));
@@ -171,7 +176,7 @@ impl Inner {
 
     /// Returns true if another node is called after this error.
     async fn calls_another_node(&self, error: &Error, node: &Member, is_idempotent: bool) -> bool {
-        match lost(error) {
+        match loss_stage(error) {
             Some(stage) => {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
                 stage == LossStage::NotSent || is_idempotent
@@ -208,7 +213,7 @@ impl Inner {
         of(reachable).or_else(|| of(up)).or_else(|| of(live.iter().filter(|node| is_uncalled(node)).collect()))
     }
 
-    async fn once<T, F>(&self, node: &Member, call: &impl Fn(SharedPeer) -> F) -> Result<T>
+    async fn call_once<T, F>(&self, node: &Member, call: &impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
@@ -229,8 +234,9 @@ impl Inner {
     fn death_of(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
-            let serves = |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
-            if live.wait_for(|live| !live.iter().any(serves)).await.is_err() {
+            let is_same_process =
+                |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
+            if live.wait_for(|live| !live.iter().any(is_same_process)).await.is_err() {
                 // Membership has stopped, so no further snapshot can report a death.
                 std::future::pending::<()>().await;
             }
@@ -262,33 +268,33 @@ impl ConversationPeer for Router {
         });
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.chat(principal, command.clone()).await };
-        self.follow(key(principal, &thread), call).await
+        self.stream_from_node(key(principal, &thread), call).await
     }
 
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.approve(principal, command.clone()).await };
-        self.ask(key(principal, &command.turn.thread), true, call).await
+        self.call_node(key(principal, &command.turn.thread), true, call).await
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         let call = |peer: SharedPeer| async move { peer.resume(principal, turn).await };
-        self.follow(key(principal, &turn.thread), call).await
+        self.stream_from_node(key(principal, &turn.thread), call).await
     }
 
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let call = |peer: SharedPeer| async move { peer.cancel(principal, turn).await };
-        self.ask(key(principal, &turn.thread), true, call).await
+        self.call_node(key(principal, &turn.thread), true, call).await
     }
 
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let call = |peer: SharedPeer| async move { peer.get_turn(principal, turn).await };
-        self.ask(key(principal, &turn.thread), true, call).await
+        self.call_node(key(principal, &turn.thread), true, call).await
     }
 
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let call = |peer: SharedPeer| async move { peer.open_turn(principal, thread).await };
-        self.ask(key(principal, thread), true, call).await
+        self.call_node(key(principal, thread), true, call).await
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
@@ -300,24 +306,24 @@ impl ConversationPeer for Router {
         let key = key(principal, &ThreadId::generate(&*self.inner.environment));
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.create_thread(principal, command.clone()).await };
-        self.ask(key, command.request_id.is_some(), call).await
+        self.call_node(key, command.request_id.is_some(), call).await
     }
 
     async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.rename_thread(principal, command.clone()).await };
-        self.ask(key(principal, &command.thread), true, call).await
+        self.call_node(key(principal, &command.thread), true, call).await
     }
 
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.delete_thread(principal, command.clone()).await };
-        self.ask(key(principal, &command.thread), command.request_id.is_some(), call).await
+        self.call_node(key(principal, &command.thread), command.request_id.is_some(), call).await
     }
 
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         let command = &command;
         let call = |peer: SharedPeer| async move { peer.fork_thread(principal, command.clone()).await };
-        self.ask(key(principal, &command.thread), command.request_id.is_some(), call).await
+        self.call_node(key(principal, &command.thread), command.request_id.is_some(), call).await
     }
 }

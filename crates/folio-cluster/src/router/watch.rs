@@ -58,7 +58,7 @@ impl Watcher {
     async fn watch_at_node(&self) -> Result<EventStream> {
         let (principal, turn, from) = (&self.principal, &self.turn, self.next);
         let call = |peer: SharedPeer| async move { peer.watch(principal, turn, from).await };
-        self.router.follow(key(principal, &turn.thread), call).await
+        self.router.stream_from_node(key(principal, &turn.thread), call).await
     }
 
     /// Checks in the thread header that the principal may see the turn.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 const OLD: &str = "an old secret of the cluster 0123456789";
 const NEW: &str = "a new secret of the cluster 01234567890";
 
-fn seal(secrets: &[&str]) -> Seal {
-    Seal::new(&secrets.iter().map(|text| Secret::new(text)).collect::<Vec<_>>()).unwrap()
+fn seal(secrets: &[&str]) -> PrincipalSigner {
+    PrincipalSigner::new(&secrets.iter().map(|text| Secret::new(text)).collect::<Vec<_>>()).unwrap()
 }
 
 fn principal() -> Principal {
@@ -17,13 +17,13 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
 }
 
-fn signed(seal: &Seal) -> MetadataMap {
+fn signed(seal: &PrincipalSigner) -> MetadataMap {
     let mut metadata = MetadataMap::new();
     seal.sign(Some(&principal()), "Chat", 1, at(0), &mut metadata).unwrap();
     metadata
 }
 
-fn why(seal: &Seal, metadata: &MetadataMap, now: Timestamp) -> String {
+fn why(seal: &PrincipalSigner, metadata: &MetadataMap, now: Timestamp) -> String {
     let error = seal.check(metadata, "Chat", now).unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unauthenticated, Reason::InvalidPrincipal));
     error.message
@@ -106,8 +106,8 @@ fn a_forged_body_is_refused_even_if_its_times_are_valid() {
 
 #[test]
 fn a_short_or_missing_secret_is_refused() {
-    assert!(Seal::new(&[]).is_err());
-    assert!(Seal::new(&[Secret::new(NEW), Secret::new("short")]).is_err());
+    assert!(PrincipalSigner::new(&[]).is_err());
+    assert!(PrincipalSigner::new(&[Secret::new(NEW), Secret::new("short")]).is_err());
     assert!(!format!("{:?}", seal(&[NEW])).contains("cluster"));
 }
 

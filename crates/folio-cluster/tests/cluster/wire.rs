@@ -17,7 +17,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
     let (who, turn, thread) = (principal(), turn(1), thread(1));
     let context = CallContext { hops: 0, trace: Some(trace()) };
     context
-        .within(async {
+        .scope(async {
             let chat = ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") };
             assert_eq!(all(peer.chat(&who, chat).await.unwrap()).await.len(), 2);
             peer.approve(&who, approve(&turn)).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_second_hop_is_refused() {
     let (node, peer) = Node::with_peer();
     let second = CallContext { hops: 1, trace: None };
     second
-        .within(async {
+        .scope(async {
             let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
             assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::ForwardedTwice));
             let refused = peer.watch(&principal(), &turn(1), 0).await.err().unwrap();

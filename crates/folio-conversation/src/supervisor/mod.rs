@@ -143,7 +143,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
             tokio::select! {
                 () = token.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
-                () = shared.owners().node_died() => sweeper.node_died(),
+                () = shared.owners().wait_for_node_loss() => sweeper.wait_for_node_loss(),
             }
         }
     });

@@ -39,7 +39,7 @@ impl Sweeper {
     }
 
     /// Makes the next sweep check all rows, because a pending turn may have been decided on the dead node.
-    pub(super) fn node_died(&mut self) {
+    pub(super) fn wait_for_node_loss(&mut self) {
         self.waiting.clear();
     }
 

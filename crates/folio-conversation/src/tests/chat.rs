@@ -47,7 +47,7 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
     }
     // The breaker opened during the retries of this call: the sent attempts are settled, and no token arrived.
     let failed = Box::new(ModelError::Failed("502".to_owned()));
-    let stop_error = ModelError::GivenUp { error: failed, retry_after: Duration::from_secs(9) };
+    let stop_error = ModelError::RetriesStopped { error: failed, retry_after: Duration::from_secs(9) };
     sandbox.models.then([Step::Fail(stop_error), say("From the other.")]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");

@@ -235,7 +235,7 @@ impl Models for Script {
         if matches!(step, Step::Queued(_)) {
             self.gate.acquire().await.unwrap().forget();
         }
-        progress.set_sent(!matches!(&step, Step::Fail(error) if !error.may_cost()));
+        progress.set_sent(!matches!(&step, Step::Fail(error) if !error.is_possibly_charged()));
         let stream = play(step, self.gate.clone())?;
         Ok(stream
             .map(move |item| {

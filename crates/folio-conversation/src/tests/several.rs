@@ -49,7 +49,7 @@ impl Owners for Seen {
         nodes.iter().find(|(_, liveness)| *liveness == Liveness::Live).is_some_and(|(node, _)| *node == self.me)
     }
 
-    async fn node_died(&self) {
+    async fn wait_for_node_loss(&self) {
         self.losses.lock().await.changed().await.unwrap();
     }
 }

@@ -230,7 +230,7 @@ fn runnable(position: usize, requested: &RequestedDecision, call: &CallRecord) -
         (Decision::ApproveEdited { .. }, Some(problem)) => {
             let field = format!("decisions[{position}].approved_edited.arguments_json");
             let problem = format!("edited arguments of {}: {problem}", call.call.name);
-            Err(Error::invalid_field(field, problem).because(Reason::SchemaMismatch))
+            Err(Error::invalid_field(field, problem).with_reason(Reason::SchemaMismatch))
         }
         (Decision::ApproveEdited { .. }, None) if call.call.problem.is_some() => {
             Err(Error::precondition(Reason::NotAwaitingApproval, format!("{} cannot run", call.call.name)))
@@ -249,7 +249,7 @@ fn not_waiting(round: u32) -> Error {
 
 fn unknown_call(position: usize, requested: &RequestedDecision) -> Error {
     let problem = format!("round {} has no call {}", requested.round, requested.index);
-    Error::invalid_field(format!("decisions[{position}].call_id"), problem).because(Reason::UnknownCall)
+    Error::invalid_field(format!("decisions[{position}].call_id"), problem).with_reason(Reason::UnknownCall)
 }
 
 fn conflict(call: &CallRecord) -> Error {

@@ -117,11 +117,11 @@ impl ModelWork {
         let asked = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
         let has_tools = !self.profile.definitions().is_empty();
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
-        let answering = catalogue.answering(asked, able);
-        let last = answering.len().saturating_sub(1);
+        let candidates = catalogue.candidates(asked, able);
+        let last = candidates.len().saturating_sub(1);
         // Error of the requested model. Returned if no fallback model has enough context or credit.
         let mut first = None;
-        for (position, info) in answering.iter().enumerate() {
+        for (position, info) in candidates.iter().enumerate() {
             let request = tokio::select! {
                 () = self.work.token.cancelled() => return Err(Ok(None)),
                 request = self.request(info, window.clone()) => request,
@@ -138,7 +138,7 @@ impl ModelWork {
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };
             match read(self, request).await {
-                ReadOutcome::Failed { error, sent, output: 0 } if error.falls_back() && position < last => {
+                ReadOutcome::Failed { error, sent, output: 0 } if error.allows_fallback() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = unanswered(sent, prompt, 0);
                     self.settle(Some((permit, settlement))).await;

@@ -72,7 +72,7 @@ impl CleanupOptions {
         problems.number("batch", self.batch, 1, 1_000_000);
         problems.number("orphan_interval_seconds", self.orphan_interval_seconds, 1, 30 * 86_400);
         problems.number("retention_interval_seconds", self.retention_interval_seconds, 1, 86_400);
-        problems.verdict()
+        problems.into_result()
     }
 }
 
@@ -121,13 +121,16 @@ impl Cleaner {
             orphans: Orphans {
                 stores: stores.clone(),
                 active_uploads,
-                due: Interval::every(options.orphan_interval_seconds),
+                schedule: Schedule::every(options.orphan_interval_seconds),
             },
             organizations: Organizations::new(stores.clone(), turns),
-            retention: Retention { stores: stores.clone(), due: Interval::every(options.retention_interval_seconds) },
+            retention: Retention {
+                stores: stores.clone(),
+                schedule: Schedule::every(options.retention_interval_seconds),
+            },
             stores,
             batch: options.batch.max(1),
-            begun: HashSet::new(),
+            swept: HashSet::new(),
         };
         let interval = Duration::from_secs(options.interval_seconds.max(1));
         let task = tokio::spawn(run(sweep, environment, Triggers { interval, wake, is_sweeper }, stop.clone()));
@@ -180,13 +183,13 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
 }
 
 /// The interval of a search. The first run is due immediately.
-struct Interval {
+struct Schedule {
     every: Duration,
     /// Time of the next run. None: immediately.
     next: Option<Timestamp>,
 }
 
-impl Interval {
+impl Schedule {
     fn every(seconds: u64) -> Self {
         Self { every: Duration::from_secs(seconds), next: None }
     }
@@ -206,7 +209,7 @@ struct Sweep {
     stores: Stores,
     batch: usize,
     /// Deleted documents whose first sweep is complete.
-    begun: HashSet<DocumentId>,
+    swept: HashSet<DocumentId>,
     organizations: Organizations,
     orphans: Orphans,
     retention: Retention,
@@ -219,12 +222,12 @@ impl Sweep {
             tracing::warn!(documents = deleted.len(), "more documents were deleted than one sweep processes");
         }
         let listed: HashSet<DocumentId> = deleted.iter().map(|(_, id, _)| id.clone()).collect();
-        self.begun.retain(|id| listed.contains(id));
+        self.swept.retain(|id| listed.contains(id));
         for (org, id, at) in deleted {
             let last = at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
-            if last || !self.begun.contains(&id) {
+            if last || !self.swept.contains(&id) {
                 self.document(&org, &id, at).await?;
-                self.begun.insert(id.clone());
+                self.swept.insert(id.clone());
             }
             if last {
                 self.stores.of::<Document>().forget_deleted(&org, &id).await?;

@@ -57,7 +57,7 @@ impl Organizations {
                     tracing::info!(%org, is_final, "a deleted organization was erased");
                 }
                 Err(error) => {
-                    tracing::warn!(%org, %error, "cannot completely erase a deleted organization yet")
+                    tracing::warn!(%org, %error, "cannot erase a deleted organization completely; retrying at the next sweep")
                 }
             }
         }

@@ -5,18 +5,18 @@ use folio_storage::{StoredBlob, Stores};
 use folio_types::{Result, Timestamp, limits};
 use futures::StreamExt as _;
 
-use super::Interval;
+use super::Schedule;
 use crate::active_uploads::ActiveUploads;
 
 pub(super) struct Orphans {
     pub(super) stores: Stores,
     pub(super) active_uploads: ActiveUploads,
-    pub(super) due: Interval,
+    pub(super) schedule: Schedule,
 }
 
 impl Orphans {
     pub(super) async fn run(&mut self, now: Timestamp) {
-        if !self.due.is_due(now) {
+        if !self.schedule.is_due(now) {
             return;
         }
         match self.sweep(now).await {

@@ -10,7 +10,7 @@ use folio_types::page::{Order, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;
 
-use super::Interval;
+use super::Schedule;
 
 /// Organizations per page.
 const ORGANIZATIONS: u32 = 1_000;
@@ -19,12 +19,12 @@ const THREADS: u32 = 100;
 
 pub(super) struct Retention {
     pub(super) stores: Stores,
-    pub(super) due: Interval,
+    pub(super) schedule: Schedule,
 }
 
 impl Retention {
     pub(super) async fn run(&mut self, now: Timestamp) {
-        if !self.due.is_due(now) {
+        if !self.schedule.is_due(now) {
             return;
         }
         match self.sweep(now).await {
@@ -57,7 +57,7 @@ impl Retention {
     /// Marks the expired threads of an organization in the order of creation. The first thread that was created within
     /// the period ends the search.
     async fn mark_threads(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
-        let Some(before) = kept_since(organization, now) else { return Ok(0) };
+        let Some(before) = retention_start(organization, now) else { return Ok(0) };
         let (threads, org) = (&self.stores.threads, &organization.id);
         let mut page = PageRequest { size: THREADS, order: Order::Oldest, ..PageRequest::default() };
         let mut marked = 0;
@@ -67,7 +67,7 @@ impl Retention {
                 if thread.created_at >= before {
                     return Ok(marked);
                 }
-                if is_over(&thread, before, now) {
+                if is_expired(&thread, before, now) {
                     let fence = Fence { epoch: thread.epoch, version: thread.version };
                     marked += u64::from(threads.expire_unused(org, &thread.id, fence, now).await?);
                 }
@@ -79,13 +79,13 @@ impl Retention {
 }
 
 /// Returns the start of the retention period. None: threads are kept without limit.
-fn kept_since(organization: &Organization, now: Timestamp) -> Option<Timestamp> {
+fn retention_start(organization: &Organization, now: Timestamp) -> Option<Timestamp> {
     let days = i64::from(organization.thread_retention_days.filter(|days| *days > 0)?);
     now.checked_sub(SignedDuration::from_hours(24 * days)).ok()
 }
 
 /// Returns true if a thread expired and is not marked yet.
-fn is_over(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool {
+fn is_expired(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool {
     thread.updated_at < before && thread.open_turn.is_none() && thread.expires_at.is_none_or(|at| at > now)
 }
 
@@ -111,7 +111,7 @@ mod tests {
                 thread_retention_days,
                 quotas: OwnQuotas::default(),
             };
-            kept_since(&organization, now)
+            retention_start(&organization, now)
         };
         assert_eq!((since(None), since(Some(0))), (None, None));
         assert_eq!(since(Some(1)), Some(Timestamp::constant(1_800_000_000 - 86_400, 0)));

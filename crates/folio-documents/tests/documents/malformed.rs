@@ -123,7 +123,7 @@ async fn work_without_end_is_stopped_by_the_processor_limit() {
 async fn wall_clock_time_is_limited() {
     let short = Options { child_seconds: 0, ..options() };
     let reading = read_with(short, "invoice.pdf", &sample_invoice()).await;
-    assert_eq!(reading.state, TextState::Failed("reading it took longer than 0 s".to_owned()));
+    assert_eq!(reading.state, TextState::Failed("reading the file took longer than 0 s".to_owned()));
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ async fn a_language_that_is_not_installed_is_reported() {
 async fn an_image_without_text_has_no_text() {
     let blank = document(&[Page::new()]);
     let reading = read("blank.pdf", &blank).await;
-    assert_eq!(reading.state, TextState::NoText("no text was found in it".to_owned()));
+    assert_eq!(reading.state, TextState::NoText("the file contains no text".to_owned()));
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_hanging_child_is_killed_with_its_process_group() {
     let script = "echo $$ >\"$0.pid\"; (sleep 600 & echo $! >>\"$0.pid\"; wait)";
     let options = instead_of_tesseract(folder.path(), script);
     let reading = read_with(options, "a.png", PNG).await;
-    assert_eq!(reading.state, TextState::Failed("reading it took longer than 3 s".to_owned()));
+    assert_eq!(reading.state, TextState::Failed("reading the file took longer than 3 s".to_owned()));
     let pids = std::fs::read_to_string(folder.path().join("tesseract.pid")).unwrap();
     let pids: Vec<&str> = pids.split_whitespace().collect();
     assert_eq!(pids.len(), 2, "{pids:?}");

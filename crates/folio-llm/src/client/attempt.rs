@@ -27,8 +27,8 @@ impl Attempt {
     }
 
     /// Records that the first token arrived.
-    pub(super) fn answering(&self) {
-        self.record_now(Outcome::Answering);
+    pub(super) fn record_first_token(&self) {
+        self.record_now(Outcome::FirstToken);
     }
 
     /// Records the outcome if it is a failure.
@@ -60,7 +60,7 @@ impl Drop for Attempt {
     }
 }
 
-/// The attempts of one call. `next` starts one; `failed` waits before the next one, or ends the call.
+/// The attempts of one call. `next` starts one; `wait_for_retry` waits before the next one, or ends the call.
 pub(super) struct Attempts {
     endpoint: Arc<Endpoint>,
     call_end: Instant,
@@ -68,19 +68,19 @@ pub(super) struct Attempts {
     last: Option<ModelError>,
     progress: Progress,
     /// True if the provider may charge for a failed attempt.
-    may_cost: bool,
+    is_possibly_charged: bool,
 }
 
 impl Attempts {
     pub(super) fn new(endpoint: &Arc<Endpoint>, call_end: Instant, progress: Progress) -> Self {
-        Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, may_cost: false }
+        Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, is_possibly_charged: false }
     }
 
     /// Starts the next attempt, which must be sent immediately. Fails if the circuit breaker is open.
     pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
         // If the breaker opened between two attempts, the error of the previous attempt is more useful.
         let attempt = self.endpoint.admit().map_err(|retry_after| match self.last.take() {
-            Some(last) => last.given_up(retry_after),
+            Some(last) => last.retries_stopped(retry_after),
             None => ModelError::Unavailable { retry_after },
         })?;
         self.progress.set_sent(true);
@@ -89,9 +89,9 @@ impl Attempts {
 
     /// Waits before the next attempt. Returns the error that ends the call if a retry does not help, all retries are
     /// used, or the call has no time left.
-    pub(super) async fn failed(&mut self, failure: Failure) -> Result<(), ModelError> {
-        self.may_cost |= failure.error.may_cost();
-        self.progress.set_sent(self.may_cost);
+    pub(super) async fn wait_for_retry(&mut self, failure: Failure) -> Result<(), ModelError> {
+        self.is_possibly_charged |= failure.error.is_possibly_charged();
+        self.progress.set_sent(self.is_possibly_charged);
         let endpoint = &self.endpoint;
         // The text of the error is only for the caller, because it may repeat a prompt.
         let Failure { error, is_retriable, retry_after, status, cause, .. } = failure;
@@ -108,7 +108,15 @@ impl Attempts {
             return Err(error);
         };
         let retry = self.retry;
-        tracing::info!(provider = endpoint.name, retry, ?wait, error = kind, status, cause, "model call is retried");
+        tracing::info!(
+            provider = endpoint.name,
+            retry,
+            ?wait,
+            error = kind,
+            status,
+            cause,
+            "model call failed; retrying"
+        );
         self.last = Some(error);
         self.retry = self.retry.saturating_add(1);
         tokio::time::sleep(wait).await;

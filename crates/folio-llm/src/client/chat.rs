@@ -34,16 +34,16 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
         let attempt = attempts.next()?;
         match start(entry, attempt, (&body, &request.progress), call_end).await {
             Ok(mut live) => {
-                live.hold(permit);
+                live.set_permit(permit);
                 return Ok(Box::into_pin(live));
             }
-            Err(failure) => attempts.failed(failure).await?,
+            Err(failure) => attempts.wait_for_retry(failure).await?,
         }
     }
 }
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
-    traced::whole(&entry.endpoint, request, call(entry, request)).await
+    traced::non_streaming(&entry.endpoint, request, call(entry, request)).await
 }
 
 async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
@@ -54,9 +54,9 @@ async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, Model
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
         let mut attempt = attempts.next()?;
-        match attempt.conclude(whole(endpoint, &body, call_end).await) {
+        match attempt.conclude(non_streaming(endpoint, &body, call_end).await) {
             Ok((reply, usage)) => return Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name)),
-            Err(failure) => attempts.failed(failure).await?,
+            Err(failure) => attempts.wait_for_retry(failure).await?,
         }
     }
 }
@@ -96,7 +96,7 @@ async fn start(
 }
 
 /// Makes one attempt of a non-streaming call.
-async fn whole(
+async fn non_streaming(
     endpoint: &Arc<Endpoint>,
     body: &RawValue,
     call_end: Instant,
@@ -105,8 +105,8 @@ async fn whole(
     let answer = openai::client(endpoint, bounds).chat().create_byot::<_, Box<RawValue>>(body).await;
     let answer = answer.map_err(|error| openai::failure(endpoint, error))?;
     let mut assembler = Assembler::default();
-    let assembled = assembler.whole(answer.get()).and_then(|()| assembler.take_reply());
-    assembled.map_err(|error| Failure::answer(error, &endpoint.key).charged())
+    let assembled = assembler.non_streaming(answer.get()).and_then(|()| assembler.take_reply());
+    assembled.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
 }
 
 /// Rejects a response whose content type is not an event stream.

@@ -47,10 +47,10 @@ pub(super) async fn embed(
     dimensions: u32,
     texts: Vec<String>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    traced::embedding(endpoint, model, ask(endpoint, org, model, dimensions, texts)).await
+    traced::embedding(endpoint, model, embed_in_batches(endpoint, org, model, dimensions, texts)).await
 }
 
-async fn ask(
+async fn embed_in_batches(
     endpoint: &Arc<Endpoint>,
     org: &OrgId,
     model: &str,
@@ -73,14 +73,14 @@ async fn ask(
             let mut attempt = attempts.next()?;
             match attempt.conclude(request(endpoint, &body, texts.len(), call_end).await) {
                 Ok(found) => break found,
-                Err(failure) => attempts.failed(failure).await?,
+                Err(failure) => attempts.wait_for_retry(failure).await?,
             }
         };
         vectors.extend(found);
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
-        return Err(StreamError::Malformed("embeddings of different lengths".to_owned()).into());
+        return Err(StreamError::Malformed("the embeddings have different lengths".to_owned()).into());
     }
     Ok(vectors)
 }
@@ -95,13 +95,14 @@ async fn request(
     let client = openai::client(endpoint, Bounds { end, limit: WHOLE_CALL, body_bytes });
     let answer = client.embeddings().create_byot::<_, Box<RawValue>>(body).await;
     let answer = answer.map_err(|error| openai::failure(endpoint, error))?;
-    read(answer.get(), count).map_err(|error| Failure::answer(error, &endpoint.key).charged())
+    parse(answer.get(), count).map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
 }
 
 /// Parses the vectors of an answer and sorts them by text.
-fn read(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
-    let malformed = |what: &str| StreamError::Malformed(what.to_owned());
-    let answer: Answer = serde_json::from_str(answer).map_err(|_| malformed("embeddings of another shape"))?;
+fn parse(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
+    let malformed = |problem: &str| StreamError::Malformed(problem.to_owned());
+    let answer: Answer = serde_json::from_str(answer)
+        .map_err(|_| malformed("the answer is not in the format of an embeddings response"))?;
     if let Some(error) = answer.error.filter(|error| !error.is_null()) {
         return Err(StreamError::Reported { status: None, message: refusal::bounded(&refusal::message_of(&error)) });
     }
@@ -109,13 +110,17 @@ fn read(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
     data.sort_by_key(|embedding| embedding.index);
     let in_order = data.len() == count && data.iter().enumerate().all(|(index, embedding)| embedding.index == index);
     if !in_order {
-        return Err(malformed("not one embedding for each text"));
+        return Err(malformed("expected one embedding per text, in order of index"));
     }
     let vectors: Vec<_> = data.into_iter().map(|embedding| embedding.embedding).collect();
-    let good = |vector: &Vec<f32>| {
+    let is_valid = |vector: &Vec<f32>| {
         !vector.is_empty() && vector.len() <= DIMENSIONS_MAX && vector.iter().all(|number| number.is_finite())
     };
-    if vectors.iter().all(good) { Ok(vectors) } else { Err(malformed("an embedding that is no vector of numbers")) }
+    if vectors.iter().all(is_valid) {
+        Ok(vectors)
+    } else {
+        Err(malformed("an embedding is empty, too long or not finite"))
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +130,7 @@ mod tests {
     #[test]
     fn vectors_come_in_the_order_of_the_texts() {
         let body = r#"{"data": [{"index": 1, "embedding": [2.0]}, {"index": 0, "embedding": [1]}], "usage": {}}"#;
-        assert_eq!(read(body, 2), Ok(vec![vec![1.0], vec![2.0]]));
+        assert_eq!(parse(body, 2), Ok(vec![vec![1.0], vec![2.0]]));
     }
 
     #[test]
@@ -139,9 +144,9 @@ mod tests {
             (r#"{"data": [{"index": 0, "embedding": "AAAA"}]}"#, 1),
             ("nonsense", 1),
         ] {
-            assert!(matches!(read(body, count), Err(StreamError::Malformed(_))), "{body}");
+            assert!(matches!(parse(body, count), Err(StreamError::Malformed(_))), "{body}");
         }
-        let reported = read(r#"{"error": {"message": "no such model"}}"#, 1);
+        let reported = parse(r#"{"error": {"message": "no such model"}}"#, 1);
         assert_eq!(reported, Err(StreamError::Reported { status: None, message: "no such model".into() }));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_breaker::{Breaker, BreakerState};
-use folio_permits::{Permit, Permits, Refused};
+use folio_permits::{Permit, Permits, RefusalReason};
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, OrgId, Secret};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -119,14 +119,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// `Busy` if the queue is full, or if the call was evicted for an organization with fewer waiting calls.
-    /// `NotReached` if `end` passed.
+    /// `Unreachable` if `end` passed.
     pub(super) async fn permit(&self, org: &OrgId, end: Instant) -> Result<Permit<OrgId>, ModelError> {
         let weight = self.weights.get(org).copied().unwrap_or(1);
         self.permits.acquire(org, weight, end).await.map_err(|refused| match refused {
-            Refused::DeadlinePassed => {
-                ModelError::NotReached("no permit became free within the call's time".to_owned())
+            RefusalReason::DeadlinePassed => {
+                ModelError::Unreachable("no permit became free within the call's time".to_owned())
             }
-            Refused::QueueFull | Refused::KeyBound | Refused::TotalBound => {
+            RefusalReason::QueueFull | RefusalReason::KeyBound | RefusalReason::TotalBound => {
                 ModelError::Busy { retry_after: BUSY_RETRY }
             }
         })
@@ -220,7 +220,7 @@ fn http_client(
     }
     if let Some(policy) = policy {
         if !policy.allows_url(url) {
-            return Err("base_url: the address is in a network that is not public".to_owned());
+            return Err("base_url: the address is not public; ask the operator to allow its network".to_owned());
         }
         // A proxy would resolve the name without this check.
         builder = builder.no_proxy().dns_resolver(Arc::new(Resolver::new(policy.clone())));

@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// Returns the failure as not retriable, because the answer had started and the provider charges for it.
-    pub(super) fn charged(self) -> Self {
+    pub(super) fn not_retriable(self) -> Self {
         Self { is_retriable: false, ..self }
     }
 
@@ -59,7 +59,7 @@ impl Failure {
     /// The connection was not made or broke.
     pub(super) fn connection(provider: &str, error: reqwest::Error, key: &Secret) -> Self {
         if error.is_timeout() && error.is_connect() {
-            return Self::retriable(ModelError::NotReached(format!("connecting to {provider} timed out")));
+            return Self::retriable(ModelError::Unreachable(format!("connecting to {provider} timed out")));
         }
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {
@@ -67,7 +67,7 @@ impl Failure {
         }
         let cause = refusal::scrubbed(&refusal::bounded(&cause.to_string()), key);
         let error = if error.is_connect() {
-            ModelError::NotReached(format!("cannot connect to {provider} ({cause})"))
+            ModelError::Unreachable(format!("cannot connect to {provider} ({cause})"))
         } else {
             ModelError::Failed(format!("the connection to {provider} broke ({cause})"))
         };
@@ -112,7 +112,7 @@ impl Failure {
     }
 
     /// The answer cannot be parsed.
-    pub(super) fn answer(error: StreamError, key: &Secret) -> Self {
+    pub(super) fn invalid_answer(error: StreamError, key: &Secret) -> Self {
         let error = match error {
             StreamError::Reported { status, message } => {
                 StreamError::Reported { status, message: refusal::scrubbed(&message, key) }

@@ -15,7 +15,7 @@ use super::openai::{self, Bounds};
 use crate::model::ModelError;
 use crate::stream::StreamError;
 
-const WITHIN: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum length of a list, in bytes. Some endpoints describe hundreds of models.
 const BODY_BYTES: usize = 4 << 20;
 /// Maximum number of names, and maximum length of a name in characters.
@@ -25,11 +25,11 @@ const NAME_CHARS: usize = 200;
 /// Returns the names of the models, sorted. The request is not a model call: it takes no permit and does not affect the
 /// circuit breaker.
 pub(super) async fn models(endpoint: &Arc<Endpoint>) -> Result<Vec<String>, ModelError> {
-    let bounds = Bounds { end: Instant::now() + WITHIN, limit: "model list", body_bytes: BODY_BYTES };
+    let bounds = Bounds { end: Instant::now() + TIMEOUT, limit: "model list", body_bytes: BODY_BYTES };
     let answer = openai::client(endpoint, bounds).models().list_byot::<Box<RawValue>>().await;
     let names = answer
         .map_err(|error| openai::failure(endpoint, error))
-        .and_then(|answer| names(answer.get()).map_err(|error| Failure::answer(error, &endpoint.key)));
+        .and_then(|answer| names(answer.get()).map_err(|error| Failure::invalid_answer(error, &endpoint.key)));
     names.map_err(|failure| failure.error)
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn models(endpoint: &Arc<Endpoint>) -> Result<Vec<String>, Mode
 /// endpoints use. Everything else in the body is skipped without being stored, because a small body can contain many
 /// values.
 fn names(answer: &str) -> Result<Vec<String>, StreamError> {
-    let malformed = || StreamError::Malformed("a model list of another shape".to_owned());
+    let malformed = || StreamError::Malformed("the model list has an unknown format".to_owned());
     let Names(mut names) = if answer.trim_ascii_start().starts_with('[') {
         serde_json::from_str(answer).map_err(|_| malformed())?
     } else {
@@ -63,7 +63,7 @@ struct Model {
 
 impl Model {
     /// Returns the name of the model, if it is valid.
-    fn named(self) -> Option<String> {
+    fn into_name(self) -> Option<String> {
         self.id.or(self.name).filter(|name| {
             let visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
             !name.is_empty() && visible && name.chars().count() <= NAME_CHARS
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut names = Vec::new();
         while names.len() < MODELS_MAX {
             let Some(model) = list.next_element::<Model>()? else { return Ok(Names(names)) };
-            names.extend(model.named());
+            names.extend(model.into_name());
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Names(names))

@@ -48,7 +48,7 @@ pub(super) struct LiveStream {
     phase: Phase,
     /// Number of tokens at the start of the current wait, and its start time. Time that the consumer takes does not
     /// count.
-    waiting: Option<(u64, Instant)>,
+    wait_start: Option<(u64, Instant)>,
     timer: Pin<Box<Sleep>>,
     first_end: Instant,
     call_end: Instant,
@@ -61,7 +61,7 @@ pub(super) struct LiveStream {
     /// Model name for answers without one.
     model: String,
     /// The last item of the stream.
-    last: Option<Result<Box<ModelReply>, ModelError>>,
+    final_item: Option<Result<Box<ModelReply>, ModelError>>,
 }
 
 impl LiveStream {
@@ -77,7 +77,7 @@ impl LiveStream {
             body: Some(response.bytes_stream().boxed()),
             parser: StreamParser::default(),
             phase: Phase::First,
-            waiting: None,
+            wait_start: None,
             timer: Box::pin(tokio::time::sleep_until(first_end.min(call_end))),
             first_end,
             call_end,
@@ -87,12 +87,12 @@ impl LiveStream {
             request,
             progress,
             model: model.to_owned(),
-            last: None,
+            final_item: None,
         }
     }
 
     /// Keeps the permit of the call until the stream ends or is dropped.
-    pub(super) fn hold(&mut self, permit: Permit<OrgId>) {
+    pub(super) fn set_permit(&mut self, permit: Permit<OrgId>) {
         self.permit = Some(permit);
     }
 
@@ -157,7 +157,7 @@ impl LiveStream {
         self.progress.set_call_bytes(self.parser.assembler().arguments_bytes());
         fed.map_err(|error| self.invalid_answer(error))?;
         let assembler = self.parser.assembler();
-        let phase = match (assembler.is_done(), assembler.is_finished(), assembler.is_begun()) {
+        let phase = match (assembler.is_done(), assembler.is_finished(), assembler.has_started()) {
             (true, true, _) => Phase::Done,
             // The end mark arrived without a finish reason; the parser returns the error.
             (true, false, _) => return self.parser.end().map_err(|error| self.invalid_answer(error)),
@@ -167,10 +167,10 @@ impl LiveStream {
         };
         if phase != self.phase {
             if self.phase == Phase::First {
-                self.attempt.answering();
+                self.attempt.record_first_token();
             }
             self.phase = phase;
-            self.waiting = None;
+            self.wait_start = None;
         }
         Ok(())
     }
@@ -178,11 +178,11 @@ impl LiveStream {
     /// Returns the deadline of the current wait.
     fn deadline(&mut self) -> Instant {
         let tokens = self.parser.assembler().tokens();
-        let since = match self.waiting {
+        let since = match self.wait_start {
             Some((seen, since)) if seen == tokens => since,
             _ => {
                 let now = Instant::now();
-                self.waiting = Some((tokens, now));
+                self.wait_start = Some((tokens, now));
                 now
             }
         };
@@ -222,7 +222,7 @@ impl LiveStream {
     }
 
     fn invalid_answer(&self, error: crate::stream::StreamError) -> Failure {
-        Failure::answer(error, &self.attempt.endpoint().key)
+        Failure::invalid_answer(error, &self.attempt.endpoint().key)
     }
 
     fn conclude(&mut self) -> Result<(), Failure> {
@@ -230,7 +230,7 @@ impl LiveStream {
         let assembled = self.parser.assembler().take_reply();
         let (reply, usage) = assembled.map_err(|error| self.invalid_answer(error))?;
         self.attempt.record(Outcome::Success);
-        self.last = Some(Ok(Box::new(finished(reply, usage, &self.request, &self.model))));
+        self.final_item = Some(Ok(Box::new(finished(reply, usage, &self.request, &self.model))));
         self.phase = Phase::Ended;
         Ok(())
     }
@@ -242,16 +242,16 @@ impl Stream for LiveStream {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         if let Err(failure) = ready!(this.poll_until(cx, |live| live.parser.assembler().has_event())) {
-            this.last = Some(Err(failure.error));
+            this.final_item = Some(Err(failure.error));
         }
         // Events before an error in the same read are still returned.
         if let Some(event) = this.parser.assembler().next_event() {
             return Poll::Ready(Some(Ok(event)));
         }
-        if this.last.is_some() {
+        if this.final_item.is_some() {
             // Releases the permit for the next call before the consumer drops the stream.
             this.permit = None;
         }
-        Poll::Ready(this.last.take().map(|last| last.map(ModelEvent::Done)))
+        Poll::Ready(this.final_item.take().map(|final_item| final_item.map(ModelEvent::Done)))
     }
 }

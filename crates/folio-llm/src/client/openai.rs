@@ -72,7 +72,8 @@ pub(super) fn client(endpoint: &Arc<Endpoint>, bounds: Bounds) -> Client<BaseUrl
 /// Converts an error of `async-openai`.
 pub(super) fn failure(endpoint: &Endpoint, error: OpenAIError) -> Failure {
     let malformed = |error: &dyn std::fmt::Display| {
-        Failure::answer(StreamError::Malformed(format!("it is not as expected: {error}")), &endpoint.key).charged()
+        Failure::invalid_answer(StreamError::Malformed(format!("unexpected format: {error}")), &endpoint.key)
+            .not_retriable()
     };
     match error {
         OpenAIError::Boxed(error) => match error.downcast::<Failure>() {
@@ -81,7 +82,7 @@ pub(super) fn failure(endpoint: &Endpoint, error: OpenAIError) -> Failure {
         },
         OpenAIError::Reqwest(error) => Failure::connection(&endpoint.name, error, &endpoint.key),
         // The text of the other errors repeats the body.
-        _ => malformed(&"it has another shape"),
+        _ => malformed(&"unexpected format"),
     }
 }
 
@@ -92,14 +93,14 @@ async fn send(endpoint: &Endpoint, request: reqwest::Request, bounds: Bounds) ->
     let is_whole = timeout_at(end, read_bounded(response, body_bytes, &mut body))
         .await
         .map_err(|_| Failure::timeout(limit))?
-        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).charged())?;
+        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).not_retriable())?;
     let checked = if is_whole { json(&body) } else { Err(StreamError::TooLarge("body")) };
-    checked.map_err(|error| Failure::answer(error, &endpoint.key).charged())?;
+    checked.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())?;
     Ok(http::Response::new(body).into())
 }
 
 /// Refuses a body that is not JSON, because `async-openai` logs a body that it cannot parse.
 fn json(body: &[u8]) -> Result<(), StreamError> {
     let parsed = serde_json::from_slice::<IgnoredAny>(body);
-    parsed.map(|_| ()).map_err(|error| StreamError::Malformed(format!("it is not JSON: {error}")))
+    parsed.map(|_| ()).map_err(|error| StreamError::Malformed(format!("not JSON: {error}")))
 }

@@ -46,7 +46,7 @@ pub(super) async fn embedding<T>(
 }
 
 /// Runs a non-streaming call in a span.
-pub(super) async fn whole(
+pub(super) async fn non_streaming(
     endpoint: &Endpoint,
     request: &ModelRequest,
     call: impl Future<Output = Result<ModelReply, ModelError>>,

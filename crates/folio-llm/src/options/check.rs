@@ -32,7 +32,7 @@ impl Options {
             check_provider(name, provider, &mut problems);
         }
         self.check_names(&mut problems);
-        problems.verdict().map(|()| self)
+        problems.into_result().map(|()| self)
     }
 
     fn check_numbers(&self, problems: &mut Problems) {
@@ -42,8 +42,8 @@ impl Options {
             ("between_tokens_seconds", self.timeouts.between_tokens_seconds),
             ("call_seconds", self.timeouts.call_seconds),
         ] {
-            let good = value >= Duration::from_millis(1) && value <= DAY;
-            problems.check(good, format_args!("timeouts.{name}"), "must be from 0.001 to 86400 (a day)");
+            let is_valid = value >= Duration::from_millis(1) && value <= DAY;
+            problems.check(is_valid, format_args!("timeouts.{name}"), "must be from 0.001 to 86400 (a day)");
         }
         for (org, weight) in &self.weights {
             problems.number(format_args!("weights.{org}"), *weight, 1, 1_000);
@@ -66,12 +66,12 @@ impl Options {
         for (provider, options) in self.providers.iter().filter(|(_, options)| options.enabled) {
             for model in options.models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name) {
                 if let Some(other) = chat.insert(model, provider) {
-                    problems.add(format_args!("providers.{provider}.models.{model}"), taken(other));
+                    problems.add(format_args!("providers.{provider}.models.{model}"), duplicate_name(other));
                 }
             }
             for model in options.embedding_models.keys() {
                 if let Some(other) = embedding.insert(model, provider) {
-                    problems.add(format_args!("providers.{provider}.embedding_models.{model}"), taken(other));
+                    problems.add(format_args!("providers.{provider}.embedding_models.{model}"), duplicate_name(other));
                 }
             }
         }
@@ -89,8 +89,8 @@ impl Options {
     }
 }
 
-fn taken(other: &str) -> String {
-    format!("provider {other:?} has a model of this name too; rename one and give its `upstream` name")
+fn duplicate_name(other: &str) -> String {
+    format!("provider {other:?} has a model with the same name; rename one and set its `upstream`")
 }
 
 fn not_enabled<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
@@ -157,7 +157,7 @@ pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
     let upstream = model.upstream.is_empty() || is_name(&model.upstream);
     problems.check(upstream, "upstream", NO_NAME);
     check_model("", model, &mut problems);
-    let found = problems.verdict().err()?.problems;
+    let found = problems.into_result().err()?.problems;
     Some(found.join("; ").replace("model..", "").replace("model.", ""))
 }
 
@@ -173,8 +173,8 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
         ("cached_input_price", model.cached_input_price),
         ("output_price", model.output_price),
     ] {
-        let good = price.is_none_or(|price| price <= PRICE_MAX);
-        problems.check(good, format_args!("{path}.{name}"), "is above a million dollars per million tokens");
+        let is_valid = price.is_none_or(|price| price <= PRICE_MAX);
+        problems.check(is_valid, format_args!("{path}.{name}"), "is above a million dollars per million tokens");
     }
 }
 

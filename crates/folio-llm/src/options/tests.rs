@@ -80,7 +80,7 @@ fn every_problem_is_named_with_its_path() {
             }),
         ),
         (
-            "provider \"here\" has a model of this name too",
+            "provider \"here\" has a model with the same name",
             problems(|o| {
                 let twin = provider(o).clone();
                 o.providers.insert("twin".into(), twin);

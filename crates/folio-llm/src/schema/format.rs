@@ -33,7 +33,7 @@ pub fn normalize(value: &Value) -> Result<Value, Vec<Violation>> {
 }
 
 fn too_large(bytes: usize) -> Violation {
-    Violation::new("#", format!("{bytes} bytes, at most {}", limits::SCHEMA_BYTES))
+    Violation::new("#", format!("has {bytes} bytes; the maximum is {}", limits::SCHEMA_BYTES))
 }
 
 /// Validates a response format, given as JSON or as a string that contains JSON. The error lists at least one and at
@@ -42,16 +42,16 @@ pub fn check_response_format(value: &Value, rules: Rules) -> Result<CheckedForma
     let format = normalize(value)?;
     check_bounds(&format)?;
     let mut violations = Vec::new();
-    let Some(inner) = check_shell(&format, rules, &mut violations) else { return Err(bounded(violations)) };
+    let Some(inner) = check_wrapper(&format, rules, &mut violations) else { return Err(bounded(violations)) };
     let schema = inner.get("schema").unwrap_or(&Value::Null);
-    let says_strict = inner.get("strict") == Some(&Value::Bool(true));
+    let declares_strict = inner.get("strict") == Some(&Value::Bool(true));
     let mut strict_violations = Vec::new();
     for violation in schema_violations(schema, &mut strict_violations) {
-        violations.push(below_shell(violation));
+        violations.push(inside_wrapper(violation));
     }
-    let strict = says_strict && strict_violations.is_empty();
+    let strict = declares_strict && strict_violations.is_empty();
     if rules == Rules::Strict {
-        violations.extend(strict_violations.into_iter().map(below_shell));
+        violations.extend(strict_violations.into_iter().map(inside_wrapper));
     }
     if !violations.is_empty() {
         return Err(bounded(violations));
@@ -82,13 +82,17 @@ fn check_bounds(value: &Value) -> Result<(), Vec<Violation>> {
     }
     let patterns = bounds::patterns(value);
     if patterns > PATTERNS_MAX {
-        return Err(vec![Violation::new("#", format!("{patterns} patterns, at most {PATTERNS_MAX}"))]);
+        return Err(vec![Violation::new("#", format!("has {patterns} patterns; the maximum is {PATTERNS_MAX}"))]);
     }
     Ok(())
 }
 
 /// Validates the wrapper. Returns the member `json_schema` if it exists.
-fn check_shell<'a>(format: &'a Value, rules: Rules, violations: &mut Vec<Violation>) -> Option<&'a Map<String, Value>> {
+fn check_wrapper<'a>(
+    format: &'a Value,
+    rules: Rules,
+    violations: &mut Vec<Violation>,
+) -> Option<&'a Map<String, Value>> {
     const SHAPE: &str =
         "must be {\"type\": \"json_schema\", \"json_schema\": {\"name\", \"schema\", \"strict\": true}}";
     let Some(members) = format.as_object() else {
@@ -171,7 +175,7 @@ fn is_draft_7(text: &str) -> bool {
     matches!(rest, Some("json-schema.org/draft-07/schema" | "json-schema.org/draft-07/schema#"))
 }
 
-fn below_shell(violation: Violation) -> Violation {
+fn inside_wrapper(violation: Violation) -> Violation {
     let below = violation.path.strip_prefix('#').unwrap_or(&violation.path);
     Violation { path: format!("#/json_schema/schema{below}"), message: violation.message }
 }

@@ -66,11 +66,11 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Generates JSON. Each input byte is one choice.
-struct Maker<'b> {
+struct JsonGenerator<'b> {
     choices: std::slice::Iter<'b, u8>,
 }
 
-impl Maker<'_> {
+impl JsonGenerator<'_> {
     fn next(&mut self) -> usize {
         self.choices.next().copied().map_or(0, usize::from)
     }
@@ -110,7 +110,7 @@ fn check(schema: &Value, data: &Value) {
 #[test]
 fn schema_checker_takes_any_schema_and_data() {
     bolero::check!().with_iterations(INPUTS).with_max_len(96).for_each(|choices: &[u8]| {
-        let mut maker = Maker { choices: choices.iter() };
+        let mut maker = JsonGenerator { choices: choices.iter() };
         let mut schema = maker.value(6);
         // Half of the inputs become an object at the root, so that the checks reach the subschemas.
         if choices.len().is_multiple_of(2) {

@@ -88,7 +88,7 @@ impl<'a> Graph<'a> {
                 }
             }
             if self.nodes.len() > SUBSCHEMAS_MAX {
-                return Err(vec![Violation::new("#", format!("holds more than {SUBSCHEMAS_MAX} schemas"))]);
+                return Err(vec![Violation::new("#", format!("contains more than {SUBSCHEMAS_MAX} subschemas"))]);
             }
             at += 1;
         }
@@ -106,7 +106,8 @@ impl<'a> Graph<'a> {
         let properties: usize =
             self.nodes.iter().filter_map(|n| n.schema.get("properties")?.as_object()).map(serde_json::Map::len).sum();
         if properties > PROPERTIES_MAX {
-            violations.push(Violation::new("#", format!("{properties} properties, at most {PROPERTIES_MAX}")));
+            violations
+                .push(Violation::new("#", format!("has {properties} properties; the maximum is {PROPERTIES_MAX}")));
         }
         if self.nesting > REFERENCE_NESTING_MAX {
             let message = format!("nests too deep when its references are followed (at most {REFERENCE_NESTING_MAX})");
@@ -116,14 +117,14 @@ impl<'a> Graph<'a> {
 
     /// Returns the shape from which the work of validation is estimated. Rejects references that lead back to
     /// themselves without descending into the data, because validation would not terminate.
-    pub(super) fn shape(&self) -> Result<Shape, Violation> {
+    pub(super) fn shape(&self) -> Result<CostModel, Violation> {
         let mut order = SameValueOrder { graph: self, state: vec![Visit::New; self.nodes.len()], done: Vec::new() };
         for index in 0..self.nodes.len() {
             order.visit(index, 0)?;
         }
         let edges = self.nodes.iter().map(Edges::of).collect();
         let refers = self.nodes.iter().any(|node| node.target.is_some());
-        Ok(Shape { order: order.done, edges, is_shallow: !refers && self.nesting <= SHALLOW_LEVELS })
+        Ok(CostModel { order: order.done, edges, is_shallow: !refers && self.nesting <= SHALLOW_LEVELS })
     }
 }
 
@@ -236,14 +237,14 @@ fn weight(schema: &Value) -> u64 {
 }
 
 /// Part of a schema that the estimate of validation work needs.
-pub(super) struct Shape {
+pub(super) struct CostModel {
     /// True if neither compiling nor validating needs more than the default stack.
     pub(super) is_shallow: bool,
     order: Vec<usize>,
     edges: Vec<Edges>,
 }
 
-impl Shape {
+impl CostModel {
     /// Returns an upper bound of the steps to validate `data` (bounded in nesting), counted up to slightly more than
     /// [`STEPS_MAX`].
     ///

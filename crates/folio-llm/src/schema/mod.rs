@@ -84,7 +84,7 @@ fn bounded(mut violations: Vec<Violation>) -> Vec<Violation> {
     let more = violations.len().saturating_sub(VIOLATIONS_MAX);
     if more > 0 {
         violations.truncate(VIOLATIONS_MAX);
-        violations.push(Violation::new("#", format!("and {more} more")));
+        violations.push(Violation::new("#", format!("{more} more violations are not listed")));
     }
     violations
 }

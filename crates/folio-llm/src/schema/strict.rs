@@ -67,7 +67,7 @@ fn check_object(node: &Node<'_>, violations: &mut Vec<Violation>) {
     }
     for name in required {
         if !properties.is_some_and(|properties| properties.contains_key(name)) {
-            let message = format!("{:?} is required and is no property", short(name));
+            let message = format!("required names {:?}, which is not in properties", short(name));
             violations.push(Violation::new(join(&node.path, "required"), message));
         }
     }

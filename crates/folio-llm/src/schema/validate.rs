@@ -7,7 +7,7 @@ use jsonschema::{Draft, PatternOptions, ValidationError};
 use moka::future::Cache;
 use serde_json::Value;
 
-use super::graph::{Graph, Shape};
+use super::graph::{CostModel, Graph};
 use super::{STEPS_MAX, VIOLATIONS_MAX, Violation, bounded, is_deeper_than};
 
 /// Stack size for code that recurses with the nesting of schema and data (bounded by earlier checks), in bytes.
@@ -30,7 +30,7 @@ static VALIDATORS: LazyLock<Cache<Digest, Arc<Validator>>> = LazyLock::new(|| {
 /// A compiled schema.
 pub struct Validator {
     compiled: jsonschema::Validator,
-    shape: Shape,
+    shape: CostModel,
     bytes: u32,
 }
 
@@ -72,7 +72,7 @@ impl Validator {
         if self.shape.steps(data) > STEPS_MAX {
             return vec![Violation::new(
                 "#",
-                "is too large and too deep to be validated against this recursive schema",
+                "exceeds the work limit of validation: reduce the data or the recursion of the schema",
             )];
         }
         on_stack(&self.shape, || self.violations(data)).unwrap_or_else(|violations| violations)
@@ -95,7 +95,7 @@ pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation
     }
     let data = data.clone();
     let check = tokio::task::spawn_blocking(move || validator.check(&data));
-    check.await.map_err(|_| vec![Violation::new("#", "the check failed")])
+    check.await.map_err(|_| vec![Violation::new("#", "the validation failed unexpectedly; retry")])
 }
 
 /// Returns violations of the meta-schema of Draft 7.
@@ -142,11 +142,11 @@ fn too_deep() -> Violation {
 }
 
 /// Runs recursive code: on the current thread if the schema is shallow, else on a thread with a large stack.
-fn on_stack<T: Send>(shape: &Shape, work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
+fn on_stack<T: Send>(shape: &CostModel, work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
     if shape.is_shallow {
         return Ok(work());
     }
-    let failed = || vec![Violation::new("#", "the check failed")];
+    let failed = || vec![Violation::new("#", "the validation failed unexpectedly; retry")];
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema-check".to_owned()).stack_size(STACK_BYTES);
         match thread.spawn_scoped(scope, work) {

@@ -53,14 +53,14 @@ impl Assembler {
             return Ok(());
         }
         let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(not_json)?;
-        for choice in self.common(&chunk)? {
+        for choice in self.apply_metadata(&chunk)? {
             self.choice(choice)?;
         }
         Ok(())
     }
 
     /// Applies the body of a non-streaming answer.
-    pub fn whole(&mut self, body: &str) -> Result<(), StreamError> {
+    pub fn non_streaming(&mut self, body: &str) -> Result<(), StreamError> {
         let mut chunk: Chunk<'_> = serde_json::from_str(body).map_err(not_json)?;
         // Calls of a complete message have no index; their position is used.
         let calls = chunk.choices.iter_mut().flatten().filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
@@ -69,9 +69,9 @@ impl Assembler {
                 call.index = Some(position);
             }
         }
-        let choices = self.common(&chunk)?;
+        let choices = self.apply_metadata(&chunk)?;
         if choices.is_empty() {
-            return Err(StreamError::malformed("it has no choice"));
+            return Err(StreamError::malformed("the answer has no choice"));
         }
         for choice in choices {
             self.choice(choice)?;
@@ -80,7 +80,7 @@ impl Assembler {
     }
 
     /// Applies the members that every chunk may have. Returns its choices.
-    fn common<'c, 'a>(&mut self, chunk: &'c Chunk<'a>) -> Result<&'c [Choice<'a>], StreamError> {
+    fn apply_metadata<'c, 'a>(&mut self, chunk: &'c Chunk<'a>) -> Result<&'c [Choice<'a>], StreamError> {
         if let Some(error) = chunk.error.as_ref().filter(|error| !error.is_null()) {
             return Err(reported(error));
         }
@@ -90,17 +90,17 @@ impl Assembler {
         if let Some(usage) = chunk.usage.as_ref().and_then(usage::read) {
             self.usage = Some(usage);
         }
-        chunk.choices.as_deref().ok_or_else(|| StreamError::malformed("a chunk without choices"))
+        chunk.choices.as_deref().ok_or_else(|| StreamError::malformed("a chunk has no choices"))
     }
 
     fn choice(&mut self, choice: &Choice<'_>) -> Result<(), StreamError> {
         if choice.index != 0 {
-            return Err(StreamError::malformed("more choices than requested"));
+            return Err(StreamError::malformed("the answer has more than one choice"));
         }
         if let Some(delta) = &choice.delta {
             let empty = is_empty(delta);
             if self.finish.is_some() && !empty {
-                return Err(StreamError::malformed("more of the message after its finish reason"));
+                return Err(StreamError::malformed("content after the finish reason"));
             }
             if !empty {
                 self.tokens = self.tokens.saturating_add(1);
@@ -184,7 +184,7 @@ impl Assembler {
         let id = text(&delta.id);
         let position = self.call_position(delta.index, id)?;
         let Some(call) = self.calls.get_mut(position) else {
-            return Err(StreamError::malformed("a delta that belongs to no tool call"));
+            return Err(StreamError::malformed("a delta belongs to no tool call"));
         };
         if call.id.is_empty() {
             call.id.push_str(bounded_name(id)?);
@@ -194,7 +194,7 @@ impl Assembler {
         if call.name.is_empty() {
             call.name.push_str(bounded_name(name)?);
         } else if !name.is_empty() && call.name != name {
-            return Err(StreamError::malformed("a tool call that changes its name"));
+            return Err(StreamError::malformed("a tool call changes its name"));
         }
         let arguments = text(&function.arguments);
         self.arguments_bytes = self.arguments_bytes.saturating_add(arguments.len());
@@ -250,7 +250,7 @@ impl Assembler {
     }
 
     /// Returns true if a token or the finish reason was received.
-    pub fn is_begun(&self) -> bool {
+    pub fn has_started(&self) -> bool {
         self.tokens > 0 || self.is_finished()
     }
 
@@ -318,7 +318,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 
 fn not_json(error: serde_json::Error) -> StreamError {
     // The parser's message may quote the text, so it is not included.
-    let what = if error.is_data() { "has another shape" } else { "is no JSON" };
+    let what = if error.is_data() { "has an unknown format" } else { "is not JSON" };
     StreamError::malformed(format!("a chunk {what} (line {}, column {})", error.line(), error.column()))
 }
 

@@ -19,7 +19,7 @@ pub struct EventSplitter {
     /// True if the last byte was a CR: a following LF belongs to it.
     after_carriage_return: bool,
     /// True after the first line.
-    begun: bool,
+    is_after_first_line: bool,
 }
 
 impl EventSplitter {
@@ -39,11 +39,11 @@ impl EventSplitter {
                 self.take_line(line, &mut event)?;
             } else {
                 self.keep(line)?;
-                let mut whole = std::mem::take(&mut self.line);
-                self.take_line(&whole, &mut event)?;
+                let mut non_streaming = std::mem::take(&mut self.line);
+                self.take_line(&non_streaming, &mut event)?;
                 // The buffer is reused for the next line.
-                whole.clear();
-                self.line = whole;
+                non_streaming.clear();
+                self.line = non_streaming;
             }
             bytes = rest;
             if end == b'\r' {
@@ -76,8 +76,8 @@ impl EventSplitter {
         mut line: &[u8],
         event: &mut impl FnMut(&[u8]) -> Result<(), StreamError>,
     ) -> Result<(), StreamError> {
-        if !self.begun {
-            self.begun = true;
+        if !self.is_after_first_line {
+            self.is_after_first_line = true;
             line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         }
         if line.is_empty() {

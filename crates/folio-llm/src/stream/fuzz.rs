@@ -10,7 +10,7 @@ use crate::model::{ModelEvent, ModelReply};
 const INPUTS: usize = 100_000;
 
 /// Segments of streams, valid and invalid, that the fuzzer concatenates.
-const PIECES: &[&str] = &[
+const SEGMENTS: &[&str] = &[
     "data: ",
     "data:",
     "\n\n",
@@ -85,11 +85,11 @@ fn check((outcome, events, reply): &Outcome) {
 fn stream_parser_takes_any_bytes() {
     bolero::check!().with_iterations(INPUTS).with_max_len(200).for_each(|bytes: &[u8]| {
         let (cut, rest) = bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest));
-        let whole = parse([rest]);
-        check(&whole);
+        let non_streaming = parse([rest]);
+        check(&non_streaming);
         // The position of the split does not matter.
         let (head, tail) = rest.split_at(cut.min(rest.len()));
-        assert_eq!(parse([head, tail]), whole);
+        assert_eq!(parse([head, tail]), non_streaming);
     });
 }
 
@@ -98,15 +98,15 @@ fn stream_parser_takes_any_sequence_of_chunks() {
     bolero::check!().with_iterations(INPUTS).with_max_len(16).for_each(|choices: &[u8]| {
         let mut text = Vec::new();
         for choice in choices {
-            match PIECES.get(usize::from(*choice) % (PIECES.len() + 4)) {
+            match SEGMENTS.get(usize::from(*choice) % (SEGMENTS.len() + 4)) {
                 Some(chunk) => text.extend_from_slice(chunk.as_bytes()),
                 None => text.push(*choice),
             }
         }
-        let whole = parse([text.as_slice()]);
-        check(&whole);
+        let non_streaming = parse([text.as_slice()]);
+        check(&non_streaming);
         let at = choices.first().map_or(0, |first| usize::from(*first) * 3).min(text.len());
         let (head, tail) = text.split_at(at);
-        assert_eq!(parse([head, tail]), whole);
+        assert_eq!(parse([head, tail]), non_streaming);
     });
 }

@@ -182,8 +182,12 @@ fn a_stream_without_a_finish_reason_is_never_an_answer() {
     assert_eq!(parse(": only a comment\n\n"), Err(StreamError::Cut));
     let half = format!("data: {text}\n\ndata: {{\"choices\": [{{\"del");
     assert_eq!(parse(&half), Err(StreamError::Cut), "half an event at the end is a cut");
-    let whole = format!("data: {text}\n\ndata: {}", finish("stop"));
-    assert_eq!(parse(&whole).map(|reply| reply.text), Ok("The total is 1".into()), "the last line end may be missing");
+    let non_streaming = format!("data: {text}\n\ndata: {}", finish("stop"));
+    assert_eq!(
+        parse(&non_streaming).map(|reply| reply.text),
+        Ok("The total is 1".into()),
+        "the last line end may be missing"
+    );
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn a_response_without_streaming_gives_the_same_answer() {
         }}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 4}
     });
-    assembler.whole(&body.to_string()).unwrap();
+    assembler.non_streaming(&body.to_string()).unwrap();
     let (found, usage) = assembler.take_reply().unwrap();
     assert_eq!(found.calls, [raw("a", "one", "{}"), raw("a", "two", "{\"x\":1}")]);
     assert_eq!(
@@ -277,9 +281,9 @@ fn a_response_without_streaming_gives_the_same_answer() {
     assert_eq!((found.finish, usage.unwrap().output_tokens), (Some(FinishReason::ToolCalls), 4));
 
     for (bad, error) in [
-        (json!({"choices": []}), StreamError::malformed("it has no choice")),
+        (json!({"choices": []}), StreamError::malformed("the answer has no choice")),
         (json!({"choices": [{"message": {"content": "a"}}]}), StreamError::Cut),
     ] {
-        assert_eq!(Assembler::default().whole(&bad.to_string()), Err(error));
+        assert_eq!(Assembler::default().non_streaming(&bad.to_string()), Err(error));
     }
 }

@@ -185,7 +185,7 @@ async fn a_refused_connection_is_retried_and_reported() {
             false => models.stream(request).await.err().unwrap(),
         };
         assert!(error.to_string().contains("cannot connect to openai") && error.is_retriable(), "{error}");
-        assert!(matches!(error, ModelError::NotReached(_)) && !error.may_cost(), "{error:?}");
+        assert!(matches!(error, ModelError::Unreachable(_)) && !error.is_possibly_charged(), "{error:?}");
         assert!(!progress.is_sent(), "nothing is to be paid for it");
     }
 }
@@ -204,7 +204,7 @@ async fn a_call_was_sent_if_one_of_its_attempts_was() {
     let progress = request.progress.clone();
     let error = models.stream(request).await.err().unwrap();
     server.await.unwrap();
-    assert!(matches!(error, ModelError::NotReached(_)) && progress.is_sent(), "{error:?}");
+    assert!(matches!(error, ModelError::Unreachable(_)) && progress.is_sent(), "{error:?}");
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ async fn retries_stop_where_the_breaker_opens() {
     assert!(error.to_string().contains("500"), "the endpoint's own error: {error}");
     assert_eq!(sim.chats().len(), 2);
     assert!(
-        error.falls_back() && error.may_cost(),
+        error.allows_fallback() && error.is_possibly_charged(),
         "no token was received, and the breaker of another endpoint is closed: {error:?}"
     );
     let error_of_folio = folio_types::Error::from(error);

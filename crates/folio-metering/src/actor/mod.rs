@@ -39,7 +39,7 @@ impl Shared {
     /// Closes expired blocks as far as currently possible. Failures are logged.
     pub(crate) async fn collect(&self, org: &OrgId) {
         if let Err(error) = self.escrow.collect(org).await {
-            tracing::warn!(%org, %error, "expired blocks not closed");
+            tracing::warn!(%org, %error, "cannot close expired blocks");
         }
     }
 
@@ -69,10 +69,10 @@ pub(crate) enum Msg {
     /// A call found its block sealed: reserved credits.
     Sealed(BlockId, u64),
     /// The outcome of a reservation is unknown: settle its row as not sent.
-    GiveUp(BlockId, Box<LedgerRow>),
+    CancelReservation(BlockId, Box<LedgerRow>),
     Drawn(Result<Result<OpenBlock, InsufficientCredit>>),
     /// The allowance of the current month is stored.
-    Allowed(GrantId),
+    AllowanceStored(GrantId),
     Tick,
     /// Returns all unreserved credit and stops. The reply is sent after the closing of blocks has started.
     Leave(oneshot::Sender<()>),
@@ -111,8 +111,8 @@ impl MeterRef {
         self.send(Msg::Sealed(block, reserved));
     }
 
-    pub(crate) fn give_up(&self, block: BlockId, row: LedgerRow) {
-        self.send(Msg::GiveUp(block, Box::new(row)));
+    pub(crate) fn cancel_reservation(&self, block: BlockId, row: LedgerRow) {
+        self.send(Msg::CancelReservation(block, Box::new(row)));
     }
 
     fn send(&self, message: Msg) {
@@ -129,10 +129,10 @@ pub(crate) struct MeterState {
     /// Holder of the drawn blocks. Any process closes the blocks of an earlier incarnation after their expiry.
     holder: Incarnation,
     wallet: Wallet,
-    asked: HashMap<Ticket, (u64, oneshot::Sender<Result<BlockId>>)>,
+    pending_requests: HashMap<Ticket, (u64, oneshot::Sender<Result<BlockId>>)>,
     next: Ticket,
     /// The last allowance that is known to be stored.
-    allowed: Option<GrantId>,
+    stored_allowance: Option<GrantId>,
     used_at: Timestamp,
 }
 
@@ -149,7 +149,16 @@ impl Actor for MeterActor {
         tick_until_stopped(&shared, &myself);
         let (holder, wallet) = (Incarnation::generate(shared.environment.as_ref()), Wallet::new(&shared.options));
         let used_at = shared.environment.now();
-        Ok(MeterState { shared, org, holder, wallet, asked: HashMap::new(), next: 0, allowed: None, used_at })
+        Ok(MeterState {
+            shared,
+            org,
+            holder,
+            wallet,
+            pending_requests: HashMap::new(),
+            next: 0,
+            stored_allowance: None,
+            used_at,
+        })
     }
 
     async fn handle(
@@ -175,18 +184,18 @@ impl Actor for MeterActor {
                 Vec::new()
             }
             Msg::Sealed(block, reserved) => state.wallet.sealed(&block, reserved, now),
-            Msg::GiveUp(block, row) => {
-                state.give_up(myself.clone(), block, *row);
+            Msg::CancelReservation(block, row) => {
+                state.cancel_reservation(myself.clone(), block, *row);
                 Vec::new()
             }
             Msg::Drawn(Ok(Ok(block))) => state.wallet.drawn(&block, now),
-            Msg::Drawn(Ok(Err(short))) => state.wallet.short(short, now),
+            Msg::Drawn(Ok(Err(refusal))) => state.wallet.refused(refusal, now),
             Msg::Drawn(Err(error)) => {
                 tracing::warn!(org = %state.org, %error, "cannot draw credit");
                 state.wallet.failed()
             }
-            Msg::Allowed(grant) => {
-                state.allowed = Some(grant);
+            Msg::AllowanceStored(grant) => {
+                state.stored_allowance = Some(grant);
                 Vec::new()
             }
             Msg::Tick => state.tick(&myself, now),
@@ -215,41 +224,41 @@ impl MeterState {
             return Vec::new();
         }
         self.used_at = now;
-        let most = self.shared.options.waiting_calls_max;
-        if self.wallet.waiting() >= most {
+        let waiting_max = self.shared.options.waiting_calls_max;
+        if self.wallet.waiting() >= waiting_max {
             self.remove_abandoned();
         }
-        if self.wallet.waiting() >= most {
+        if self.wallet.waiting() >= waiting_max {
             let message = "too many calls of the organization wait for credit";
             let _ = reply.send(Err(Error::exhausted(Reason::Overloaded, message).retry_after(RETRY)));
             return Vec::new();
         }
         self.next += 1;
-        self.asked.insert(self.next, (need, reply));
+        self.pending_requests.insert(self.next, (need, reply));
         self.wallet.request(self.next, need, now)
     }
 
     /// Removes calls that were cancelled while they waited.
     fn remove_abandoned(&mut self) {
-        self.asked.retain(|_, (_, reply)| !reply.is_closed());
-        self.wallet.forget(|ticket| !self.asked.contains_key(&ticket));
+        self.pending_requests.retain(|_, (_, reply)| !reply.is_closed());
+        self.wallet.forget(|ticket| !self.pending_requests.contains_key(&ticket));
     }
 
     fn run(&mut self, myself: &ActorRef<Msg>, effect: Effect) {
         match effect {
             Effect::Cover(ticket, block) => {
-                let Some((need, reply)) = self.asked.remove(&ticket) else { return };
+                let Some((need, reply)) = self.pending_requests.remove(&ticket) else { return };
                 if let Err(Ok(block)) = reply.send(Ok(block)) {
                     // The caller cancelled the call after it was covered, and no row was written.
                     let _ = myself.send_message(Msg::Settled(block, need, 0));
                 }
             }
-            Effect::Refuse(ticket, short) => {
-                let Some((need, reply)) = self.asked.remove(&ticket) else { return };
-                let _ = reply.send(Err(exhausted(need, short)));
+            Effect::Refuse(ticket, refusal) => {
+                let Some((need, reply)) = self.pending_requests.remove(&ticket) else { return };
+                let _ = reply.send(Err(exhausted(need, refusal)));
             }
             Effect::Fail(ticket) => {
-                let Some((_, reply)) = self.asked.remove(&ticket) else { return };
+                let Some((_, reply)) = self.pending_requests.remove(&ticket) else { return };
                 let error = Error::unavailable(Reason::StoreUnavailable, "cannot draw credit");
                 let _ = reply.send(Err(error.retry_after(RETRY)));
             }
@@ -261,13 +270,14 @@ impl MeterState {
     /// Draws a block. If the account has too little, first reclaims unreserved credit of other blocks.
     fn draw(&self, myself: ActorRef<Msg>, need: u64, want: u64) {
         let (shared, org, holder) = (Arc::clone(&self.shared), self.org.clone(), self.holder.clone());
-        let allowed = self.allowed.clone();
+        let stored_allowance = self.stored_allowance.clone();
         let draws = async move {
             let run = async {
-                if let Some(grant) = shared.allowance(&org).filter(|grant| allowed.as_ref() != Some(&grant.id)) {
+                if let Some(grant) = shared.allowance(&org).filter(|grant| stored_allowance.as_ref() != Some(&grant.id))
+                {
                     let id = grant.id.clone();
                     shared.escrow.grant(&org, grant).await?;
-                    let _ = myself.send_message(Msg::Allowed(id));
+                    let _ = myself.send_message(Msg::AllowanceStored(id));
                     shared.collect(&org).await;
                 }
                 let draw = || Draw {
@@ -278,7 +288,7 @@ impl MeterState {
                     life: shared.options.block_seconds,
                 };
                 match shared.escrow.draw(&org, &draw()).await? {
-                    Err(short) if short.in_blocks > 0 => {
+                    Err(refusal) if refusal.in_blocks > 0 => {
                         let reclaimed = shared.escrow.reclaim(&org).await;
                         let drawn = shared.escrow.draw(&org, &draw()).await?;
                         // The account may refuse only because of credit that could not be reclaimed.
@@ -307,14 +317,14 @@ impl MeterState {
     }
 
     /// Settles a row with an unknown outcome as not sent, then releases its reservation.
-    fn give_up(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
+    fn cancel_reservation(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
         let (shared, org, reserved) = (Arc::clone(&self.shared), self.org.clone(), row.credits);
         self.shared.tasks.spawn(async move {
             let settled_row = row.settled_as_not_sent(shared.environment.now());
             let used = match shared.escrow.store().settle(&org, &block, settled_row).await {
                 Ok(stored) => stored.charge().min(reserved),
                 Err(error) => {
-                    tracing::warn!(%org, key = row.key, %error, "reservation not cancelled; it is charged");
+                    tracing::warn!(%org, key = row.key, %error, "cannot cancel a reservation; it is charged");
                     reserved
                 }
             };
@@ -338,11 +348,11 @@ impl MeterState {
 /// Retry delay of a call that was refused temporarily.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
 
-fn exhausted(need: u64, short: InsufficientCredit) -> Error {
-    let message = format!("the call may need {need} credits, {} are left", short.available);
+fn exhausted(need: u64, refusal: InsufficientCredit) -> Error {
+    let message = format!("the call needs up to {need} credits, but only {} are available", refusal.available);
     Error::exhausted(Reason::SpuExhausted, message)
-        .detail("balance", short.available)
-        .detail("reserved", short.in_blocks)
+        .detail("balance", refusal.available)
+        .detail("reserved", refusal.in_blocks)
         .detail("need", need)
 }
 

@@ -7,7 +7,7 @@ use folio_credit::AccountEntry;
 use folio_storage::CreditStore;
 use folio_types::{BlockId, OrgId};
 
-use crate::node::Made;
+use crate::node::ReservedCall;
 
 /// Checks the invariants that hold at all times.
 pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
@@ -24,7 +24,7 @@ pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), St
 }
 
 /// Checks the invariants that hold when all blocks are closed, from the entries and ledgers alone.
-pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) -> Result<(), String> {
+pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[ReservedCall]) -> Result<(), String> {
     let message = |error: folio_types::Error| error.to_string();
     let account = store.account(org).await.map_err(message)?;
     account.check()?;
@@ -48,12 +48,12 @@ pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) 
     }
     let mut rows: BTreeMap<(BlockId, String), u64> = BTreeMap::new();
     let mut settled = 0;
-    for (block, (amount, told_settled)) in &ends {
+    for (block, (amount, stated_settled)) in &ends {
         let ledger = store.ledger(org, block).await.map_err(message)?;
         let taken: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
-        if drawn[block] != *amount || taken != *told_settled || taken > *amount {
+        if drawn[block] != *amount || taken != *stated_settled || taken > *amount {
             return Err(format!(
-                "block {block} drawn with {}, closed {amount}, {told_settled}; rows {taken}",
+                "block {block} drawn with {}, closed {amount}, {stated_settled}; rows {taken}",
                 drawn[block]
             ));
         }

@@ -13,10 +13,10 @@ use folio_types::{BlockId, Environment as _, Error, GrantId, Incarnation, OrgId,
 use crate::meter::Bench;
 
 /// Fails every seal of one block.
-struct Stuck(BlockId);
+struct FailingSeal(BlockId);
 
 #[async_trait]
-impl CreditLayer for Stuck {
+impl CreditLayer for FailingSeal {
     async fn seal(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId) -> Result<()> {
         if *block == self.0 {
             return Err(Error::unavailable(Reason::StoreUnavailable, "it is away"));
@@ -37,7 +37,7 @@ async fn a_block_that_cannot_be_closed_does_not_block_the_others() {
     let mut bench = Bench::new();
     let grant = Grant::new(GrantId::derive(&["closing"]), GrantKind::Admin, 30, System.now());
     let stuck = BlockId::derive(&["a"]);
-    bench.stores.credit = Layered::over(Stuck(stuck.clone()), &bench.stores.credit);
+    bench.stores.credit = Layered::over(FailingSeal(stuck.clone()), &bench.stores.credit);
     let escrow = Escrow::new(bench.stores.credit.clone(), bench.stores.usage.clone(), Arc::new(System));
     escrow.grant(&bench.org, grant).await.unwrap();
     let open = async || {

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::checker;
 use crate::memory::{Memory, Records};
 use crate::node::{Node, World};
-use crate::steps::{Fate, Stepped, Steps, Waiting, Who};
+use crate::steps::{Fate, ScheduledStore, Steps, Waiting, Who};
 
 /// Number of concurrent nodes.
 const NODES: usize = 3;
@@ -62,7 +62,7 @@ impl Run {
     fn begin_node(&mut self) {
         let number = self.next;
         self.next += 1;
-        let store = Stepped { inner: Arc::clone(&self.store), steps: Arc::clone(&self.steps), node: number };
+        let store = ScheduledStore { inner: Arc::clone(&self.store), steps: Arc::clone(&self.steps), node: number };
         let escrow = self.escrow(Arc::new(store.clone()));
         let (node, live) = (Node::new(Arc::clone(&self.world), store, escrow, self.random.random()), self.steps.live());
         let task = tokio::spawn(async move {
@@ -118,7 +118,7 @@ impl Run {
         self.time.advance(Duration::from_secs(24 * 60 * 60));
         let escrow = self.escrow(Arc::clone(&self.store));
         escrow.reclaim(&self.world.org).await.map_err(|error| error.to_string())?;
-        self.steps.forget_the_dead();
+        self.steps.drop_dead_tasks();
         for waiting in self.steps.all_wait().await {
             let _ = waiting.go.send(Fate::Done);
         }

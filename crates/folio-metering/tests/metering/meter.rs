@@ -110,10 +110,10 @@ async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
 }
 
 /// Fails one write after the flag is set.
-struct Forgetful(Arc<AtomicBool>);
+struct FailOnce(Arc<AtomicBool>);
 
 #[async_trait]
-impl UsageLayer for Forgetful {
+impl UsageLayer for FailOnce {
     async fn record(&self, below: &dyn UsageStore, record: UsageRecord) -> Result<()> {
         match self.0.swap(false, Ordering::SeqCst) {
             true => Err(Error::unavailable(Reason::StoreUnavailable, "it is away")),
@@ -126,7 +126,7 @@ impl UsageLayer for Forgetful {
 async fn a_record_that_could_not_be_written_is_written_when_the_block_is_returned() {
     let mut bench = Bench::new();
     let fails = Arc::new(AtomicBool::new(true));
-    bench.stores.usage = Layered::over(Forgetful(fails.clone()), &bench.stores.usage);
+    bench.stores.usage = Layered::over(FailOnce(fails.clone()), &bench.stores.usage);
     let meter = bench.meter(1_000).await;
     for key in ["a", "b"] {
         let permit = meter.permit(bench.call(key, 1_000)).await.unwrap();

@@ -11,10 +11,10 @@ use folio_types::{BlockId, Environment, GrantId, Incarnation, OrgId, UserId};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::steps::Stepped;
+use crate::steps::ScheduledStore;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Made {
+pub(crate) struct ReservedCall {
     pub(crate) key: String,
     pub(crate) block: BlockId,
     pub(crate) reserved: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Made {
 pub(crate) struct World {
     pub(crate) org: OrgId,
     pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) made: Mutex<Vec<Made>>,
+    pub(crate) made: Mutex<Vec<ReservedCall>>,
     pub(crate) options: Options,
 }
 
@@ -34,7 +34,7 @@ pub(crate) const CALL: Duration = Duration::from_secs(30);
 
 pub(crate) struct Node {
     world: Arc<World>,
-    store: Stepped,
+    store: ScheduledStore,
     escrow: Escrow,
     wallet: Wallet,
     holder: Incarnation,
@@ -45,7 +45,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(world: Arc<World>, store: Stepped, escrow: Escrow, seed: u64) -> Self {
+    pub(crate) fn new(world: Arc<World>, store: ScheduledStore, escrow: Escrow, seed: u64) -> Self {
         let holder = Incarnation::generate(world.environment.as_ref());
         let wallet = Wallet::new(&world.options);
         let random = StdRng::seed_from_u64(seed);
@@ -127,7 +127,7 @@ impl Node {
             match drawn {
                 Err(_) => return self.wallet.failed(),
                 Ok(Ok(block)) => return self.wallet.drawn(&block, now),
-                Ok(Err(short)) if tried == 1 || short.in_blocks == 0 => return self.wallet.short(short, now),
+                Ok(Err(short)) if tried == 1 || short.in_blocks == 0 => return self.wallet.refused(short, now),
                 Ok(Err(_)) => drop(self.escrow.reclaim(&self.world.org).await),
             }
         }
@@ -154,7 +154,7 @@ impl Node {
             Ok(Reserved::Done) => {
                 let cost = self.random.random_range(1..=need + 1);
                 let mut made = self.world.made.lock().unwrap();
-                made.push(Made { key: row.key.clone(), block, reserved: need, cost, settled: None });
+                made.push(ReservedCall { key: row.key.clone(), block, reserved: need, cost, settled: None });
                 self.running.push((made.len() - 1, row));
                 Vec::new()
             }

@@ -10,7 +10,7 @@ use folio_types::{Environment as _, GrantId, OrgId, System};
 use crate::interleaving::{cql, embedded};
 use crate::memory::{Memory, Records};
 
-async fn is_done_once(store: Arc<dyn CreditStore>) {
+async fn check_idempotency(store: Arc<dyn CreditStore>) {
     let escrow = Escrow::new(store, Arc::new(Records::default()), Arc::new(System));
     let (org, taken) = (OrgId::generate(&System), GrantId::generate(&System));
     let grant = Grant::new(GrantId::generate(&System), GrantKind::Admin, 50, System.now());
@@ -27,15 +27,15 @@ async fn is_done_once(store: Arc<dyn CreditStore>) {
 
 #[tokio::test]
 async fn invariant_5_credit_is_granted_and_withdrawn_once() {
-    is_done_once(Arc::new(Memory::default())).await;
+    check_idempotency(Arc::new(Memory::default())).await;
     let (folder, store) = embedded();
-    is_done_once(store.stores().credit).await;
+    check_idempotency(store.stores().credit).await;
     drop(folder);
 }
 
 #[tokio::test]
 async fn invariant_5_credit_is_granted_and_withdrawn_once_on_cql() {
     let (folder, blobs) = embedded();
-    is_done_once(cql().await.stores(blobs.stores().blobs).credit).await;
+    check_idempotency(cql().await.stores(blobs.stores().blobs).credit).await;
     drop(folder);
 }

@@ -75,7 +75,7 @@ impl Steps {
         }
     }
 
-    pub(crate) fn forget_the_dead(&self) {
+    pub(crate) fn drop_dead_tasks(&self) {
         self.waiting.lock().unwrap().retain(|waiting| waiting.who == Who::Late);
     }
 
@@ -85,13 +85,13 @@ impl Steps {
 }
 
 #[derive(Clone)]
-pub(crate) struct Stepped {
+pub(crate) struct ScheduledStore {
     pub(crate) inner: Arc<dyn CreditStore>,
     pub(crate) steps: Arc<Steps>,
     pub(crate) node: usize,
 }
 
-impl Stepped {
+impl ScheduledStore {
     async fn step<T: Send + 'static>(&self, writes: bool, operation: BoxFuture<'static, Result<T>>) -> Result<T> {
         let unknown = || Err(Error::unavailable(Reason::StoreUnavailable, "no answer"));
         match self.steps.wait(Who::Node(self.node), writes).await {
@@ -116,7 +116,7 @@ impl Stepped {
 }
 
 #[async_trait]
-impl CreditStore for Stepped {
+impl CreditStore for ScheduledStore {
     async fn account(&self, org: &OrgId) -> Result<Account> {
         let (inner, org) = (Arc::clone(&self.inner), org.clone());
         self.step(false, Box::pin(async move { inner.account(&org).await })).await

@@ -19,12 +19,13 @@ struct Journal {
 }
 
 impl Journal {
-    /// Turns as an owner writes them. `turns` are their truncations; `placed` states whether positions are stored.
-    fn of(turns: impl IntoIterator<Item = Option<u32>>, placed: bool) -> Self {
+    /// Turns as an owner writes them. `turns` are their truncations; `has_positions` states whether positions are
+    /// stored.
+    fn of(turns: impl IntoIterator<Item = Option<u32>>, has_positions: bool) -> Self {
         let mut history = History::new();
         let mut entries = Vec::new();
         for (turn, truncate_to) in (1u32..).zip(turns) {
-            let position = placed.then(|| history.position(truncate_to));
+            let position = has_positions.then(|| history.position(truncate_to));
             let accepted = Entry::Accepted(Box::new(Accepted {
                 turn,
                 request: format!("r-{turn}").parse().unwrap(),
@@ -85,8 +86,8 @@ impl Journal {
     }
 }
 
-fn not_asked<T>() -> Result<T> {
-    Err(Error::internal("not asked of a journal"))
+fn unexpected_call<T>() -> Result<T> {
+    Err(Error::internal("unexpected call"))
 }
 
 #[async_trait]
@@ -99,51 +100,51 @@ impl ThreadStore for Journal {
     }
 
     async fn create(&self, _: NewThread) -> Result<ThreadHeader> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn begin(&self, _: NewThread, _: Append) -> Result<Appended> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn header(&self, _: &OrgId, _: &ThreadId) -> Result<Option<ThreadHeader>> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn append(&self, _: &OrgId, _: &ThreadId, _: Append) -> Result<Appended> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn has_batch(&self, _: &OrgId, _: &ThreadId, _: u128) -> Result<bool> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn request(&self, _: &OrgId, _: &ThreadId, _: &RequestId) -> Result<Option<RequestRow>> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn list(&self, _: &OrgId, _: &ThreadFilter, _: &PageRequest) -> Result<Page<ThreadHeader>> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn delete(&self, _: &OrgId, _: &ThreadId, _: Option<&OpKey>) -> Result<()> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn removed_by(&self, _: &OrgId, _: &ThreadId) -> Result<Option<OpKey>> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn expired(&self, _: Timestamp, _: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn expire_referrers(&self, _: &OrgId, _: &str, _: Timestamp) -> Result<()> {
-        not_asked()
+        unexpected_call()
     }
 
     async fn expire_unused(&self, _: &OrgId, _: &ThreadId, _: Fence, _: Timestamp) -> Result<bool> {
-        not_asked()
+        unexpected_call()
     }
 }
 

@@ -20,9 +20,9 @@ fn every_key_gets_its_share_of_permits() {
     let permits = Permits::without_queue(Load::permits(3), Load::permits(2));
     let first = permits.try_acquire(&"a", 0).unwrap();
     let _second = permits.try_acquire(&"a", 0).unwrap();
-    assert_eq!(permits.try_acquire(&"a", 0).unwrap_err(), Refused::KeyBound);
+    assert_eq!(permits.try_acquire(&"a", 0).unwrap_err(), RefusalReason::KeyBound);
     let third = permits.try_acquire(&"b", 0).unwrap();
-    assert_eq!(permits.try_acquire(&"c", 0).unwrap_err(), Refused::TotalBound);
+    assert_eq!(permits.try_acquire(&"c", 0).unwrap_err(), RefusalReason::TotalBound);
     drop(third);
     drop(first);
     let _third = permits.try_acquire(&"c", 0).unwrap();
@@ -35,9 +35,9 @@ fn bytes_are_bounded_in_total_and_for_each_key() {
     let bound = |permits, bytes| Load { permits, bytes };
     let permits = Permits::without_queue(bound(3, 100), bound(2, 60));
     let first = permits.try_acquire(&"one", 50).unwrap();
-    assert_eq!(permits.try_acquire(&"one", 11).unwrap_err(), Refused::KeyBound);
+    assert_eq!(permits.try_acquire(&"one", 11).unwrap_err(), RefusalReason::KeyBound);
     let second = permits.try_acquire(&"one", 10).unwrap();
-    assert_eq!(permits.try_acquire(&"two", 41).unwrap_err(), Refused::TotalBound);
+    assert_eq!(permits.try_acquire(&"two", 41).unwrap_err(), RefusalReason::TotalBound);
     let third = permits.try_acquire(&"two", 40).unwrap();
     assert_eq!((permits.load(), permits.load_of(&"one")), (bound(3, 100), bound(2, 60)));
     drop((first, second, third));
@@ -88,12 +88,12 @@ async fn a_cancelled_caller_releases_its_position_and_its_permit() {
 async fn waiting_has_a_deadline_and_a_bound() {
     let permits = Permits::with_queue(1, 1);
     let _first = permits.acquire(&FLOOD, 1, later()).await.unwrap();
-    assert_eq!(permits.acquire(&QUIET, 1, Instant::now()).await.unwrap_err(), Refused::DeadlinePassed);
+    assert_eq!(permits.acquire(&QUIET, 1, Instant::now()).await.unwrap_err(), RefusalReason::DeadlinePassed);
     assert_eq!(counts(&permits), (1, 0));
     let mut waiter = Box::pin(permits.acquire(&FLOOD, 1, later()));
     assert!(waiter.as_mut().now_or_never().is_none());
-    assert_eq!(permits.acquire(&FLOOD, 1, later()).await.unwrap_err(), Refused::QueueFull);
-    assert_eq!(permits.acquire(&QUIET, 1, later()).await.unwrap_err(), Refused::QueueFull, "one each");
+    assert_eq!(permits.acquire(&FLOOD, 1, later()).await.unwrap_err(), RefusalReason::QueueFull);
+    assert_eq!(permits.acquire(&QUIET, 1, later()).await.unwrap_err(), RefusalReason::QueueFull, "one each");
 }
 
 /// Callers on several threads cancel at different times.

@@ -22,7 +22,7 @@ pub struct Exporter {
     resource: Resource,
     interval: Duration,
     timeout: Duration,
-    began: u64,
+    started_at: u64,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -53,7 +53,7 @@ impl Exporter {
         ];
         let resource = Resource::builder_empty().with_service_name("folio").with_attributes(attributes).build();
         let (interval, timeout) = (options.metrics_interval, options.timeout);
-        Ok(Self { channel: endpoint.connect_lazy(), resource, interval, timeout, began: now() })
+        Ok(Self { channel: endpoint.connect_lazy(), resource, interval, timeout, started_at: now() })
     }
 
     pub(super) fn channel(&self) -> Channel {
@@ -99,7 +99,7 @@ impl Exporter {
     }
 
     fn request(&self, metrics: &[Family]) -> ExportMetricsServiceRequest {
-        let window = Window { began: self.began, now: now() };
+        let window = Window { started_at: self.started_at, now: now() };
         let scope = InstrumentationScope {
             name: "folio".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -127,7 +127,7 @@ fn attribute(key: &str, value: String) -> Attribute {
 
 /// The time window of cumulative values, in nanoseconds since the Unix epoch.
 struct Window {
-    began: u64,
+    started_at: u64,
     now: u64,
 }
 
@@ -157,7 +157,7 @@ impl Window {
         });
         let points = points.map(|(point, number)| wire::NumberDataPoint {
             attributes: labels(&point.labels),
-            start_time_unix_nano: self.began,
+            start_time_unix_nano: self.started_at,
             time_unix_nano: self.now,
             value: Some(wire::number_data_point::Value::AsInt(number)),
             ..wire::NumberDataPoint::default()
@@ -172,7 +172,7 @@ impl Window {
         });
         let points = points.map(|(point, distribution)| wire::HistogramDataPoint {
             attributes: labels(&point.labels),
-            start_time_unix_nano: self.began,
+            start_time_unix_nano: self.started_at,
             time_unix_nano: self.now,
             count: distribution.counts.iter().sum(),
             sum: Some(distribution.sum),

@@ -36,14 +36,14 @@ where
 
 /// Returns the current trace id and span id, even if the log filter excludes the span.
 fn ids() -> Option<(String, String)> {
-    let place = tracing::dispatcher::get_default(|dispatch| {
+    let context = tracing::dispatcher::get_default(|dispatch| {
         let (current, registry) = (dispatch.current_span(), dispatch.downcast_ref::<Registry>()?);
         // The innermost span may be below the level of exported spans.
         let mut spans = registry.span(current.id()?)?.scope();
         spans.find_map(|span| tracing_opentelemetry::get_otel_context(&span.id(), dispatch))
     })?;
-    let place = place.span().span_context().clone();
-    place.is_valid().then(|| (place.trace_id().to_string(), place.span_id().to_string()))
+    let context = context.span().span_context().clone();
+    context.is_valid().then(|| (context.trace_id().to_string(), context.span_id().to_string()))
 }
 
 /// Formats an event as one line: time, level, spans, target, message, fields, trace id, span id.
@@ -55,8 +55,8 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let about = event.metadata();
-        write!(out, "{:.6} {:>5} ", Timestamp::now(), about.level())?;
+        let metadata = event.metadata();
+        write!(out, "{:.6} {:>5} ", Timestamp::now(), metadata.level())?;
         for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
             write!(out, "{}", span.name())?;
             let extensions = span.extensions();
@@ -65,7 +65,7 @@ where
             }
             out.write_char(':')?;
         }
-        write!(out, " {}: ", about.target())?;
+        write!(out, " {}: ", metadata.target())?;
         context.format_fields(out.by_ref(), event)?;
         if let Some((trace, span)) = ids() {
             write!(out, " trace_id={trace} span_id={span}")?;

@@ -92,16 +92,16 @@ impl Options {
     /// Returns every invalid setting of the section `telemetry`.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("telemetry");
-        let (plain, sealed) = (self.endpoint.starts_with("http://"), self.endpoint.starts_with("https://"));
+        let (plain, is_https) = (self.endpoint.starts_with("http://"), self.endpoint.starts_with("https://"));
         let address = "must be http://HOST:PORT or https://HOST:PORT";
-        problems.check(!self.is_on() || ((plain || sealed) && export::address(self).is_ok()), "endpoint", address);
-        problems.check(!sealed || self.ca.is_some(), "ca", "is needed for an https collector");
+        problems.check(!self.is_on() || ((plain || is_https) && export::address(self).is_ok()), "endpoint", address);
+        problems.check(!is_https || self.ca.is_some(), "ca", "is needed for an https collector");
         problems.number("sample_ratio", self.sample_ratio, 0.0, 1.0);
         problems.number("queue_spans", self.queue_spans, 1, 1_000_000);
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
         problems.seconds("metrics_interval_seconds", self.metrics_interval, second, hour);
         problems.seconds("timeout_seconds", self.timeout, Duration::from_millis(100), Duration::from_secs(60));
-        problems.verdict()
+        problems.into_result()
     }
 }
 
@@ -162,9 +162,9 @@ pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<
     Ok(Telemetry { span_metrics, exporter, spans, timeout: options.timeout })
 }
 
-/// Selects spans and events of Folio's crates that satisfy `takes`, at level `debug` or coarser.
-fn own(takes: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
-    filter_fn(move |data| data.target().starts_with("folio") && takes(data)).with_max_level_hint(LevelFilter::DEBUG)
+/// Selects spans and events of Folio's crates that satisfy `predicate`, at level `debug` or coarser.
+fn own(predicate: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
+    filter_fn(move |data| data.target().starts_with("folio") && predicate(data)).with_max_level_hint(LevelFilter::DEBUG)
 }
 
 #[cfg(test)]
@@ -185,8 +185,8 @@ mod tests {
         for path in ["telemetry.endpoint", "sample_ratio", "queue_spans", "timeout_seconds"] {
             assert!(result.contains(path), "{path} in {result}");
         }
-        let sealed = Options { endpoint: "https://collector:4317".to_owned(), ..Options::default() };
-        assert!(sealed.check().unwrap_err().to_string().contains("telemetry.ca"));
+        let is_https = Options { endpoint: "https://collector:4317".to_owned(), ..Options::default() };
+        assert!(is_https.check().unwrap_err().to_string().contains("telemetry.ca"));
         assert!(!Options::default().is_on() && !Options::default().capture_content);
     }
 }

@@ -132,7 +132,7 @@ const FIELDS: &[FieldMetric] = &[
 ];
 
 pub(super) fn is_measured(span: &str) -> bool {
-    DURATIONS.iter().any(|measure| measure.span == span)
+    DURATIONS.iter().any(|duration_metric| duration_metric.span == span)
 }
 
 #[derive(Debug, Default)]
@@ -176,19 +176,22 @@ impl Series {
 impl SpanMetrics {
     /// Returns all metrics, including metrics without a value.
     pub fn families(&self) -> Vec<Family> {
-        let own = DURATIONS.iter().map(|measure| self.family(measure.metric, Kind::Histogram, measure.help, measure));
-        let extra = FIELDS.iter().filter_map(|extra| {
-            let measure = DURATIONS.iter().find(|measure| measure.span == extra.span)?;
-            Some(self.family(extra.metric, extra.kind, extra.help, measure))
+        let own = DURATIONS.iter().map(|duration_metric| {
+            self.family(duration_metric.metric, Kind::Histogram, duration_metric.help, duration_metric)
         });
-        own.chain(extra).collect()
+        let field_metric = FIELDS.iter().filter_map(|field_metric| {
+            let duration_metric = DURATIONS.iter().find(|duration_metric| duration_metric.span == field_metric.span)?;
+            Some(self.family(field_metric.metric, field_metric.kind, field_metric.help, duration_metric))
+        });
+        own.chain(field_metric).collect()
     }
 
-    fn family(&self, metric: &'static str, kind: Kind, help: &'static str, measure: &DurationMetric) -> Family {
+    fn family(&self, metric: &'static str, kind: Kind, help: &'static str, duration_metric: &DurationMetric) -> Family {
         let mut family = Family::new(metric, kind, help);
         let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
         for (values, series) in series.get(metric).into_iter().flatten() {
-            let labels = measure.labels.iter().zip(values).map(|((_, label), value)| (*label, value.clone())).collect();
+            let labels =
+                duration_metric.labels.iter().zip(values).map(|((_, label), value)| (*label, value.clone())).collect();
             family.points.push(Point { labels, value: series.value(kind) });
         }
         family
@@ -207,21 +210,21 @@ impl SpanMetrics {
     }
 
     fn observe(&self, open: &OpenSpan, took: Duration) {
-        let OpenSpan { measure, labels, numbers, .. } = open;
-        self.series(measure.metric, labels).add(took.as_secs_f64());
-        for (extra, number) in FIELDS.iter().zip(numbers) {
-            match (number, extra.kind) {
+        let OpenSpan { duration_metric, labels, numbers, .. } = open;
+        self.series(duration_metric.metric, labels).add(took.as_secs_f64());
+        for (field_metric, number) in FIELDS.iter().zip(numbers) {
+            match (number, field_metric.kind) {
                 (None, _) => {}
-                (Some(seconds), Kind::Histogram) => self.series(extra.metric, labels).add(*seconds),
+                (Some(seconds), Kind::Histogram) => self.series(field_metric.metric, labels).add(*seconds),
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens")]
-                (Some(count), _) => self.series(extra.metric, labels).count(*count as u64),
+                (Some(count), _) => self.series(field_metric.metric, labels).count(*count as u64),
             }
         }
     }
 }
 
 struct OpenSpan {
-    measure: &'static DurationMetric,
+    duration_metric: &'static DurationMetric,
     began: Instant,
     labels: Vec<String>,
     numbers: [Option<f64>; FIELDS.len()],
@@ -229,14 +232,16 @@ struct OpenSpan {
 
 impl OpenSpan {
     fn label(&mut self, field: &Field, value: impl FnOnce() -> String) {
-        let position = self.measure.labels.iter().position(|(name, _)| *name == field.name());
+        let position = self.duration_metric.labels.iter().position(|(name, _)| *name == field.name());
         if let Some(label) = position.and_then(|position| self.labels.get_mut(position)) {
             *label = value();
         }
     }
 
     fn number(&mut self, field: &Field, number: f64) {
-        let of_this = |extra: &FieldMetric| extra.span == self.measure.span && extra.field == field.name();
+        let of_this = |field_metric: &FieldMetric| {
+            field_metric.span == self.duration_metric.span && field_metric.field == field.name()
+        };
         if let Some(position) = FIELDS.iter().position(of_this).and_then(|position| self.numbers.get_mut(position)) {
             *position = Some(number);
         }
@@ -275,9 +280,11 @@ where
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let Some(measure) = DURATIONS.iter().find(|measure| measure.span == span.name()) else { return };
-        let labels = vec![String::new(); measure.labels.len()];
-        let mut open = OpenSpan { measure, began: Instant::now(), labels, numbers: [None; FIELDS.len()] };
+        let Some(duration_metric) = DURATIONS.iter().find(|duration_metric| duration_metric.span == span.name()) else {
+            return;
+        };
+        let labels = vec![String::new(); duration_metric.labels.len()];
+        let mut open = OpenSpan { duration_metric, began: Instant::now(), labels, numbers: [None; FIELDS.len()] };
         attributes.record(&mut open);
         span.extensions_mut().insert(open);
     }

@@ -41,7 +41,7 @@ impl Spans {
             .with_scheduled_delay(BATCH_WAIT)
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_sampler(Sampler::ParentBased(Box::new(Roots(Sampler::TraceIdRatioBased(options.sample_ratio)))))
+            .with_sampler(Sampler::ParentBased(Box::new(RootSampler(Sampler::TraceIdRatioBased(options.sample_ratio)))))
             .with_span_processor(BatchSpanProcessor::builder(spans).with_batch_config(batches).build())
             .with_resource(exporter.resource());
         Ok(Self(provider.build()))
@@ -67,7 +67,7 @@ impl Spans {
     pub(super) async fn stop(self, within: Duration) {
         let stopped = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(within));
         if !matches!(tokio::time::timeout(within, stopped).await, Ok(Ok(Ok(())))) {
-            tracing::info!("the last spans were not exported");
+            tracing::info!("cannot export the buffered spans at shutdown");
         }
     }
 }
@@ -75,9 +75,9 @@ impl Spans {
 /// Samples traces that start in this process. Drops a store operation outside of every trace (a heartbeat, a queue
 /// poll), which would otherwise be a trace with a single span. Its duration is still measured.
 #[derive(Debug, Clone)]
-struct Roots(Sampler);
+struct RootSampler(Sampler);
 
-impl ShouldSample for Roots {
+impl ShouldSample for RootSampler {
     fn should_sample(
         &self,
         parent: Option<&Context>,
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_store_operation_starts_no_trace() {
         let begun = |attributes: &[KeyValue]| {
-            let roots = Roots(Sampler::AlwaysOn);
+            let roots = RootSampler(Sampler::AlwaysOn);
             roots.should_sample(None, TraceId::from(1_u128), "read", &SpanKind::Client, attributes, &[]).decision
         };
         assert_eq!(begun(&[KeyValue::new("db.system.name", "redis")]), SamplingDecision::Drop);

@@ -111,11 +111,11 @@ fn read_rule(field: &str, rule: &v1::PolicyRule) -> Result<Rule> {
 }
 
 fn read_roles(field: &str, roles: &[i32]) -> Result<Vec<Role>> {
-    let shown_number = |number: &i32| {
+    let read_role = |number: &i32| {
         let role = fields::choice::<v1::Role>(field, *number)?.specified();
         role.ok_or_else(|| Error::invalid_field(field, "must not contain ROLE_UNSPECIFIED"))
     };
-    roles.iter().map(shown_number).collect()
+    roles.iter().map(read_role).collect()
 }
 
 fn read_condition(field: &str, condition: &v1::PolicyCondition) -> Result<Condition> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, Paging, list_of_text, map_of_text, name_search, optional, paging};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(super) fn tool() -> Tool {
@@ -33,7 +33,7 @@ pub(super) fn tool() -> Tool {
         )
         .or_empty(),
     ];
-    reads::<ListDocuments>(
+    read_tool::<ListDocuments>(
         "list_documents",
         "Returns the documents of the organization, newest first. Call it to find a document_id or documents by name, \
          tag or metadata. Result: total (number of matching documents), skip, documents (each with document_id, \

@@ -8,8 +8,8 @@ use folio_resources::Document;
 use folio_types::DocumentId;
 
 use crate::arguments::{self, Argument, optional};
-use crate::call::deletes;
-use crate::subject::{Subject, find_named};
+use crate::call::delete_tool;
+use crate::subject::{ToolResource, find_named};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(crate) fn tools() -> Vec<Tool> {
@@ -17,7 +17,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         text::tool(),
         list::tool(),
         update::tool(),
-        deletes::<Document>(
+        delete_tool::<Document>(
             "delete_document",
             "Deletes a document with its file, text and extractions. This cannot be undone: call it only if the user asks \
              for it. Result: deleted (the document_id).",
@@ -26,7 +26,7 @@ pub(crate) fn tools() -> Vec<Tool> {
     ]
 }
 
-impl Subject for Document {
+impl ToolResource for Document {
     const ARGUMENT: &'static str = "document_id";
     const HINT: &'static str = "expected a document_id such as doc_…; call list_documents to find it.";
     const LIST: &'static str = "list_documents";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::of_conversation;
 use crate::arguments::{self, number, optional};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::document_text::{self, Cut};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
@@ -15,7 +15,7 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 const TEXT_BYTES: usize = limits::TOOL_RESULT_BYTES / 4 * 3;
 
 pub(super) fn tool() -> Tool {
-    reads::<GetText>(
+    read_tool::<GetText>(
         "get_ocr_text",
         "Returns the text of the conversation's document. Call it to read the document before you answer questions \
          about it or design a schema. Fails while the text is still being extracted and if the document has none. \

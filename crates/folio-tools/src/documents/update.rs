@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::document_id;
 use crate::arguments::{self, list_of_text, map_of_text, optional, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{subject, tags};
 
@@ -20,7 +20,7 @@ const METADATA: &str = "Complete new metadata: keys with text values, such as {\
                         Default: unchanged.";
 
 pub(super) fn tool() -> Tool {
-    writes::<UpdateDocument>(
+    write_tool::<UpdateDocument>(
         "update_document",
         "Updates the name, tags or metadata of a document. Omitted arguments stay unchanged; at least one is required. \
          tag_ids and metadata replace the whole stored value, so include the values to keep. Result: document_id, \

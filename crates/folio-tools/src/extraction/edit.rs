@@ -11,7 +11,7 @@ use crate::rules;
 /// Returns the data of an extraction with `value` at `path`, validated against the schema of the extraction if that is
 /// not deleted. Fails with `INVALID_PATH` if the path is malformed or does not exist, `SCHEMA_MISMATCH` if the new data
 /// violate the schema, or `TOO_LARGE`.
-pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value: Value) -> Result<Value> {
+pub async fn apply_edit(stores: &Stores, extraction: &Extraction, path: &str, value: Value) -> Result<Value> {
     let path: Path = path.parse()?;
     rules::check_data("value", &value)?;
     let schema = schema_of(stores, extraction).await?;
@@ -19,8 +19,8 @@ pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value:
     let missing = match path.set(&mut data, value.clone(), Missing::Reject) {
         Ok(()) => None,
         // Without a schema, a path that does not exist is an error. With one, the schema decides.
-        Err(nowhere) if schema.is_some() && path.set(&mut data, value, Missing::Add).is_ok() => Some(nowhere),
-        Err(nowhere) => return Err(nowhere),
+        Err(missing_path) if schema.is_some() && path.set(&mut data, value, Missing::Add).is_ok() => Some(missing_path),
+        Err(missing_path) => return Err(missing_path),
     };
     rules::check_data("extraction", &data)?;
     if let Some(schema) = schema {

@@ -68,10 +68,10 @@ impl Extracted {
 pub(super) fn model<'a>(
     models: &'a Catalogue,
     requested: Option<&str>,
-    of_prompt: Option<&str>,
+    prompt_model: Option<&str>,
     fallback: Option<&str>,
 ) -> Result<&'a ModelInfo> {
-    if let Some(name) = requested.or(of_prompt) {
+    if let Some(name) = requested.or(prompt_model) {
         return models.for_prompts(Some(name));
     }
     match fallback.map(|name| models.for_prompts(Some(name))) {
@@ -87,27 +87,27 @@ pub(super) fn model<'a>(
 /// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, and
 /// `SCHEMA_MISMATCH` if the second answer violates the schema too.
 pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
-    let (mut job, answering) = Job::load(resources, request).await?;
+    let (mut job, candidates) = Job::load(resources, request).await?;
     // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
     let key = job.request.key.clone();
-    let last = answering.len().saturating_sub(1);
+    let last = candidates.len().saturating_sub(1);
     // Error of the requested model, returned if every fallback is too small or too expensive.
     let mut first = None;
     let mut usage = Usage::default();
-    for (index, model) in answering.into_iter().enumerate() {
+    for (index, model) in candidates.into_iter().enumerate() {
         job.model = model;
         job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
         match job.extract(resources, &mut usage).await {
-            Err(RunError::Model(error)) if error.falls_back() && index < last => {
+            Err(RunError::Model(error)) if error.allows_fallback() && index < last => {
                 tracing::warn!(document = %job.document.id, model = job.model.name, %error, "model failed; a fallback is used");
                 first.get_or_insert(error);
             }
             Err(RunError::TooSmall(_)) if index > 0 => {}
             Err(RunError::Other(error)) if index > 0 && error.reason == Reason::SpuExhausted => {}
-            ended => return ended.map_err(Error::from),
+            result => return result.map_err(Error::from),
         }
     }
-    Err(first.map_or_else(|| Error::internal("no model to run the extraction"), Error::from))
+    Err(first.map_or_else(|| Error::internal("no model can run the extraction"), Error::from))
 }
 
 /// Failure of a run with one model.
@@ -125,8 +125,8 @@ impl From<Error> for RunError {
 }
 
 impl From<RunError> for Error {
-    fn from(ended: RunError) -> Self {
-        match ended {
+    fn from(result: RunError) -> Self {
+        match result {
             RunError::Model(error) => error.into(),
             RunError::TooSmall(error) | RunError::Other(error) => error,
         }
@@ -208,9 +208,9 @@ impl Job {
         let models = resources.models.catalogue(org).await?;
         let model = model(&models, requested, prompt.model.as_deref(), fallback)?;
         let strict = schema.is_some() && model.json_schema;
-        let answering = models.answering(model, |other| other.prompts && (other.json_schema || !strict));
+        let candidates = models.candidates(model, |other| other.prompts && (other.json_schema || !strict));
         let model = model.clone();
-        Ok((Self { request, document, prompt, schema, model }, answering))
+        Ok((Self { request, document, prompt, schema, model }, candidates))
     }
 
     /// Divides the model's context.
@@ -219,10 +219,10 @@ impl Job {
         let output = u64::from(self.model.max_output_tokens);
         let (answer, first_answer) = (output.min(context / 2), output.min(context / 8));
         let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
-        let around = count_tokens(message::SYSTEM)
+        let overhead = count_tokens(message::SYSTEM)
             + count_tokens(&message::user(&self.prompt.content, &self.document.name, ""))
             + 4 * MESSAGE_OVERHEAD_TOKENS;
-        let taken = answer + first_answer + CORRECTION_TOKENS + schema + around;
+        let taken = answer + first_answer + CORRECTION_TOKENS + schema + overhead;
         Budget { text: context.saturating_sub(taken), answer, first_answer, schema }
     }
 
@@ -267,7 +267,7 @@ impl Job {
             max_output_tokens: u32::try_from(budget.answer).ok(),
             ..ModelRequest::new(self.request.principal.org.clone(), &self.model.name, messages)
         };
-        metered::complete(resources, call, request).await?.map_err(RunError::Model)
+        metered::complete_metered(resources, call, request).await?.map_err(RunError::Model)
     }
 
     /// Parses and validates an answer. The inner error lists the violations.

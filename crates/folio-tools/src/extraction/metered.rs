@@ -12,13 +12,13 @@ use tokio_util::task::TaskTracker;
 use crate::tool::ToolResources;
 
 /// Time limit for settling a dropped call.
-const SETTLE_WITHIN: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes one model call. Dropping the future (the turn was cancelled) settles the reservation too.
 ///
 /// # Errors
 /// The outer error comes from the meter: the call was not made. The inner error comes from the model.
-pub async fn complete(
+pub async fn complete_metered(
     resources: &ToolResources,
     call: MeteredCall,
     request: ModelRequest,
@@ -100,7 +100,7 @@ impl Drop for Unsettled {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // A drain waits for this task, so it makes only one write, with a time limit.
             let settle = async move {
-                match tokio::time::timeout(SETTLE_WITHIN, meter.settle(permit, settlement)).await {
+                match tokio::time::timeout(SETTLE_TIMEOUT, meter.settle(permit, settlement)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::warn!(%error, "dropped model call not settled"),
                     Err(_) => tracing::warn!("dropped model call not settled in time"),

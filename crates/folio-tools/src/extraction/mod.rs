@@ -2,18 +2,18 @@
 
 mod edit;
 mod engine;
-mod fields;
 mod message;
 mod metered;
 mod result;
 mod run_tool;
+mod update_field;
 
-pub use edit::{check_replacement, edited};
+pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, Request, run};
-pub use metered::complete;
+pub use metered::complete_metered;
 
 use crate::tool::Tool;
 
 pub(crate) fn tools() -> Vec<Tool> {
-    vec![run_tool::tool(), result::tool(), fields::tool()]
+    vec![run_tool::tool(), result::tool(), update_field::tool()]
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::arguments::{optional, text};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 use crate::{documents, prompts};
 
@@ -21,7 +21,7 @@ const PROMPT_REVID: &str =
     "Only an extraction produced by this prompt revision, such as prm_….1. Default: any prompt revision.";
 
 pub(super) fn tool() -> Tool {
-    reads::<GetResult>(
+    read_tool::<GetResult>(
         "get_extraction_result",
         "Returns the extraction of the conversation's document: the working copy if one exists, otherwise the newest \
          stored extraction. Call it to read values before you report or correct them. Result: extraction_id, \

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::{Request, engine};
 use crate::arguments::{self, optional, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::decide::invalid_plan;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput, ToolResources};
 use crate::{document_text, documents, output, prompts, subject};
 
 pub(super) fn tool() -> Tool {
-    writes::<RunExtraction>(
+    write_tool::<RunExtraction>(
         "run_extraction",
         "Runs a prompt on the conversation's document: a model reads the text and returns data, which must match the \
          prompt's schema. Stores the data as a new extraction of the document and makes it the working extraction. \

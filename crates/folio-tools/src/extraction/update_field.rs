@@ -7,15 +7,15 @@ use folio_types::op::Expected;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{edited, result};
+use super::{apply_edit, result};
 use crate::arguments::{self, anything, required, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::decide::invalid_plan;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 
 pub(super) fn tool() -> Tool {
-    writes::<UpdateField>(
+    write_tool::<UpdateField>(
         "update_extraction_field",
         "Sets one value of the working extraction, or of the document's newest extraction if there is no working one. \
          Call it to correct a single value instead of a new extraction. The changed data must match the schema, and a \
@@ -48,7 +48,7 @@ impl WriteCall for UpdateField {
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
         let extraction = current(resources, context).await?;
-        edited(&resources.stores, &extraction, &self.path, self.value.clone()).await?;
+        apply_edit(&resources.stores, &extraction, &self.path, self.value.clone()).await?;
         Ok(subject::plan_update(&extraction))
     }
 
@@ -63,7 +63,7 @@ impl WriteCall for UpdateField {
         // The patch applies to exactly the version that the write expects. A deleted or newer extraction is a conflict.
         let extraction =
             found.filter(|found| Expected::Version(found.version) == plan.expected).ok_or(ToolError::Conflict)?;
-        Ok(ExtractionChange::Edit { data: edited(&resources.stores, &extraction, &self.path, self.value).await? })
+        Ok(ExtractionChange::Edit { data: apply_edit(&resources.stores, &extraction, &self.path, self.value).await? })
     }
 }
 

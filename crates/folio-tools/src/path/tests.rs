@@ -92,11 +92,11 @@ fn a_path_creates_only_its_last_step_and_only_if_allowed() {
 
 #[test]
 fn path_parser_takes_any_text() {
-    const PIECES: &[&str] = &["a", "b", "c", "0", "1", ".", "[", "]", "[0]", "[1]", ".0", "list", "-", "é", " "];
+    const SEGMENTS: &[&str] = &["a", "b", "c", "0", "1", ".", "[", "]", "[0]", "[1]", ".0", "list", "-", "é", " "];
     bolero::check!().with_iterations(100_000).with_max_len(24).for_each(|choices: &[u8]| {
         let mut text = String::new();
         for choice in choices {
-            match PIECES.get(usize::from(*choice) % (PIECES.len() + 2)) {
+            match SEGMENTS.get(usize::from(*choice) % (SEGMENTS.len() + 2)) {
                 Some(part) => text.push_str(part),
                 None => text.push(char::from(*choice)),
             }

@@ -23,7 +23,7 @@ const CACHED_MAX: u64 = 512;
 static CACHE: LazyLock<Cache<String, Option<Arc<Regex>>>> = LazyLock::new(|| Cache::new(CACHED_MAX));
 
 /// Returns true if the pattern matches a part of the text. None if the pattern is invalid or exceeds a bound.
-pub(super) fn finds(pattern: &str, text: &str) -> Option<bool> {
+pub(super) fn matches_pattern(pattern: &str, text: &str) -> Option<bool> {
     let regex = CACHE.get_with_by_ref(pattern, || compiled(pattern).ok().map(Arc::new));
     regex.map(|regex| regex.is_match(text))
 }
@@ -77,7 +77,7 @@ mod tests {
         for pattern in [r"^\p{L}{1,40}$", r"^\w{1,32}$", "(?:a{100}){100}"] {
             let message = check(pattern).unwrap_err();
             assert!(message.contains("more than 64 KiB") && message.contains("[0-9]"), "{message}");
-            assert_eq!(finds(pattern, "a"), None);
+            assert_eq!(matches_pattern(pattern, "a"), None);
         }
         assert!(check("(").unwrap_err().contains("is not a regular expression"));
     }
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn a_pattern_is_compiled_once() {
         let pattern = "compiled (once|twice)";
-        assert_eq!(finds(pattern, "compiled once"), Some(true));
+        assert_eq!(matches_pattern(pattern, "compiled once"), Some(true));
         let first = CACHE.get(pattern).unwrap().unwrap();
-        assert_eq!(finds(pattern, "compiled never"), Some(false));
+        assert_eq!(matches_pattern(pattern, "compiled never"), Some(false));
         assert!(Arc::ptr_eq(&first, &CACHE.get(pattern).unwrap().unwrap()));
     }
 }

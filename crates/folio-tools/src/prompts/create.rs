@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{CONTENT, LinkedSchema, check_model, tag_ids};
 use crate::arguments::{self, number, optional, required, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject, tags};
 
 const MODEL: &str = "Model that runs the prompt, from list_llm_models. Default: the model of the conversation.";
 
 pub(super) fn tool() -> Tool {
-    writes::<CreatePrompt>(
+    write_tool::<CreatePrompt>(
         "create_prompt",
         "Creates a prompt for extractions and makes it the working prompt of the conversation. Create its schema first \
          and pass schema_id. If a prompt with this name exists (ignoring case), the call creates its next version from \
@@ -59,17 +59,17 @@ impl WriteCall for CreatePrompt {
     type Target = Prompt;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let mut given: Arguments = arguments::read(arguments)?;
-        folio_types::fields::check_name("name", &given.name)?;
-        rules::check_content("content", &given.content)?;
+        let mut input: Arguments = arguments::read(arguments)?;
+        folio_types::fields::check_name("name", &input.name)?;
+        rules::check_content("content", &input.content)?;
         // Many models write an empty text for an omitted argument.
-        given.schema_id.take_if(|id| id.is_empty());
-        given.model.take_if(|model| model.is_empty());
-        if given.schema_version.is_some() && given.schema_id.is_none() {
+        input.schema_id.take_if(|id| id.is_empty());
+        input.model.take_if(|model| model.is_empty());
+        if input.schema_version.is_some() && input.schema_id.is_none() {
             return Err(ToolError::ForModel("schema_version requires schema_id. Pass both or neither.".to_owned()));
         }
-        let tags = arguments::tag_ids(&given.tag_ids.take().unwrap_or_default())?;
-        Ok(Self { arguments: given, tags })
+        let tags = arguments::tag_ids(&input.tag_ids.take().unwrap_or_default())?;
+        Ok(Self { arguments: input, tags })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {

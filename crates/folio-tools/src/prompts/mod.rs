@@ -1,7 +1,7 @@
 //! Tools for prompts.
 
 mod create;
-mod show;
+mod read;
 mod update;
 
 use folio_resources::{Prompt, PromptRevision, Schema};
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::arguments::{self, Argument, list_of_text, optional, required, text};
-use crate::call::deletes;
-use crate::subject::{Subject, find_named};
+use crate::call::delete_tool;
+use crate::subject::{ToolResource, find_named};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 
 const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
                        help_prompts describes good content.";
 
 pub(crate) fn tools() -> Vec<Tool> {
-    let mut tools = show::tools();
+    let mut tools = read::tools();
     tools.push(create::tool());
     tools.push(update::tool());
-    tools.push(deletes::<Prompt>(
+    tools.push(delete_tool::<Prompt>(
         "delete_prompt",
         "Deletes a prompt with all its versions. This cannot be undone. Extractions that it produced are kept. Result: \
          deleted (the prompt_id).",
@@ -30,7 +30,7 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools
 }
 
-impl Subject for Prompt {
+impl ToolResource for Prompt {
     const ARGUMENT: &'static str = "prompt_id";
     const HINT: &'static str =
         "expected a prompt_id such as prm_…, without the .version of a prompt_revid; call list_prompts to find it.";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{revid, revision};
 use crate::arguments::{self, Paging, list_of_text, name_search, optional, paging, required, text};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::subject::find_named;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
@@ -24,13 +24,13 @@ pub(super) fn tools() -> Vec<Tool> {
         optional("tag_ids", list_of_text(TAG_IDS, limits::TAGS_MAX)).or_empty(),
     ];
     vec![
-        reads::<GetPrompt>(
+        read_tool::<GetPrompt>(
             "get_prompt",
             "Returns one revision of a prompt. Result: prompt_revid, prompt_id, version, name, schema_revid (null if no \
              schema is linked), model (null: the model of the conversation), tag_ids, content.",
             vec![required("prompt_revid", text("Id of the revision, such as prm_….1."))],
         ),
-        reads::<ListPrompts>(
+        read_tool::<ListPrompts>(
             "list_prompts",
             "Returns the prompts of the organization, newest first, each with its newest revision. Call it to find a \
              prompt to reuse. Result: total (number of matching prompts), skip, prompts (each with the fields of \

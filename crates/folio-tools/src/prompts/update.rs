@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{CONTENT, LinkedSchema, check_model, prompt_id, tag_ids};
 use crate::arguments::{self, optional, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject, tags};
 
 pub(super) fn tool() -> Tool {
-    writes::<UpdatePrompt>(
+    write_tool::<UpdatePrompt>(
         "update_prompt",
         "Creates the next version of a prompt. Omitted arguments stay unchanged; at least one is required. Nothing is \
          created if nothing changes. Result: prompt_revid, prompt_id, version, name, schema_revid, new_version (false \
@@ -57,17 +57,17 @@ impl WriteCall for UpdatePrompt {
     type Target = Prompt;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given: Arguments = arguments::read(arguments)?;
-        if given.content.is_none() && given.schema_id.is_none() && given.tag_ids.is_none() && given.model.is_none() {
+        let input: Arguments = arguments::read(arguments)?;
+        if input.content.is_none() && input.schema_id.is_none() && input.tag_ids.is_none() && input.model.is_none() {
             return Err(ToolError::ForModel(
                 "Nothing to change: pass content, schema_id, tag_ids or model.".to_owned(),
             ));
         }
-        if let Some(content) = &given.content {
+        if let Some(content) = &input.content {
             rules::check_content("content", content)?;
         }
-        let tags = given.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
-        Ok(Self { arguments: given, tags })
+        let tags = input.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
+        Ok(Self { arguments: input, tags })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {

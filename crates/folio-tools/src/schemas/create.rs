@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::FORMAT;
 use crate::arguments::{self, object_or_text, required, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject};
 
 pub(super) fn tool() -> Tool {
-    writes::<CreateSchema>(
+    write_tool::<CreateSchema>(
         "create_schema",
         "Creates a schema and makes it the working schema of the conversation. Call validate_schema with the same \
          response_format first. If a schema with this name exists (ignoring case), the call creates its next version, \
@@ -23,7 +23,7 @@ pub(super) fn tool() -> Tool {
          changed).",
         vec![
             required("name", text("Display name, 1 to 200 characters, such as \"Invoice\".")),
-            required("response_format", object_or_text(FORMAT)).or_text(),
+            required("response_format", object_or_text(FORMAT)).or_json_string(),
         ],
     )
 }

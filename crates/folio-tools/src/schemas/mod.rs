@@ -1,7 +1,7 @@
 //! Tools for schemas.
 
 mod create;
-mod show;
+mod read;
 mod update;
 mod validate;
 
@@ -9,8 +9,8 @@ use folio_resources::{Schema, SchemaRevision};
 use folio_types::SchemaRevId;
 
 use crate::arguments::{self, Argument, required, text};
-use crate::call::deletes;
-use crate::subject::Subject;
+use crate::call::delete_tool;
+use crate::subject::ToolResource;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
@@ -19,11 +19,11 @@ const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"js
 const REVID_HINT: &str = "expected a schema_id, a dot and a version, such as sch_….1; call list_schemas to find it.";
 
 pub(crate) fn tools() -> Vec<Tool> {
-    let mut tools = show::tools();
+    let mut tools = read::tools();
     tools.extend(validate::tools());
     tools.push(create::tool());
     tools.push(update::tool());
-    tools.push(deletes::<Schema>(
+    tools.push(delete_tool::<Schema>(
         "delete_schema",
         "Deletes a schema with all its versions. This cannot be undone. Fails while a prompt uses any version; the \
          error names the prompts. Result: deleted (the schema_id).",
@@ -32,7 +32,7 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools
 }
 
-impl Subject for Schema {
+impl ToolResource for Schema {
     const ARGUMENT: &'static str = "schema_id";
     const HINT: &'static str =
         "expected a schema_id such as sch_…, without the .version of a schema_revid; call list_schemas to find it.";

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use super::revision;
 use crate::arguments::{self, Paging, name_search, paging, required, text};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 use folio_resources::{Schema, SchemaFilter};
 
 pub(super) fn tools() -> Vec<Tool> {
-    let get = reads::<GetSchema>(
+    let get = read_tool::<GetSchema>(
         "get_schema",
         "Returns one revision of a schema. Result: schema_revid, schema_id, version, name, strict, response_format.",
         vec![required("schema_revid", text("Id of the revision, such as sch_….1."))],
     );
-    let list = reads::<ListSchemas>(
+    let list = read_tool::<ListSchemas>(
         "list_schemas",
         "Returns the schemas of the organization, newest first, each with its newest revision. Call it to find a schema \
          to reuse. Result: total (number of matching schemas), skip, schemas (each with schema_id, schema_revid, \

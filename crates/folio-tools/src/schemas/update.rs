@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::{FORMAT, schema_id};
 use crate::arguments::{self, object_or_text, optional, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject};
 use folio_resources::{Schema, SchemaChange};
 
 pub(super) fn tool() -> Tool {
-    writes::<UpdateSchema>(
+    write_tool::<UpdateSchema>(
         "update_schema",
         "Creates the next version of a schema. Call validate_schema with the same response_format first. Prompts stay \
          linked to the version that they name. An unchanged response_format creates no version; a new name alone \
@@ -23,7 +23,7 @@ pub(super) fn tool() -> Tool {
         vec![
             schema_id(),
             optional("name", text("New display name, 1 to 200 characters. Default: unchanged.")),
-            optional("response_format", object_or_text(FORMAT)).or_text(),
+            optional("response_format", object_or_text(FORMAT)).or_json_string(),
         ],
     )
 }

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use super::{FORMAT, revision};
 use crate::arguments::{anything, object_or_text, required, text};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::rules;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(super) fn tools() -> Vec<Tool> {
-    let schema = reads::<ValidateSchema>(
+    let schema = read_tool::<ValidateSchema>(
         "validate_schema",
         "Validates a response format without storing it. Always call it before create_schema or update_schema. \
          Result: valid, and if it is false violations (each with path and message).",
-        vec![required("schema", object_or_text(FORMAT)).or_text()],
+        vec![required("schema", object_or_text(FORMAT)).or_json_string()],
     );
-    let data = reads::<ValidateAgainstSchema>(
+    let data = read_tool::<ValidateAgainstSchema>(
         "validate_against_schema",
         "Validates data against a stored schema. Result: valid, and if it is false violations (each with path and \
          message).",
@@ -29,7 +29,7 @@ pub(super) fn tools() -> Vec<Tool> {
                 "data",
                 anything("Data to validate, as JSON. A string that contains a JSON object or array is parsed first."),
             )
-            .or_text(),
+            .or_json_string(),
         ],
     );
     vec![schema, data]
@@ -97,7 +97,7 @@ fn parse_text(data: Value) -> Result<Value, Violation> {
     }
     match exact::read(written) {
         Ok(inner) => Ok(inner),
-        Err(exact::Refused::Syntax(_)) => Ok(data),
+        Err(exact::ParseError::Syntax(_)) => Ok(data),
         Err(refused) => Err(Violation { path: "#".to_owned(), message: refused.to_string() }),
     }
 }

@@ -1,20 +1,20 @@
 //! Tools for tags.
 
-mod change;
-mod show;
+mod read;
+mod write;
 
 use folio_resources::Tag;
 use folio_types::TagId;
 
 use crate::arguments::{Argument, required, text};
-use crate::call::deletes;
-use crate::subject::Subject;
+use crate::call::delete_tool;
+use crate::subject::ToolResource;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(crate) fn tools() -> Vec<Tool> {
-    let mut tools = show::tools();
-    tools.extend(change::tools());
-    tools.push(deletes::<Tag>(
+    let mut tools = read::tools();
+    tools.extend(write::tools());
+    tools.push(delete_tool::<Tag>(
         "delete_tag",
         "Deletes a tag. This cannot be undone. Fails while a document or a prompt has the tag; the error names them, \
          so that update_document or update_prompt can remove the tag first. Result: deleted (the tag_id).",
@@ -23,7 +23,7 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools
 }
 
-impl Subject for Tag {
+impl ToolResource for Tag {
     const ARGUMENT: &'static str = "tag_id";
     const HINT: &'static str = "expected a tag_id such as tag_…; call list_tags to find it.";
     const LIST: &'static str = "list_tags";

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use super::tag_id;
 use crate::arguments::{self, Paging, name_search, paging};
-use crate::call::{ReadCall, reads};
+use crate::call::{ReadCall, read_tool};
 use crate::subject::find_named;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 use folio_resources::{Tag, TagFilter};
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
-        reads::<GetTag>("get_tag", "Returns one tag. Result: tag_id, name, color, description.", vec![tag_id()]),
-        reads::<ListTags>(
+        read_tool::<GetTag>("get_tag", "Returns one tag. Result: tag_id, name, color, description.", vec![tag_id()]),
+        read_tool::<ListTags>(
             "list_tags",
             "Returns the tags of the organization, newest first. Call it to find a tag_id, and before create_tag to avoid \
              duplicates. Result: total (number of matching tags), skip, tags (each with tag_id, name, color, \

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::tag_id;
 use crate::arguments::{self, optional, required, text};
-use crate::call::{WriteCall, writes};
+use crate::call::{WriteCall, write_tool};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject};
 use folio_resources::{Tag, TagChange};
 
 pub(super) fn tools() -> Vec<Tool> {
-    let create = writes::<CreateTag>(
+    let create = write_tool::<CreateTag>(
         "create_tag",
         "Creates a tag. Tag names are unique, ignoring case: if the name is taken, the call fails with the tag_id of \
          the existing tag. Result: tag_id, name.",
@@ -22,7 +22,7 @@ pub(super) fn tools() -> Vec<Tool> {
             optional("description", text("Purpose of the tag, at most 2000 characters. Default: none.")).or_empty(),
         ],
     );
-    let update = writes::<UpdateTag>(
+    let update = write_tool::<UpdateTag>(
         "update_tag",
         "Updates the name, color or description of a tag. Omitted arguments stay unchanged; at least one is required. \
          Result: tag_id, name.",
@@ -47,11 +47,11 @@ struct TagArguments {
 
 impl TagArguments {
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given: Self = arguments::read(arguments)?;
-        if let Some(name) = &given.name {
+        let input: Self = arguments::read(arguments)?;
+        if let Some(name) = &input.name {
             folio_types::fields::check_name("name", name)?;
         }
-        Ok(given)
+        Ok(input)
     }
 
     /// Returns the new color. `Some(None)`, from an empty text, removes it.
@@ -78,9 +78,9 @@ impl WriteCall for CreateTag {
     type Target = Tag;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given = TagArguments::read(arguments)?;
-        let (color, description) = (given.color()?.flatten(), given.description()?.flatten());
-        let name = given.name.unwrap_or_default();
+        let input = TagArguments::read(arguments)?;
+        let (color, description) = (input.color()?.flatten(), input.description()?.flatten());
+        let name = input.name.unwrap_or_default();
         Ok(Self { change: TagChange::Create { name: name.clone(), color, description }, name })
     }
 
@@ -109,12 +109,12 @@ impl WriteCall for UpdateTag {
     type Target = Tag;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given = TagArguments::read(arguments)?;
-        if given.name.is_none() && given.color.is_none() && given.description.is_none() {
+        let input = TagArguments::read(arguments)?;
+        if input.name.is_none() && input.color.is_none() && input.description.is_none() {
             return Err(ToolError::ForModel("Nothing to change: pass name, color or description.".to_owned()));
         }
-        let (color, description) = (given.color()?, given.description()?);
-        Ok(Self { tag_id: given.tag_id, change: TagChange::Update { name: given.name, color, description } })
+        let (color, description) = (input.color()?, input.description()?);
+        Ok(Self { tag_id: input.tag_id, change: TagChange::Update { name: input.name, color, description } })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {

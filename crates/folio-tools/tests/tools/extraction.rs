@@ -7,7 +7,7 @@ use folio_llm::ModelError;
 use folio_resources::ExtractionChange;
 use folio_storage::UsageRecord;
 use folio_testkit::wait_for;
-use folio_tools::extraction::{Request, edited, run};
+use folio_tools::extraction::{Request, apply_edit, run};
 use folio_types::message::Message;
 use folio_types::{Code, Reason};
 use serde_json::json;
@@ -164,7 +164,7 @@ async fn an_answer_with_numbers_that_lose_digits_is_a_mismatch() {
         assert_eq!(world.ok("run_extraction", json!({})).await["data"], json!({ "total": 1.25 }));
         let asked = world.models.asked();
         let Message::User { text: correction } = asked.last().unwrap().messages.last().unwrap() else { panic!() };
-        assert!(correction.contains(lossy) && correction.contains("digit for digit"), "{correction}");
+        assert!(correction.contains(lossy) && correction.contains("represented exactly"), "{correction}");
 
         for _ in 0..2 {
             world.models.answer(&format!(r#"{{"total": {lossy}}}"#));
@@ -417,8 +417,8 @@ async fn the_engine_returns_api_errors_to_the_service() {
     world.models.answer(r#"{"total": 2}"#);
     let id = text(&world.ok("run_extraction", json!({})).await["extraction_id"]);
     let stored = world.extraction(&id.parse().unwrap()).await;
-    let error = edited(&world.resources.stores, &stored, "total", json!("x")).await.unwrap_err();
+    let error = apply_edit(&world.resources.stores, &stored, "total", json!("x")).await.unwrap_err();
     assert_eq!(error.reason, Reason::SchemaMismatch);
-    let error = edited(&world.resources.stores, &stored, "no.where", json!(1)).await.unwrap_err();
+    let error = apply_edit(&world.resources.stores, &stored, "no.where", json!(1)).await.unwrap_err();
     assert_eq!(error.reason, Reason::InvalidPath);
 }

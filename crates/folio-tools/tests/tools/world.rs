@@ -326,7 +326,7 @@ impl Models for Scripted {
         }
         let next = self.answers.lock().unwrap().pop_front();
         let next = next.unwrap_or_else(|| panic!("the model was asked once too often"));
-        next.inspect_err(|error| progress.set_sent(error.may_cost()))
+        next.inspect_err(|error| progress.set_sent(error.is_possibly_charged()))
     }
 
     async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {

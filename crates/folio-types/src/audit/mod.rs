@@ -203,13 +203,14 @@ mod tests {
 
     #[test]
     fn ids_sort_as_their_entries_do_and_parse_to_their_position() {
-        let place = |micros, key: &str| AuditPosition { micros, key: key.to_owned() };
-        let mut places = [place(-7, "b"), place(0, ""), place(0, "a.1"), place(3, "a"), place(i64::MAX, "z")];
-        places.sort();
-        let ids: Vec<String> = places.iter().map(ToString::to_string).collect();
+        let position = |micros, key: &str| AuditPosition { micros, key: key.to_owned() };
+        let mut positions =
+            [position(-7, "b"), position(0, ""), position(0, "a.1"), position(3, "a"), position(i64::MAX, "z")];
+        positions.sort();
+        let ids: Vec<String> = positions.iter().map(ToString::to_string).collect();
         assert!(ids.is_sorted(), "{ids:?}");
-        for (place, id) in places.iter().zip(&ids) {
-            assert_eq!(&id.parse::<AuditPosition>().unwrap(), place);
+        for (position, id) in positions.iter().zip(&ids) {
+            assert_eq!(&id.parse::<AuditPosition>().unwrap(), position);
         }
         assert!("x".parse::<AuditPosition>().is_err() && "zz.a".parse::<AuditPosition>().is_err());
     }

@@ -19,9 +19,9 @@ const NUMBER_CHARS: usize = 40;
 /// Maximum length of a text in an administrator's request, in characters.
 const TEXT_CHARS: usize = 200;
 /// Bytes that each value costs in addition to its text.
-const EACH: usize = 16;
+const VALUE_OVERHEAD_BYTES: usize = 16;
 /// Bytes that are reserved on each level for the count of omitted values.
-const LAST: usize = 64;
+const NOTE_BYTES: usize = 64;
 
 /// Arguments without texts of documents and without secrets.
 ///
@@ -89,7 +89,7 @@ impl Budget {
         let mut redacted = Vec::new();
         for (at, item) in items.iter().enumerate() {
             if at == MEMBERS || !self.fits(item, depth) {
-                redacted.push(Value::String(left_out(items.len() - at)));
+                redacted.push(Value::String(omitted(items.len() - at)));
                 break;
             }
             redacted.push(self.redact(item, depth + 1));
@@ -102,7 +102,7 @@ impl Budget {
         let mut redacted = Map::new();
         for (at, (name, value)) in members.iter().enumerate() {
             if at == MEMBERS || !self.fits(value, depth) {
-                redacted.insert("…".to_owned(), Value::String(left_out(members.len() - at)));
+                redacted.insert("…".to_owned(), Value::String(omitted(members.len() - at)));
                 break;
             }
             let name = match is_name(name) {
@@ -126,15 +126,15 @@ impl Budget {
             }
             _ => NAME_CHARS,
         };
-        self.bytes > own + NAME_CHARS + EACH + (depth + 2) * LAST
+        self.bytes > own + NAME_CHARS + VALUE_OVERHEAD_BYTES + (depth + 2) * NOTE_BYTES
     }
 
     fn take(&mut self, text: &str) {
-        self.bytes = self.bytes.saturating_sub(text.len() + EACH);
+        self.bytes = self.bytes.saturating_sub(text.len() + VALUE_OVERHEAD_BYTES);
     }
 }
 
-fn left_out(count: usize) -> String {
+fn omitted(count: usize) -> String {
     format!("<{count} more>")
 }
 

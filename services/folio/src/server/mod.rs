@@ -175,7 +175,7 @@ pub(crate) async fn start(
             let components = Components {
                 quotas: settings.limits,
                 stores,
-                turns: shared.turns,
+                open_turns: shared.turns,
                 models,
                 providers,
                 meter,

@@ -100,7 +100,7 @@ async fn take(state: &PurchaseState, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
     let taken = async {
         match axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await {
-            Ok(body) => answer(state.purchases.take(&head.headers, &body).await),
+            Ok(body) => answer(state.purchases.receive(&head.headers, &body).await),
             Err(_) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         }
     };

@@ -1,7 +1,7 @@
 //! Re-encryption of the stored provider keys with the newest master key: one pass at the start of the process, if the
 //! settings contain older master keys.
 
-use folio_providers::{Providers, Renewed};
+use folio_providers::{Providers, ReencryptedKeys};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -13,17 +13,17 @@ pub(super) struct Renewal {
 impl Renewal {
     pub(super) fn start(providers: Providers) -> Self {
         let ended = CancellationToken::new();
-        let (token, rotates) = (ended.clone(), providers.rotates());
+        let (token, has_older_master_keys) = (ended.clone(), providers.has_older_master_keys());
         let pass = async move {
-            match providers.renew_keys(&token).await {
+            match providers.reencrypt_keys(&token).await {
                 // The process is stopping.
                 Ok(None) => {}
-                Ok(Some(Renewed { lost: 0, failed: 0 })) => {
+                Ok(Some(ReencryptedKeys { lost: 0, failed: 0 })) => {
                     tracing::info!(
                         "every stored key is encrypted with the newest master key; older ones are not needed"
                     );
                 }
-                Ok(Some(Renewed { lost, failed })) => tracing::warn!(
+                Ok(Some(ReencryptedKeys { lost, failed })) => tracing::warn!(
                     lost,
                     failed,
                     "some stored keys are encrypted with missing master keys, or could not be re-encrypted"
@@ -33,7 +33,7 @@ impl Renewal {
                 }
             }
         };
-        let task = rotates.then(|| tokio::spawn(pass));
+        let task = has_older_master_keys.then(|| tokio::spawn(pass));
         Self { ended, task }
     }
 

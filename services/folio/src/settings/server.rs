@@ -56,6 +56,6 @@ impl ServerOptions {
         let mut problems = Problems::of("server");
         problems.check(!self.roles.is_empty(), "roles", "names none of gateway and node");
         problems.number("drain_timeout_seconds", self.drain_timeout_seconds, 0, 86_400);
-        problems.verdict()
+        problems.into_result()
     }
 }

@@ -174,6 +174,6 @@ impl StorageOptions {
         cql.tls.check("cql.tls", &mut problems);
         problems.check(cql.encrypted || cql.tls.is_empty(), "cql.tls", "has files, and cql.encrypted is not set");
         self.redis.tls.check("redis.tls", &mut problems);
-        problems.verdict()
+        problems.into_result()
     }
 }

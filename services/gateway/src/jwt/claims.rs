@@ -21,23 +21,27 @@ pub(crate) struct VerifiedClaims {
     /// The scopes that the token is restricted to. Empty: unrestricted.
     pub(crate) scopes: Vec<Scope>,
     /// The time from which the token is refused.
-    pub(crate) end: Timestamp,
+    pub(crate) expires_at: Timestamp,
 }
 
 /// Reason for the refusal of a JWT. It is logged, but not returned to the caller.
-pub(super) type Refusal = &'static str;
+pub(super) type RejectionReason = &'static str;
 
 pub(super) type Claims = Map<String, Value>;
 
-pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<VerifiedClaims, Refusal> {
+pub(super) fn read(
+    options: &IssuerOptions,
+    claims: &Claims,
+    now: Timestamp,
+) -> Result<VerifiedClaims, RejectionReason> {
     if claims.get("iss").and_then(Value::as_str) != Some(&options.issuer) {
-        return Err("it is of another issuer");
+        return Err("iss names another issuer");
     }
     if !strings(claims.get("aud")).any(|audience| options.audiences.iter().any(|ours| ours == audience)) {
         return Err("the token is for another audience");
     }
     Ok(VerifiedClaims {
-        end: end(options, claims, now)?,
+        expires_at: expires_at(options, claims, now)?,
         org: organization(options, claims)?,
         user: user(options, claims)?,
         role: role(options, claims)?,
@@ -47,21 +51,21 @@ pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> 
 
 /// Returns the time from which the token is refused, according to `exp` and the maximum age. Error: the token has
 /// expired, or is not valid yet.
-fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Timestamp, Refusal> {
+fn expires_at(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Timestamp, RejectionReason> {
     let leeway = options.leeway;
-    let expires = time(claims, "exp")?.ok_or("it has no exp")?;
-    let issued = time(claims, "iat")?.ok_or("it has no iat")?;
+    let expires = time(claims, "exp")?.ok_or("exp is missing")?;
+    let issued = time(claims, "iat")?.ok_or("iat is missing")?;
     let begins = time(claims, "nbf")?.unwrap_or(issued).max(issued);
     let later = |at: Timestamp, by: Duration| at.checked_add(by).map_err(|_| "a time is out of bounds");
-    let end = later(expires.min(later(issued, options.max_age)?), leeway)?;
-    if now >= end {
-        return Err("it is expired, or too old");
+    let expires_at = later(expires.min(later(issued, options.max_age)?), leeway)?;
+    if now >= expires_at {
+        return Err("the token has expired or exceeds the maximum age");
     }
-    if later(now, leeway)? < begins { Err("it is not valid yet") } else { Ok(end) }
+    if later(now, leeway)? < begins { Err("the token is not valid yet") } else { Ok(expires_at) }
 }
 
 /// Reads a time in seconds since 1970, with optional fractions.
-fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
+fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, RejectionReason> {
     let wrong = "a time is not a number, or out of range";
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().ok_or(wrong)?;
@@ -74,11 +78,13 @@ fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
     Timestamp::from_millisecond(milliseconds).map(Some).map_err(|_| wrong)
 }
 
-fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refusal> {
+fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, RejectionReason> {
     if let Some(org) = &options.organization {
         return Ok(org.clone());
     }
-    let name = at(claims, &options.organization_claim).and_then(Value::as_str).ok_or("it names no organization")?;
+    let name = claim(claims, &options.organization_claim)
+        .and_then(Value::as_str)
+        .ok_or("the organization claim is missing")?;
     if options.organizations.is_empty() {
         return name.parse().map_err(|_| "the organization claim is not an organization's id");
     }
@@ -87,39 +93,39 @@ fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refus
 
 /// Returns the user. A Folio id is used unchanged; for any other subject an id is derived, which differs between
 /// issuers.
-fn user(options: &IssuerOptions, claims: &Claims) -> Result<UserId, Refusal> {
-    let subject = at(claims, &options.user_claim).and_then(Value::as_str).unwrap_or_default();
+fn user(options: &IssuerOptions, claims: &Claims) -> Result<UserId, RejectionReason> {
+    let subject = claim(claims, &options.user_claim).and_then(Value::as_str).unwrap_or_default();
     if subject.is_empty() || subject.chars().count() > SUBJECT_CHARS {
         return Err("the user claim is missing or too long");
     }
     Ok(subject.parse().unwrap_or_else(|_| UserId::derive(&["jwt", &options.issuer, subject])))
 }
 
-fn role(options: &IssuerOptions, claims: &Claims) -> Result<Role, Refusal> {
-    let named = strings(at(claims, &options.role_claim)).filter_map(|name| options.roles.role(name)).max();
-    named.or(options.default_role).ok_or("it names no role")
+fn role(options: &IssuerOptions, claims: &Claims) -> Result<Role, RejectionReason> {
+    let named = strings(claim(claims, &options.role_claim)).filter_map(|name| options.roles.role(name)).max();
+    named.or(options.default_role).ok_or("the role claim names no role")
 }
 
-fn scopes(options: &IssuerOptions, claims: &Claims) -> Result<Vec<Scope>, Refusal> {
+fn scopes(options: &IssuerOptions, claims: &Claims) -> Result<Vec<Scope>, RejectionReason> {
     if options.scopes_claim.is_empty() {
         return Ok(Vec::new());
     }
-    let words = strings(at(claims, &options.scopes_claim)).flat_map(str::split_whitespace);
+    let words = strings(claim(claims, &options.scopes_claim)).flat_map(str::split_whitespace);
     let names = words.filter_map(|word| word.strip_prefix(options.scope_prefix.as_str()));
     let mut scopes: Vec<Scope> = names.filter_map(|name| Scope::parse("scope", name).ok()).collect();
     scopes.sort_unstable();
     scopes.dedup();
     // An empty list would mean an unrestricted token.
-    if scopes.is_empty() { Err("it names no scope") } else { Ok(scopes) }
+    if scopes.is_empty() { Err("the scopes claim names no scope") } else { Ok(scopes) }
 }
 
 /// Returns the claim with exactly this name; otherwise the claim at this path, in which periods separate the names.
-fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
+fn claim<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
     }
     let (first, rest) = path.split_once('.')?;
-    rest.split('.').try_fold(claims.get(first)?, |here, name| here.get(name))
+    rest.split('.').try_fold(claims.get(first)?, |value, name| value.get(name))
 }
 
 /// Returns a text as one item, and a list as its texts.
@@ -158,28 +164,28 @@ mod tests {
         good
     }
 
-    fn of(options: &IssuerOptions, changes: Value) -> Result<VerifiedClaims, Refusal> {
+    fn claims_of(options: &IssuerOptions, changes: Value) -> Result<VerifiedClaims, RejectionReason> {
         read(options, &claims(changes), Timestamp::from_second(NOW).unwrap())
     }
 
     #[test]
     fn claims_define_the_user_the_organization_and_the_role() {
-        let claims_read = of(&options(), json!({})).unwrap();
+        let claims_read = claims_of(&options(), json!({})).unwrap();
         assert_eq!(
             (claims_read.org.as_str(), claims_read.role, claims_read.scopes.as_slice()),
             (ORG, Role::Member, [].as_slice())
         );
-        assert_eq!(claims_read.end, Timestamp::from_second(NOW + 630).unwrap());
+        assert_eq!(claims_read.expires_at, Timestamp::from_second(NOW + 630).unwrap());
         assert_eq!(claims_read.user, UserId::derive(&["jwt", "me", "ada"]));
-        assert_eq!(of(&options(), json!({ "sub": USER })).unwrap().user.as_str(), USER, "a Folio id is taken");
+        assert_eq!(claims_of(&options(), json!({ "sub": USER })).unwrap().user.as_str(), USER, "a Folio id is taken");
         let other = IssuerOptions { issuer: "you".into(), ..options() };
         assert_ne!(
-            of(&other, json!({ "iss": "you" })).unwrap().user,
+            claims_of(&other, json!({ "iss": "you" })).unwrap().user,
             claims_read.user,
             "ada of another issuer is another user"
         );
         for audience in [json!(["x", "folio"]), json!("two")] {
-            assert!(of(&options(), json!({ "aud": audience })).is_ok());
+            assert!(claims_of(&options(), json!({ "aud": audience })).is_ok());
         }
     }
 
@@ -191,18 +197,18 @@ mod tests {
             {
                 // Any text is a valid subject.
                 if (name, &wrong) != ("sub", &json!("other")) {
-                    assert!(of(&options(), json!({ name: wrong })).is_err(), "{name}: {wrong}");
+                    assert!(claims_of(&options(), json!({ name: wrong })).is_err(), "{name}: {wrong}");
                 }
             }
         }
-        assert!(of(&options(), json!({ "sub": "x".repeat(256) })).is_err());
-        assert!(of(&options(), json!({ "nbf": "soon" })).is_err());
-        assert!(of(&options(), json!({ "org": [ORG] })).is_err(), "a list names no one organization");
+        assert!(claims_of(&options(), json!({ "sub": "x".repeat(256) })).is_err());
+        assert!(claims_of(&options(), json!({ "nbf": "soon" })).is_err());
+        assert!(claims_of(&options(), json!({ "org": [ORG] })).is_err(), "a list names no one organization");
     }
 
     #[test]
     fn time_is_bounded_at_both_ends() {
-        let accepted = |changes| of(&options(), changes).is_ok();
+        let accepted = |changes| claims_of(&options(), changes).is_ok();
         assert!(accepted(json!({ "exp": NOW - 29 })) && !accepted(json!({ "exp": NOW - 30 })), "leeway after the end");
         assert!(
             accepted(json!({ "nbf": NOW + 30 })) && !accepted(json!({ "nbf": NOW + 31 })),
@@ -214,8 +220,8 @@ mod tests {
             accepted(json!({ "iat": NOW - day })) && !accepted(json!({ "iat": NOW - day - 31 })),
             "too old, although exp is later"
         );
-        let claims_read = of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
-        assert_eq!(claims_read.end, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
+        let claims_read = claims_of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
+        assert_eq!(claims_read.expires_at, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
         assert!(accepted(json!({ "exp": f64::from(1_800_000_000) + 0.5 })), "fractions are seconds, too");
     }
 
@@ -223,11 +229,11 @@ mod tests {
     fn an_issuer_reaches_the_organizations_that_are_its_own() {
         let other: OrgId = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f01".parse().unwrap();
         let fixed = IssuerOptions { organization: Some(other.clone()), ..options() };
-        assert_eq!(of(&fixed, json!({})).unwrap().org, other, "the claim is not read");
+        assert_eq!(claims_of(&fixed, json!({})).unwrap().org, other, "the claim is not read");
         let named = IssuerOptions { organizations: [("acme".into(), other.clone())].into(), ..options() };
-        assert_eq!(of(&named, json!({ "org": "acme" })).unwrap().org, other);
-        assert!(of(&named, json!({})).is_err(), "an id that is not in the list, though well-formed");
-        assert!(of(&named, json!({ "org": other.as_str() })).is_err(), "the table maps names only");
+        assert_eq!(claims_of(&named, json!({ "org": "acme" })).unwrap().org, other);
+        assert!(claims_of(&named, json!({})).is_err(), "an id that is not in the list, though well-formed");
+        assert!(claims_of(&named, json!({ "org": other.as_str() })).is_err(), "the table maps names only");
     }
 
     #[test]
@@ -235,7 +241,7 @@ mod tests {
         let mut options = IssuerOptions { role_claim: "realm_access.roles".into(), ..options() };
         options.roles.admin = vec!["boss".into()];
         let of_roles = |options: &IssuerOptions, roles: Value| {
-            of(options, json!({ "realm_access": { "roles": roles } })).map(|s| s.role)
+            claims_of(options, json!({ "realm_access": { "roles": roles } })).map(|s| s.role)
         };
         assert_eq!(of_roles(&options, json!(["viewer", "boss", "else"])), Ok(Role::Admin));
         assert_eq!(of_roles(&options, json!("member")), Ok(Role::Member));
@@ -251,7 +257,8 @@ mod tests {
     #[test]
     fn scopes_limit_and_their_absence_does_not_open() {
         let limited = IssuerOptions { scopes_claim: "scope".into(), scope_prefix: "folio:".into(), ..options() };
-        let scopes = |scope: Value| of(&limited, json!({ "scope": scope })).map(|claims_read| claims_read.scopes);
+        let scopes =
+            |scope: Value| claims_of(&limited, json!({ "scope": scope })).map(|claims_read| claims_read.scopes);
         let two = vec![Scope::Documents, Scope::Usage];
         assert_eq!(scopes(json!("openid folio:usage folio:documents folio:usage")), Ok(two.clone()));
         assert_eq!(scopes(json!(["folio:documents", "folio:usage"])), Ok(two));

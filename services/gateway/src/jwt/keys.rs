@@ -87,15 +87,15 @@ struct CachedKeys {
     /// The keys and the time at which they were read.
     set: Option<(Arc<Set>, Instant)>,
     /// Time of the last attempt to read the keys.
-    tried: Option<Instant>,
+    attempted_at: Option<Instant>,
 }
 
 pub(super) struct Keys {
-    seen: watch::Receiver<CachedKeys>,
-    wanted: Arc<Notify>,
+    cached: watch::Receiver<CachedKeys>,
+    refetch_requested: Arc<Notify>,
     refetch: Duration,
-    stale: Duration,
-    patience: Duration,
+    age_max: Duration,
+    read_timeout: Duration,
 }
 
 impl Keys {
@@ -103,42 +103,49 @@ impl Keys {
     ///
     /// # Errors
     /// The file is unusable, or no HTTP client can be built for the URL.
-    pub(super) async fn follow(name: &str, options: &IssuerOptions, tasks: &mut JoinSet<()>) -> Result<Self> {
+    pub(super) async fn start(name: &str, options: &IssuerOptions, tasks: &mut JoinSet<()>) -> Result<Self> {
         let source = Source::of(options).await?;
         if let Source::File(_) = source {
             let bad = |why| Error::internal(format!("gateway.jwt.{name}.jwks_file is unusable: {why}"));
             source.read().await.map_err(bad)?;
         }
-        let (sender, seen) = watch::channel(CachedKeys::default());
-        let wanted = Arc::new(Notify::new());
+        let (sender, cached) = watch::channel(CachedKeys::default());
+        let refetch_requested = Arc::new(Notify::new());
         let (refresh, refetch) = (options.refresh, options.refetch);
-        tasks.spawn(follow(name.to_owned(), source, sender, Arc::clone(&wanted), refresh, refetch));
+        tasks.spawn(read_periodically(
+            name.to_owned(),
+            source,
+            sender,
+            Arc::clone(&refetch_requested),
+            refresh,
+            refetch,
+        ));
         // The time-out of the task, plus time to publish the result.
-        let patience = options.fetch_timeout + Duration::from_secs(1);
-        Ok(Self { seen, wanted, refetch, stale: options.stale, patience })
+        let read_timeout = options.fetch_timeout + Duration::from_secs(1);
+        Ok(Self { cached, refetch_requested, refetch, age_max: options.stale, read_timeout })
     }
 
     /// Returns the key of a token. An unknown key triggers a read of the keys, unless the last read was less than
     /// `refetch` ago.
     ///
     /// # Errors
-    /// `INVALID_TOKEN`: the issuer has no such key. `UNAVAILABLE`: the last successful read is older than `stale`.
+    /// `INVALID_TOKEN`: the issuer has no such key. `UNAVAILABLE`: the last successful read is older than `age_max`.
     pub(super) async fn find(&self, header: &Header) -> Result<Arc<Key>> {
-        let mut seen = self.seen.clone();
-        let CachedKeys { set, tried } = seen.borrow_and_update().clone();
+        let mut cached = self.cached.clone();
+        let CachedKeys { set, attempted_at } = cached.borrow_and_update().clone();
         if let Some(key) = self.usable(set).and_then(|set| set.find(header)) {
             return Ok(key);
         }
-        let again = tried.is_some_and(|at| at.elapsed() >= self.refetch);
+        let again = attempted_at.is_some_and(|at| at.elapsed() >= self.refetch);
         if again {
-            self.wanted.notify_one();
+            self.refetch_requested.notify_one();
         }
         // The first attempt starts immediately.
-        if again || tried.is_none() {
+        if again || attempted_at.is_none() {
             // The result is checked below.
-            let _ = tokio::time::timeout(self.patience, seen.changed()).await;
+            let _ = tokio::time::timeout(self.read_timeout, cached.changed()).await;
         }
-        let set = seen.borrow().set.clone();
+        let set = cached.borrow().set.clone();
         match self.usable(set) {
             Some(set) => set.find(header).ok_or_else(Token::refused),
             None => {
@@ -149,17 +156,17 @@ impl Keys {
     }
 
     fn usable(&self, set: Option<(Arc<Set>, Instant)>) -> Option<Arc<Set>> {
-        set.filter(|(_, read)| read.elapsed() <= self.stale).map(|(set, _)| set)
+        set.filter(|(_, read)| read.elapsed() <= self.age_max).map(|(set, _)| set)
     }
 }
 
 /// Reads the keys every `refresh`, and after `refetch` if a token names an unknown key or the last read failed. Never
 /// returns.
-async fn follow(
+async fn read_periodically(
     name: String,
     source: Source,
     sender: watch::Sender<CachedKeys>,
-    wanted: Arc<Notify>,
+    refetch_requested: Arc<Notify>,
     refresh: Duration,
     refetch: Duration,
 ) {
@@ -174,16 +181,16 @@ async fn follow(
             );
         }
         let now = Instant::now();
-        sender.send_modify(|seen| {
-            seen.tried = Some(now);
+        sender.send_modify(|cached| {
+            cached.attempted_at = Some(now);
             if let Ok(set) = read {
-                seen.set = Some((Arc::new(set), now));
+                cached.set = Some((Arc::new(set), now));
             }
         });
         let pause = if failed { refresh.min(refetch) } else { refresh };
         tokio::select! {
             () = tokio::time::sleep_until(now + pause) => {}
-            () = async { tokio::time::sleep_until(now + refetch).await; wanted.notified().await } => {}
+            () = async { tokio::time::sleep_until(now + refetch).await; refetch_requested.notified().await } => {}
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use claims::VerifiedClaims;
 pub(crate) use options::check;
 pub use options::{IssuerOptions, RoleNames};
 
-use claims::{Claims, Refusal};
+use claims::{Claims, RejectionReason};
 use keys::Keys;
 
 const TOKEN_BYTES: usize = 8 * 1024;
@@ -54,7 +54,7 @@ impl Issuers {
     pub(crate) async fn start(options: &BTreeMap<String, IssuerOptions>, tasks: &mut JoinSet<()>) -> Result<Self> {
         let mut issuers = HashMap::new();
         for (name, options) in options {
-            let keys = Keys::follow(name, options, tasks).await?;
+            let keys = Keys::start(name, options, tasks).await?;
             issuers.insert(options.issuer.clone(), Issuer { options: options.clone(), keys });
         }
         Ok(Self { issuers: Arc::new(issuers) })
@@ -65,7 +65,7 @@ impl Issuers {
     /// # Errors
     /// `INVALID_TOKEN`, or `UNAVAILABLE` if the keys of the issuer are unknown.
     pub(crate) async fn read(&self, token: &str, now: Timestamp) -> Result<VerifiedClaims> {
-        let refused = |why: Refusal| {
+        let refused = |why: RejectionReason| {
             tracing::debug!(why, "a JWT was refused");
             Token::refused()
         };
@@ -76,20 +76,20 @@ impl Issuers {
     }
 
     /// Returns the issuer that an unverified token names, and the header of the token.
-    fn issuer(&self, token: &str) -> Result<(&Issuer, Header), Refusal> {
+    fn issuer(&self, token: &str) -> Result<(&Issuer, Header), RejectionReason> {
         if token.len() > TOKEN_BYTES {
-            return Err("it is too long");
+            return Err("the token exceeds 8 KiB");
         }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| "its header cannot be read")?;
+        let header = jsonwebtoken::decode_header(token).map_err(|_| "the header cannot be read")?;
         if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
             return Err("the header has an unsupported type or critical field");
         }
         if header.typ.as_ref().is_some_and(|typ| !TYPES.contains(&typ.to_ascii_lowercase().as_str())) {
-            return Err("its type is not that of an access token");
+            return Err("typ is not an access token type");
         }
-        let claims: Claims = dangerous::insecure_decode_claims(token).map_err(|_| "its claims cannot be read")?;
-        let named = claims.get("iss").and_then(|issuer| issuer.as_str()).ok_or("it names no issuer")?;
-        let issuer = self.issuers.get(named).ok_or("its issuer is not known")?;
+        let claims: Claims = dangerous::insecure_decode_claims(token).map_err(|_| "the claims cannot be read")?;
+        let named = claims.get("iss").and_then(|issuer| issuer.as_str()).ok_or("iss is missing")?;
+        let issuer = self.issuers.get(named).ok_or("the issuer is not configured")?;
         if !issuer.options.algorithms.contains(&header.alg) {
             return Err("the algorithm is not permitted");
         }
@@ -98,11 +98,11 @@ impl Issuers {
 }
 
 /// Returns the claims of a token if this key signed it.
-fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, Refusal> {
+fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, RejectionReason> {
     // The library checks the signature only. The gateway checks the claims with its own clock.
     let mut validation = Validation::new(header.alg);
     (validation.validate_exp, validation.validate_aud) = (false, false);
     validation.required_spec_claims.clear();
     let data = jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation);
-    data.map(|data| data.claims).map_err(|_| "its signature is invalid")
+    data.map(|data| data.claims).map_err(|_| "the signature is invalid")
 }

@@ -150,7 +150,7 @@ pub(crate) fn check(issuers: &BTreeMap<String, IssuerOptions>, problems: &mut Pr
         problems.check(
             names.insert(&options.issuer),
             format_args!("jwt.{name}.issuer"),
-            "is named by another section as well",
+            "is also set in another section",
         );
     }
 }
@@ -170,28 +170,28 @@ impl IssuerOptions {
             "must name at least one, because otherwise a token for any service would be accepted",
         );
         let claim = self.organization.is_some() || !self.organization_claim.is_empty();
-        problems.check(claim, at("organization_claim"), "is missing, and so is organization");
+        problems.check(claim, at("organization_claim"), "requires organization_claim or organization");
         let both = self.organization.is_none() || self.organizations.is_empty();
         problems.check(both, at("organizations"), "has no effect with organization");
         match (&self.jwks_file, self.jwks_url.as_str()) {
-            (None, "") => problems.add(at("jwks_url"), "is missing, and so is jwks_file"),
+            (None, "") => problems.add(at("jwks_url"), "requires jwks_url or jwks_file"),
             (Some(_), "") => {}
             (None, _) => problems.check(self.url().is_ok(), at("jwks_url"), self.url().err().unwrap_or_default()),
             (Some(_), _) => problems.add(at("jwks_file"), "has no effect with jwks_url"),
         }
-        problems.check(!self.algorithms.is_empty(), at("algorithms"), "names none");
+        problems.check(!self.algorithms.is_empty(), at("algorithms"), "must name at least one algorithm");
         let asymmetric = self.algorithms.iter().all(|algorithm| ASYMMETRIC.contains(algorithm));
         problems.check(asymmetric, at("algorithms"), "contains an algorithm without a public key");
-        let (least, minute) = (Duration::from_millis(10), Duration::from_secs(60));
-        for (field, value, least, most) in [
-            ("refresh_seconds", self.refresh, least, DAY),
-            ("refetch_seconds", self.refetch, least, DAY),
-            ("fetch_timeout_seconds", self.fetch_timeout, least, minute),
+        let (min, minute) = (Duration::from_millis(10), Duration::from_secs(60));
+        for (field, value, min, max) in [
+            ("refresh_seconds", self.refresh, min, DAY),
+            ("refetch_seconds", self.refetch, min, DAY),
+            ("fetch_timeout_seconds", self.fetch_timeout, min, minute),
             ("stale_seconds", self.stale, Duration::ZERO, 30 * DAY),
             ("leeway_seconds", self.leeway, Duration::ZERO, 5 * minute),
             ("max_age_seconds", self.max_age, Duration::from_secs(1), 30 * DAY),
         ] {
-            problems.seconds(at(field), value, least, most);
+            problems.seconds(at(field), value, min, max);
         }
         problems.check(self.stale >= self.refresh, at("stale_seconds"), "is less than refresh_seconds");
     }
@@ -199,9 +199,9 @@ impl IssuerOptions {
     /// Returns the URL of the keys. Error: the problem, for the operator.
     pub(super) fn url(&self) -> Result<Url, &'static str> {
         // The message omits the URL, because it may contain a password.
-        let url = Url::parse(&self.jwks_url).map_err(|_| "is no URL")?;
+        let url = Url::parse(&self.jwks_url).map_err(|_| "is not a valid URL")?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("must hold no user and no password");
+            return Err("must not contain a user or a password");
         }
         match url.scheme() {
             "https" if url.has_host() => Ok(url),
@@ -241,7 +241,7 @@ mod tests {
     fn problems(issuers: &[IssuerOptions]) -> String {
         let mut found = Problems::of("gateway");
         check(&issuers.iter().enumerate().map(|(at, issuer)| (format!("i{at}"), issuer.clone())).collect(), &mut found);
-        found.verdict().map_or_else(|bad| bad.to_string(), |()| String::new())
+        found.into_result().map_or_else(|bad| bad.to_string(), |()| String::new())
     }
 
     #[test]
@@ -274,10 +274,10 @@ mod tests {
         let bad = [
             (IssuerOptions { issuer: String::new(), ..good() }, "gateway.jwt.i0.issuer"),
             (IssuerOptions { audiences: Vec::new(), ..good() }, "gateway.jwt.i0.audiences"),
-            (IssuerOptions { jwks_url: String::new(), ..good() }, "gateway.jwt.i0.jwks_url: is missing"),
+            (IssuerOptions { jwks_url: String::new(), ..good() }, "gateway.jwt.i0.jwks_url: requires"),
             (IssuerOptions { jwks_file: Some("keys".into()), ..good() }, "gateway.jwt.i0.jwks_file"),
             (IssuerOptions { jwks_url: "http://login.example/keys".into(), ..good() }, "plain text"),
-            (IssuerOptions { jwks_url: "https://u:p@login.example/".into(), ..good() }, "no password"),
+            (IssuerOptions { jwks_url: "https://u:p@login.example/".into(), ..good() }, "a password"),
             (IssuerOptions { jwks_url: "file:///etc/keys".into(), ..good() }, "https://"),
             (IssuerOptions { algorithms: vec![Algorithm::RS256, Algorithm::HS256], ..good() }, "without a public key"),
             (IssuerOptions { algorithms: Vec::new(), ..good() }, "gateway.jwt.i0.algorithms"),

@@ -10,11 +10,11 @@ use tonic::Request;
 use v1::audit_service_server::AuditService;
 
 use super::handler::handler;
-use super::{Answer, Api, Reply, list_request, period, streamed, total_size};
+use super::{Api, ResponseStream, RpcResult, bounded_stream, list_request, period, total_size};
 
 #[tonic::async_trait]
 impl AuditService for Api {
-    type DownloadAuditEntriesStream = Answer<v1::DownloadAuditEntriesResponse>;
+    type DownloadAuditEntriesStream = ResponseStream<v1::DownloadAuditEntriesResponse>;
 
     handler!(
         list_audit_entries,
@@ -33,7 +33,7 @@ impl AuditService for Api {
     async fn download_audit_entries(
         &self,
         request: Request<v1::DownloadAuditEntriesRequest>,
-    ) -> Reply<Self::DownloadAuditEntriesStream> {
+    ) -> RpcResult<Self::DownloadAuditEntriesStream> {
         let call = |request: v1::DownloadAuditEntriesRequest| {
             Ok(Call::new(DownloadAuditEntries { period: period!(request), filter: request.filter }))
         };
@@ -42,7 +42,7 @@ impl AuditService for Api {
                 let lines: String = entries?.iter().map(line).collect::<Result<_>>()?;
                 Ok(v1::DownloadAuditEntriesResponse { json_lines: lines })
             });
-            streamed(lines, self.transfer_limits(), self.cut.clone())
+            bounded_stream(lines, self.transfer_limits(), self.cut.clone())
         };
         self.call(request, call, response).await
     }

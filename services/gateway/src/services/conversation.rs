@@ -17,31 +17,31 @@ use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
 
 use super::handler::{change, handler, list};
-use super::{Answer, Api, Reply, list_request, streamed, total_size};
+use super::{Api, ResponseStream, RpcResult, bounded_stream, list_request, total_size};
 
 #[tonic::async_trait]
 impl ConversationService for Api {
-    type ChatStream = Answer<v1::ChatResponse>;
-    type ResumeTurnStream = Answer<v1::ResumeTurnResponse>;
-    type WatchTurnStream = Answer<v1::WatchTurnResponse>;
-    type WatchPendingApprovalsStream = Answer<v1::WatchPendingApprovalsResponse>;
+    type ChatStream = ResponseStream<v1::ChatResponse>;
+    type ResumeTurnStream = ResponseStream<v1::ResumeTurnResponse>;
+    type WatchTurnStream = ResponseStream<v1::WatchTurnResponse>;
+    type WatchPendingApprovalsStream = ResponseStream<v1::WatchPendingApprovalsResponse>;
 
-    async fn chat(&self, request: Request<v1::ChatRequest>) -> Reply<Self::ChatStream> {
+    async fn chat(&self, request: Request<v1::ChatRequest>) -> RpcResult<Self::ChatStream> {
         let call = |request| Ok(Call::new(chat::parse(request)?));
         let wrap = |event: Event| v1::ChatResponse { event: Some((&event).into()) };
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    async fn approve(&self, request: Request<v1::ApproveRequest>) -> Reply<v1::ApproveResponse> {
+    async fn approve(&self, request: Request<v1::ApproveRequest>) -> RpcResult<v1::ApproveResponse> {
         let call = |request| Ok(Call::new(approve::parse(request)?));
         let encode = |answer: ApproveAnswer| approve::encode_answer(&answer).map_err(status::from_error);
         self.call(request, call, encode).await?.into_inner().map(Response::new)
     }
 
-    async fn resume_turn(&self, request: Request<v1::ResumeTurnRequest>) -> Reply<Self::ResumeTurnStream> {
+    async fn resume_turn(&self, request: Request<v1::ResumeTurnRequest>) -> RpcResult<Self::ResumeTurnStream> {
         let call = |request: v1::ResumeTurnRequest| {
             let operation = ResumeTurn { turn_id: turn(&request.turn_id)? };
-            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
+            Ok(Call::with_request_id(fields::request_id(&request.request_id)?, operation))
         };
         let wrap = |event: Event| v1::ResumeTurnResponse { event: Some((&event).into()) };
         self.call(request, call, |events| self.events(events, wrap)).await
@@ -59,7 +59,7 @@ impl ConversationService for Api {
         |turn| v1::GetTurnResponse { turn: Some((&turn).into()) }
     );
 
-    async fn watch_turn(&self, request: Request<v1::WatchTurnRequest>) -> Reply<Self::WatchTurnStream> {
+    async fn watch_turn(&self, request: Request<v1::WatchTurnRequest>) -> RpcResult<Self::WatchTurnStream> {
         let call = |request: v1::WatchTurnRequest| {
             Ok(Call::new(WatchTurn { turn_id: turn(&request.turn_id)?, from_event: request.from_event }))
         };
@@ -92,7 +92,7 @@ impl ConversationService for Api {
     async fn watch_pending_approvals(
         &self,
         request: Request<v1::WatchPendingApprovalsRequest>,
-    ) -> Reply<Self::WatchPendingApprovalsStream> {
+    ) -> RpcResult<Self::WatchPendingApprovalsStream> {
         let call =
             |request: v1::WatchPendingApprovalsRequest| Ok(Call::new(WatchPendingApprovals { filter: request.filter }));
         let response = |changes: <WatchPendingApprovals as Operation>::Output| {
@@ -100,7 +100,7 @@ impl ConversationService for Api {
             // The stream does not end by itself, so the drain must end it.
             let drained = stream::once(async { Err(draining()) });
             let changes = changes.take_until(self.begin.clone().cancelled_owned()).chain(drained);
-            streamed(changes, self.event_limits(), self.cut.clone())
+            bounded_stream(changes, self.event_limits(), self.cut.clone())
         };
         self.call(request, call, response).await
     }
@@ -108,8 +108,12 @@ impl ConversationService for Api {
 
 impl Api {
     /// Bounds a stream of events. The end of the stream does not end the turn.
-    fn events<T: Send + 'static>(&self, events: EventStream, wrap: impl Fn(Event) -> T + Send + 'static) -> Answer<T> {
-        streamed(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
+    fn events<T: Send + 'static>(
+        &self,
+        events: EventStream,
+        wrap: impl Fn(Event) -> T + Send + 'static,
+    ) -> ResponseStream<T> {
+        bounded_stream(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
     }
 }
 

@@ -13,16 +13,16 @@ use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 
 use super::handler::{change, delete, get, handler, list};
-use super::{Answer, Api, Reply, caller, streamed};
+use super::{Api, ResponseStream, RpcResult, bounded_stream, caller};
 
 #[tonic::async_trait]
 impl DocumentService for Api {
-    type DownloadDocumentStream = Answer<v1::DownloadDocumentResponse>;
+    type DownloadDocumentStream = ResponseStream<v1::DownloadDocumentResponse>;
 
     async fn upload_document(
         &self,
         request: Request<Streaming<v1::UploadDocumentRequest>>,
-    ) -> Reply<v1::UploadDocumentResponse> {
+    ) -> RpcResult<v1::UploadDocumentResponse> {
         let caller = caller(&request)?;
         let call = self.upload(request.into_inner()).await.map_err(status::from_error)?;
         let document = self.operations.run(&caller, call).await.map_err(status::from_error)?;
@@ -34,7 +34,7 @@ impl DocumentService for Api {
     async fn download_document(
         &self,
         request: Request<v1::DownloadDocumentRequest>,
-    ) -> Reply<Self::DownloadDocumentStream> {
+    ) -> RpcResult<Self::DownloadDocumentStream> {
         let call = |request: v1::DownloadDocumentRequest| {
             Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)? }))
         };
@@ -43,7 +43,7 @@ impl DocumentService for Api {
             let first = futures::stream::once(async move { Ok(Part::Document((&document).into())) });
             let chunks = content.into_stream().map_ok(|chunk| Part::Chunk(chunk.into()));
             let parts = first.chain(chunks).map_ok(|part| v1::DownloadDocumentResponse { part: Some(part) });
-            streamed(parts, limits, cut)
+            bounded_stream(parts, limits, cut)
         };
         self.call(request, call, response).await
     }

@@ -16,7 +16,7 @@ macro_rules! handler {
         fn $name<'api, 'call>(
             &'api self,
             request: tonic::Request<folio_proto::v1::$request>,
-        ) -> futures::future::BoxFuture<'call, super::Reply<folio_proto::v1::$response>>
+        ) -> futures::future::BoxFuture<'call, super::RpcResult<folio_proto::v1::$response>>
         where
             'api: 'call,
             Self: 'call,
@@ -106,7 +106,10 @@ macro_rules! change {
             $response,
             |$input: folio_proto::v1::$request| {
                 let operation = $operation;
-                Ok(folio_operations::Call::under(folio_proto::fields::request_id(&$input.request_id)?, operation))
+                Ok(folio_operations::Call::with_request_id(
+                    folio_proto::fields::request_id(&$input.request_id)?,
+                    operation,
+                ))
             },
             $answer
         );

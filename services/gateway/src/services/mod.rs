@@ -116,7 +116,7 @@ impl Api {
         request: Request<Q>,
         call: impl FnOnce(Q) -> Result<Call<O>>,
         response: impl FnOnce(O::Output) -> A,
-    ) -> Reply<A> {
+    ) -> RpcResult<A> {
         let caller = caller(&request)?;
         let call = call(request.into_inner()).map_err(status::from_error)?;
         let output = self.operations.run(&caller, call).await.map_err(status::from_error)?;
@@ -140,14 +140,14 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a caller")))
 }
 
-type Reply<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
-type Answer<T> = BoxStream<'static, Result<T, Status>>;
+type ResponseStream<T> = BoxStream<'static, Result<T, Status>>;
 
-fn streamed<T: Send + 'static>(
+fn bounded_stream<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
     cut: CancellationToken,
-) -> Answer<T> {
+) -> ResponseStream<T> {
     limited(source, limits, cut).map(|item| item.map_err(status::from_error)).boxed()
 }

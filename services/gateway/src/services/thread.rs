@@ -7,11 +7,11 @@ use tonic::Request;
 use v1::thread_service_server::ThreadService;
 
 use super::handler::{handler, list};
-use super::{Api, Reply, list_request, total_size};
+use super::{Api, RpcResult, list_request, total_size};
 
 #[tonic::async_trait]
 impl ThreadService for Api {
-    async fn create_thread(&self, request: Request<v1::CreateThreadRequest>) -> Reply<v1::CreateThreadResponse> {
+    async fn create_thread(&self, request: Request<v1::CreateThreadRequest>) -> RpcResult<v1::CreateThreadResponse> {
         let call = |request| Ok(Call::new(thread::create(&request)?));
         self.call(request, call, |created| v1::CreateThreadResponse { thread: Some((&created).into()) }).await
     }
@@ -35,17 +35,17 @@ impl ThreadService for Api {
         }
     );
 
-    async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> Reply<v1::RenameThreadResponse> {
+    async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> RpcResult<v1::RenameThreadResponse> {
         let call = |request| Ok(Call::new(thread::rename(&request)?));
         self.call(request, call, |renamed| v1::RenameThreadResponse { thread: Some((&renamed).into()) }).await
     }
 
-    async fn delete_thread(&self, request: Request<v1::DeleteThreadRequest>) -> Reply<v1::DeleteThreadResponse> {
+    async fn delete_thread(&self, request: Request<v1::DeleteThreadRequest>) -> RpcResult<v1::DeleteThreadResponse> {
         let call = |request| Ok(Call::new(thread::delete(&request)?));
         self.call(request, call, |()| v1::DeleteThreadResponse {}).await
     }
 
-    async fn fork_thread(&self, request: Request<v1::ForkThreadRequest>) -> Reply<v1::ForkThreadResponse> {
+    async fn fork_thread(&self, request: Request<v1::ForkThreadRequest>) -> RpcResult<v1::ForkThreadResponse> {
         let call = |request| Ok(Call::new(thread::fork(&request)?));
         self.call(request, call, |fork| v1::ForkThreadResponse { thread: Some((&fork).into()) }).await
     }

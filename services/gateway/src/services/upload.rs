@@ -47,7 +47,7 @@ impl Parts {
                 }
                 Some(Part::Chunk(chunk)) if chunk.len() > CHUNK_BYTES => {
                     let problem = format!("has more than {CHUNK_BYTES} bytes in one message");
-                    Err(Error::invalid_field("chunk", problem).because(Reason::TooLarge))
+                    Err(Error::invalid_field("chunk", problem).with_reason(Reason::TooLarge))
                 }
                 Some(Part::Chunk(chunk)) => Ok(Some((Bytes::from(chunk), parts))),
             }
@@ -71,6 +71,6 @@ impl Api {
             content: Content::new(parts.chunks()),
         };
         let request_id = fields::optional_id("description.request_id", &description.request_id)?;
-        Ok(Call::under(request_id, operation))
+        Ok(Call::with_request_id(request_id, operation))
     }
 }

@@ -11,11 +11,11 @@ use tonic::{Request, Response};
 use v1::usage_service_server::UsageService;
 
 use super::handler::handler;
-use super::{Answer, Api, Reply, credit, period, streamed};
+use super::{Api, ResponseStream, RpcResult, bounded_stream, credit, period};
 
 #[tonic::async_trait]
 impl UsageService for Api {
-    type DownloadUsageStream = Answer<v1::DownloadUsageResponse>;
+    type DownloadUsageStream = ResponseStream<v1::DownloadUsageResponse>;
 
     handler!(
         get_balance,
@@ -36,7 +36,7 @@ impl UsageService for Api {
         }
     );
 
-    async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Reply<v1::GetUsageResponse> {
+    async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> RpcResult<v1::GetUsageResponse> {
         let mut groups = Vec::new();
         let call = |request: v1::GetUsageRequest| {
             let group_by: Vec<UsageGroup> =
@@ -49,13 +49,13 @@ impl UsageService for Api {
         Ok(Response::new(v1::GetUsageResponse { rows, total: Some(to_proto(&[], sums.total)) }))
     }
 
-    async fn download_usage(&self, request: Request<v1::DownloadUsageRequest>) -> Reply<Self::DownloadUsageStream> {
+    async fn download_usage(&self, request: Request<v1::DownloadUsageRequest>) -> RpcResult<Self::DownloadUsageStream> {
         let call = |request: v1::DownloadUsageRequest| Ok(Call::new(DownloadUsage { period: period!(request) }));
         let response = |records: <DownloadUsage as folio_operations::Operation>::Output| {
             let entries = records.map(|records| {
                 records.map(|records| v1::DownloadUsageResponse { entries: records.into_iter().map(entry).collect() })
             });
-            streamed(entries, self.transfer_limits(), self.cut.clone())
+            bounded_stream(entries, self.transfer_limits(), self.cut.clone())
         };
         self.call(request, call, response).await
     }
@@ -73,7 +73,7 @@ fn group(number: i32) -> Result<UsageGroup> {
 }
 
 fn to_proto(groups: &[UsageGroup], row: UsageRow) -> v1::UsageRow {
-    let mut shown = v1::UsageRow {
+    let mut message = v1::UsageRow {
         calls: row.calls,
         input_tokens: row.input_tokens,
         cached_input_tokens: row.cached_input_tokens,
@@ -87,14 +87,14 @@ fn to_proto(groups: &[UsageGroup], row: UsageRow) -> v1::UsageRow {
     };
     for (group, value) in groups.iter().zip(row.values) {
         match group {
-            UsageGroup::Model => shown.model = value,
-            UsageGroup::Operation => shown.operation = value,
-            UsageGroup::Document => shown.document_id = value,
-            UsageGroup::User => shown.user_id = value,
-            UsageGroup::Day => shown.day = value,
+            UsageGroup::Model => message.model = value,
+            UsageGroup::Operation => message.operation = value,
+            UsageGroup::Document => message.document_id = value,
+            UsageGroup::User => message.user_id = value,
+            UsageGroup::Day => message.day = value,
         }
     }
-    shown
+    message
 }
 
 fn entry(record: UsageRecord) -> v1::UsageEntry {

@@ -17,7 +17,7 @@ use super::TlsOptions;
 
 pub(crate) struct Certificates {
     files: Files,
-    read: Pem,
+    loaded: Pem,
     provider: Arc<CryptoProvider>,
     resolver: Arc<CertificateResolver>,
 }
@@ -53,13 +53,13 @@ impl Certificates {
         let (certificate, key) = match (&options.certificate, &options.key) {
             (None, None) => return Ok(None),
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
-            _ => return Err(Error::internal("requires both a certificate and a key")),
+            _ => return Err(Error::internal("gateway.tls requires both certificate and key")),
         };
         let files = Files { certificate, key };
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let read = files.read()?;
-        let resolver = Arc::new(CertificateResolver(RwLock::new(read.parse(&files, &provider)?)));
-        Ok(Some(Self { files, read, provider, resolver }))
+        let loaded = files.read()?;
+        let resolver = Arc::new(CertificateResolver(RwLock::new(loaded.parse(&files, &provider)?)));
+        Ok(Some(Self { files, loaded, provider, resolver }))
     }
 
     /// Error: the library supports no version of TLS.
@@ -73,7 +73,7 @@ impl Certificates {
     }
 
     /// Reads the files every `interval`, and reloads the certificate if they have changed. Never returns.
-    pub(crate) async fn follow(mut self, interval: Duration) {
+    pub(crate) async fn watch_files(mut self, interval: Duration) {
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -90,15 +90,15 @@ impl Certificates {
 
     /// Reloads the certificate. Returns true if the files have changed.
     fn reload(&mut self) -> Result<bool> {
-        let now = self.files.read()?;
-        if now == self.read {
+        let current = self.files.read()?;
+        if current == self.loaded {
             return Ok(false);
         }
         // While only one of the two files is replaced, the key does not belong to the certificate. The next reload
         // reads both new files.
-        let key = now.parse(&self.files, &self.provider)?;
+        let key = current.parse(&self.files, &self.provider)?;
         *self.resolver.0.write().unwrap_or_else(PoisonError::into_inner) = key;
-        self.read = now;
+        self.loaded = current;
         Ok(true)
     }
 }
@@ -118,7 +118,7 @@ impl Pem {
         let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<std::result::Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| bad(&files.certificate, error.to_string()))?;
         if chain.is_empty() {
-            return Err(bad(&files.certificate, "it holds no certificate".to_owned()));
+            return Err(bad(&files.certificate, "it contains no certificate".to_owned()));
         }
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| bad(&files.key, error.to_string()))?;
         let key = CertifiedKey::from_der(chain, key, provider);

@@ -14,9 +14,9 @@ use tokio_rustls::{Accept, TlsAcceptor};
 pub(crate) enum Socket {
     Plain(TcpStream),
     /// TLS before the end of the handshake.
-    Greeting(Box<Accept<TcpStream>>),
+    Handshake(Box<Accept<TcpStream>>),
     /// TLS after the handshake.
-    Secret(Box<TlsStream<TcpStream>>),
+    Encrypted(Box<TlsStream<TcpStream>>),
 }
 
 impl Socket {
@@ -24,20 +24,20 @@ impl Socket {
     pub(crate) fn new(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Self {
         match acceptor {
             None => Self::Plain(stream),
-            Some(acceptor) => Self::Greeting(Box::new(acceptor.accept(stream))),
+            Some(acceptor) => Self::Handshake(Box::new(acceptor.accept(stream))),
         }
     }
 
     /// Returns the stream of application data once the handshake is complete.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Stream>>> {
-        if let Self::Greeting(accept) = self {
+        if let Self::Handshake(accept) = self {
             let stream = ready!(Pin::new(accept.as_mut()).poll(context))?;
-            *self = Self::Secret(Box::new(stream));
+            *self = Self::Encrypted(Box::new(stream));
         }
         Poll::Ready(match self {
             Self::Plain(stream) => Ok(Pin::new(stream)),
-            Self::Secret(stream) => Ok(Pin::new(stream.as_mut())),
-            Self::Greeting(_) => Err(io::ErrorKind::NotConnected.into()),
+            Self::Encrypted(stream) => Ok(Pin::new(stream.as_mut())),
+            Self::Handshake(_) => Err(io::ErrorKind::NotConnected.into()),
         })
     }
 }

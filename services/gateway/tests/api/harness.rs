@@ -234,7 +234,7 @@ impl Server {
         let components = Components {
             quotas,
             stores: stores.clone(),
-            turns: shared.turns.clone(),
+            open_turns: shared.turns.clone(),
             conversations: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
