@@ -198,7 +198,7 @@ impl Sandbox {
     }
 
     pub(super) async fn refuse(&self, command: ChatCommand) -> Error {
-        self.conversations.chat(&self.principal, command).await.err().expect("the chat is refused")
+        self.conversations.chat(&self.principal, command).await.expect_err("the chat is refused")
     }
 
     pub(super) fn spawn_chat(&self, command: ChatCommand) -> JoinHandle<Result<EventStream>> {
