@@ -1,6 +1,6 @@
 //! [`folio_storage::OpenTurnStore`].
 
-use folio_history::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
 use folio_types::{Timestamp, TurnId};
 
 use super::context::Context;
