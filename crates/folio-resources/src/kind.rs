@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use folio_types::{Error, Result, Timestamp};
+use folio_types::{Code, Error, Reason, Result, Timestamp};
 
 use crate::stored::{Record, decode_value, encode_value};
 use crate::{Cleanup, KINDS, ListRow, Resource};
@@ -42,6 +42,9 @@ impl IndexedFields {
         })
     }
 }
+
+/// Maximum number of resources that an `IN_USE` error names.
+pub const NAMED_USERS_MAX: usize = 5;
 
 /// A kind of resource, type-erased. See the constants of [`Resource`].
 pub struct Kind {
@@ -116,6 +119,34 @@ impl Kind {
     /// Returns the error for a resource that does not exist or was deleted.
     pub fn not_found(&self, id: &str) -> Error {
         Error::not_found(self.word, id)
+    }
+
+    /// Returns an error unless the resource `of` with the newest revision `newest` has revision `number`. `newest` is
+    /// None if the resource is not live.
+    pub fn check_revision(of: &str, number: u32, newest: Option<u32>) -> Result<()> {
+        if newest.is_some_and(|newest| (1..=newest).contains(&number)) {
+            return Ok(());
+        }
+        Err(Error::not_found(&format!("{} revision", Self::of_id(of)?.word), format!("{of}.{number}")))
+    }
+
+    /// Returns the error for a name of the kind `word` that the resource `id` has.
+    pub fn name_taken(word: &str, name: &str, id: &str) -> Error {
+        let message = format!("a {word} named {name:?} already exists");
+        Error::new(Code::AlreadyExists, Reason::NameTaken, message).detail("id", id)
+    }
+
+    /// Returns the error for a deletion of a resource of the kind `word` to which `count` resources refer. `users`:
+    /// ids and descriptions of the first ones.
+    pub fn in_use(word: &str, users: &[(String, String)], count: u64) -> Error {
+        let (ids, described): (Vec<_>, Vec<_>) = users.iter().cloned().unzip();
+        let more = match count.saturating_sub(users.len() as u64) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Error::precondition(Reason::InUse, format!("the {word} is in use by {}{more}", described.join(", ")))
+            .detail("users", ids.join(","))
+            .detail("count", count)
     }
 }
 

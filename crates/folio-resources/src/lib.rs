@@ -35,7 +35,7 @@ pub use document::{
 };
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
-pub use kind::{IndexedFields, Kind};
+pub use kind::{IndexedFields, Kind, NAMED_USERS_MAX};
 pub use limits::OwnQuotas;
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
 pub use member::{Member, MemberChange, MemberWrite};

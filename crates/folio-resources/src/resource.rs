@@ -169,6 +169,18 @@ pub trait Revisioned: Resource {
 /// Implements the functions of [`Resource`] that return the fields `id`, `version` and `created_at`.
 macro_rules! common_functions {
     ($Id:ty) => {
+        crate::resource::id_functions!($Id);
+
+        fn version(&self) -> u64 {
+            self.version
+        }
+    };
+}
+pub(crate) use common_functions;
+
+/// Implements the functions of [`Resource`] about the id and the time of creation.
+macro_rules! id_functions {
+    ($Id:ty) => {
         type Id = $Id;
         const ID_PREFIX: &'static str = <$Id>::PREFIX;
 
@@ -180,16 +192,12 @@ macro_rules! common_functions {
             &self.id
         }
 
-        fn version(&self) -> u64 {
-            self.version
-        }
-
         fn created_at(&self) -> folio_types::Timestamp {
             self.created_at
         }
     };
 }
-pub(crate) use common_functions;
+pub(crate) use id_functions;
 
 /// Implements the revision functions of [`Resource`] for a type with its newest revision in the field `latest`. `kind`
 /// names a revision in errors.

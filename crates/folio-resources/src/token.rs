@@ -6,6 +6,7 @@ use folio_types::token::{Token, TokenHash};
 use folio_types::{OrgId, Principal, Result, Role, Timestamp, TokenId, UserId};
 use serde::{Deserialize, Serialize};
 
+use crate::resource::id_functions;
 use crate::{Condition, ListRow, Plan, Resource, term};
 
 /// Maximum number of live tokens of an organization. Concurrent requests may exceed it slightly.
@@ -113,27 +114,15 @@ pub struct TokenFilter {
 }
 
 impl Resource for TokenRecord {
-    type Id = TokenId;
     type Change = TokenChange;
     type Filter = TokenFilter;
     const KIND: &'static str = "token";
-    const ID_PREFIX: &'static str = TokenId::PREFIX;
     const DELETE: TokenChange = TokenChange::Revoke;
 
-    fn derive_id(parts: &[&str]) -> TokenId {
-        TokenId::derive(parts)
-    }
-
-    fn id(&self) -> &TokenId {
-        &self.id
-    }
+    id_functions!(TokenId);
 
     fn version(&self) -> u64 {
         VERSION
-    }
-
-    fn created_at(&self) -> Timestamp {
-        self.created_at
     }
 
     fn label(&self) -> &str {

@@ -20,7 +20,7 @@ use super::keyspace::Keyspace;
 use super::session::{ConditionalResult, ReadConsistency, Statements};
 use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::enter_expiry;
-use super::{crash_points, dependents, open_turns, retry};
+use super::{crash_points, dependents, open_turns, references, retry};
 use folio_storage::EncodedThreadWrite;
 use folio_storage::value::{Mark, decode, encode};
 
@@ -179,7 +179,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
 async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (&str, &[Vec<u8>])) -> Result<()> {
     let (org, id) = (&plan.after.org, &plan.after.id);
     for referenced in plan.new_references() {
-        dependents::check(keyspace, org, referenced).await?;
+        references::check(keyspace, org, referenced).await?;
     }
     for referenced in plan.new_references() {
         dependents::enter(keyspace, org, referenced, (Part::Thread, id.as_str())).await?;

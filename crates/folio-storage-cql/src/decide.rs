@@ -160,13 +160,10 @@ impl Attempt<'_> {
         if let Some((of, number)) = &plan.require_revision {
             let newest =
                 load(keyspace, org, of, ReadConsistency::Quorum).await?.live().and_then(|fields| fields.revision);
-            if !newest.is_some_and(|newest| (1..=newest).contains(number)) {
-                let kind = Kind::of_id(of)?;
-                return Err(Error::not_found(&format!("{} revision", kind.word), format!("{of}.{number}")));
-            }
+            Kind::check_revision(of, *number, newest)?;
         }
         if let Some(parent) = &plan.add_to_parent {
-            dependents::check(keyspace, org, parent).await?;
+            references::check(keyspace, org, parent).await?;
         }
         if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide
             && uses > 0

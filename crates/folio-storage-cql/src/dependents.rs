@@ -11,15 +11,6 @@ use super::table::Part;
 use folio_storage::value::{Mark, encode};
 
 /// Fails with `NOT_FOUND` unless the parent is live.
-pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, parent: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    match tables.aggregates.header(cql, org, parent, ReadConsistency::Quorum).await?.live {
-        Some(true) => Ok(()),
-        Some(false) | None => Err(Kind::of_id(parent)?.not_found(parent)),
-    }
-}
-
-/// Fails with `NOT_FOUND` unless the parent is live.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let value = encode(&Mark)?;

@@ -5,7 +5,7 @@
 //! Any process may replace or free a dead row. An open row causes a conflict; an open row that a request left for
 //! [`idempotency::STALE`] is closed.
 
-use folio_resources::folded;
+use folio_resources::{Kind, folded};
 use folio_types::op::OpKey;
 use folio_types::{Code, Error, OrgId, Reason, Result};
 
@@ -46,7 +46,7 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
         return Ok(());
     }
     match status(keyspace, org, name, &row).await? {
-        RowStatus::Live if row.id != id => Err(taken(name, &row)),
+        RowStatus::Live if row.id != id => Err(Kind::name_taken(name.0, name.1, &row.id)),
         RowStatus::Open if !idempotency::is_stale(keyspace, row.at) => Err(contended(name)),
         RowStatus::Live | RowStatus::Dead | RowStatus::Open => Ok(()),
     }
@@ -67,7 +67,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
             }
             match status(keyspace, org, name, &row).await? {
                 RowStatus::Live if row.id == id => return Ok(()),
-                RowStatus::Live => return Err(taken(name, &row)),
+                RowStatus::Live => return Err(Kind::name_taken(name.0, name.1, &row.id)),
                 RowStatus::Open => close(keyspace, org, name, &row).await?,
                 RowStatus::Dead => {
                     if let ConditionalResult::Applied = tables.names.replace(cql, org, key, (&row, &mine)).await? {
@@ -106,11 +106,6 @@ async fn close(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, row: &NameRow) 
         return Err(contended(name));
     }
     ops::close_of_another(keyspace, org, &row.id, op).await
-}
-
-fn taken((kind, name): Name<'_>, row: &NameRow) -> Error {
-    Error::new(Code::AlreadyExists, Reason::NameTaken, format!("a {kind} named {name:?} already exists"))
-        .detail("id", row.id.clone())
 }
 
 fn contended((kind, name): Name<'_>) -> Error {

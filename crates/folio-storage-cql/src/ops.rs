@@ -68,11 +68,7 @@ impl OpStore for Ops {
         closed: ClosedAs,
         at: Timestamp,
     ) -> Result<OpRow> {
-        let state = match closed {
-            ClosedAs::Conflict => OpState::Conflict,
-            ClosedAs::Aborted => OpState::Aborted,
-        };
-        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
+        let row = OpRow { op: op.clone(), digest: digest.clone(), state: closed.into(), at };
         close(&self.0, org, &target.to_string(), row).await
     }
 

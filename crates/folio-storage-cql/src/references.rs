@@ -4,11 +4,11 @@
 //! An entry is *live* while the referring resource (the user) is live and refers to the resource; else *open* while the
 //! user's partition has no op row of the entry's key; else *dead*. Any process may remove a dead entry.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use folio_resources::Kind;
+use folio_resources::{Kind, NAMED_USERS_MAX};
 use folio_types::op::OpKey;
-use folio_types::{Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{Error, OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
 use super::record::load;
@@ -17,9 +17,6 @@ use super::table::Part;
 use super::values::micros;
 use super::{idempotency, ops, retry};
 use folio_storage::value::{Reference, decode, encode};
-
-/// Maximum number of users that an `IN_USE` error names.
-const NAMED_USERS: usize = 5;
 
 /// Maximum number of entries that one read returns.
 const ENTRIES: usize = 100;
@@ -94,54 +91,42 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
     Err(retry::contended("the referenced resource"))
 }
 
-/// Fails with `IN_USE` if `used` has a live user; the error contains the total and the first [`NAMED_USERS`]. Removes
+/// Fails with `IN_USE` if `used` has a live user; the error contains the total and the first [`NAMED_USERS_MAX`].
+/// Removes
 /// dead entries.
 pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str, used: &str, count: u64) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     loop {
         let entries = tables.aggregates.rows(cql, org, used, (Part::Reference, ""), ENTRIES).await?;
         let whole = entries.len() < ENTRIES;
-        let (mut users, mut described) = (BTreeSet::new(), Vec::new());
+        let mut users = BTreeMap::new();
         for (key, value) in entries {
             let user = key.split('/').next().unwrap_or_default().to_owned();
-            if users.contains(&user) {
+            if users.contains_key(&user) {
                 continue;
             }
             match status(keyspace, org, used, &key).await? {
-                RowStatus::Live(description) => {
-                    described.push(description);
-                    users.insert(user);
-                }
+                RowStatus::Live(description) => drop(users.insert(user, description)),
                 RowStatus::Dead => remove(keyspace, org, used, &key).await?,
                 RowStatus::Open => {
                     close(keyspace, org, &key, decode::<Reference>(&value)?.at).await?;
                     remove(keyspace, org, used, &key).await?;
                 }
             }
-            if described.len() > NAMED_USERS {
+            if users.len() > NAMED_USERS_MAX {
                 break;
             }
         }
-        if described.is_empty() {
+        if users.is_empty() {
             if whole {
                 return Ok(());
             }
             continue;
         }
-        let count =
-            if described.len() > NAMED_USERS { count.max(described.len() as u64) } else { described.len() as u64 };
-        described.truncate(NAMED_USERS);
-        let more = match count.saturating_sub(described.len() as u64) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let users: Vec<_> = users.into_iter().take(NAMED_USERS).collect();
-        return Err(Error::precondition(
-            Reason::InUse,
-            format!("the {what} is in use by {}{more}", described.join(", ")),
-        )
-        .detail("users", users.join(","))
-        .detail("count", count));
+        let found = users.len() as u64;
+        let count = if users.len() > NAMED_USERS_MAX { count.max(found) } else { found };
+        let first: Vec<_> = users.into_iter().take(NAMED_USERS_MAX).collect();
+        return Err(Kind::in_use(what, &first, count));
     }
 }
 

@@ -23,22 +23,15 @@ use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 /// Maximum number of pages that are written concurrently.
 const WRITES: usize = 16;
 
-fn index(waits: TextWait) -> &'static str {
-    match waits {
-        TextWait::Worker => "pending_text",
-        TextWait::Program => "missing_program",
-    }
-}
-
 /// Adds a resource to an index of waiting resources. The row is a hint; the resource's partition is authoritative.
 pub(crate) async fn wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
-    tables.system_rows.put(cql, index(waits), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
+    tables.system_rows.put(cql, waits.index_name(), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
 }
 
 pub(crate) async fn remove_wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
-    keyspace.tables.system_rows.remove(&keyspace.cql, index(waits), 0, &key(org, id)).await
+    keyspace.tables.system_rows.remove(&keyspace.cql, waits.index_name(), 0, &key(org, id)).await
 }
 
 fn text_of(header: &Header) -> Result<Option<TextRecord>> {
@@ -49,7 +42,7 @@ async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<V
     let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < limit {
-        let rows = tables.system_rows.after(cql, index(waits), after.take(), limit - found.len()).await?;
+        let rows = tables.system_rows.after(cql, waits.index_name(), after.take(), limit - found.len()).await?;
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {

@@ -208,11 +208,15 @@ impl Engine {
             outcome
         };
         let job = Box::new(Work::new(run, durable, answer));
-        self.queue.try_send(Message::Write(job)).map_err(|error| match error {
+        self.enqueue(Message::Write(job))?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    fn enqueue(&self, message: Message) -> Result<()> {
+        self.queue.try_send(message).map_err(|error| match error {
             TrySendError::Full(_) => overloaded(),
             TrySendError::Disconnected(_) => stopped(),
-        })?;
-        answered.await.unwrap_or_else(|_| Err(stopped()))
+        })
     }
 
     /// Reopens the database after a failed write, if its disk accepts writes again.
@@ -221,10 +225,7 @@ impl Engine {
             return Ok(());
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Message::Reopen(answer)).map_err(|error| match error {
-            TrySendError::Full(_) => overloaded(),
-            TrySendError::Disconnected(_) => stopped(),
-        })?;
+        self.enqueue(Message::Reopen(answer))?;
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 

@@ -221,19 +221,12 @@ pub(crate) fn thread_of(org: &OrgId, referenced: &str, id: &ThreadId) -> Vec<u8>
 
 // System
 
-fn waiting(waits: TextWait) -> &'static str {
-    match waits {
-        TextWait::Worker => "pending_text",
-        TextWait::Program => "missing_program",
-    }
-}
-
 pub(crate) fn pending_texts(waits: TextWait) -> Vec<u8> {
-    prefix(&[waiting(waits)])
+    prefix(&[waits.index_name()])
 }
 
 pub(crate) fn pending_text(waits: TextWait, org: &OrgId, id: &str) -> Vec<u8> {
-    key(&[waiting(waits), org.as_str(), id])
+    key(&[waits.index_name(), org.as_str(), id])
 }
 
 pub(crate) fn probe() -> Vec<u8> {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use folio_resources::{Condition, ListRow, folded};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{OrgId, Result, Timestamp, limits};
+use folio_types::{OrgId, Result, Timestamp};
 
 use super::keys::{self, Space};
 use super::reads::{Range, Reads};
@@ -84,10 +84,7 @@ impl Listing<'_> {
         mut load: impl FnMut(ListRow) -> Result<(T, usize)>,
     ) -> Result<Page<T>> {
         let after = request.token.as_deref().map(|token| self.position(request.order, token)).transpose()?;
-        let size = match request.size {
-            0 => limits::PAGE_SIZE_DEFAULT,
-            size => size.min(limits::PAGE_SIZE_MAX),
-        } as usize;
+        let size = request.effective_size();
         let by_name = matches!(request.order, Order::Name | Order::NameDescending);
         let (rows, total) = match self.total {
             Some(total) if !by_name => (self.some_rows(reads, request, after, size)?, total),

@@ -1,7 +1,7 @@
 //! Unique names: one row for each kind and folded name, with the id of the resource.
 
 use folio_resources::{Kind, folded};
-use folio_types::{Code, Error, OrgId, Reason, Result};
+use folio_types::{OrgId, Result};
 
 use super::keys::{self, Space};
 use super::reads::Reads;
@@ -12,12 +12,7 @@ use super::value::NameRow;
 pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, name: &str, id: &str) -> Result<()> {
     let key = keys::name(org, kind.word, &folded(name));
     match transaction.read::<NameRow>(Space::Records, &key)? {
-        Some(row) if row.id != id => Err(Error::new(
-            Code::AlreadyExists,
-            Reason::NameTaken,
-            format!("a {} named {name:?} already exists", kind.word),
-        )
-        .detail("id", row.id)),
+        Some(row) if row.id != id => Err(Kind::name_taken(kind.word, name, &row.id)),
         _ => transaction.put(Space::Records, key, &NameRow { id: id.to_owned() }),
     }
 }

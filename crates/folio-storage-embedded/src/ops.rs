@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
 use super::engine::Engine;
@@ -31,11 +31,7 @@ impl OpStore for Ops {
         at: Timestamp,
     ) -> Result<OpRow> {
         let key = keys::op(org, target, op);
-        let state = match closed {
-            ClosedAs::Conflict => OpState::Conflict,
-            ClosedAs::Aborted => OpState::Aborted,
-        };
-        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
+        let row = OpRow { op: op.clone(), digest: digest.clone(), state: closed.into(), at };
         self.0
             .write(move |transaction| match transaction.read::<OpRow>(Space::Records, &key)? {
                 Some(stored) => Ok(stored),

@@ -3,17 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use folio_resources::{Kind, Record};
-use folio_types::{Error, OrgId, Reason, Result};
+use folio_resources::{Kind, NAMED_USERS_MAX, Record};
+use folio_types::{OrgId, Result};
 
 use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::resources;
 use super::transaction::Transaction;
 use super::value::Mark;
-
-/// Maximum number of users that an `IN_USE` error names.
-const NAMED_USERS: usize = 5;
 
 /// Adds a reference from `user`. Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, user: &str) -> Result<()> {
@@ -24,13 +21,13 @@ pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &s
     transaction.put(Space::Records, keys::reference(org, referenced, user), &Mark)
 }
 
-/// Fails with `IN_USE` if the resource has a user; the error contains the total and the first [`NAMED_USERS`].
+/// Fails with `IN_USE` if the resource has a user; the error contains the total and the first [`NAMED_USERS_MAX`].
 pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let prefix = keys::references(org, id);
-    let (mut count, mut first) = (0_usize, Vec::new());
+    let (mut count, mut first) = (0_u64, Vec::new());
     transaction.walk(Range::prefix(Space::Records, prefix.clone()), &mut |key, _| {
         count += 1;
-        if first.len() < NAMED_USERS
+        if first.len() < NAMED_USERS_MAX
             && let Some(user) = key.get(prefix.len()..)
         {
             first.push(String::from_utf8_lossy(user).into_owned());
@@ -40,14 +37,9 @@ pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &
     if count == 0 {
         return Ok(());
     }
-    let users = first.iter().map(|id| described(transaction, org, id)).collect::<Result<Vec<_>>>()?;
-    let more = match count.saturating_sub(users.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Err(Error::precondition(Reason::InUse, format!("the {} is in use by {}{more}", kind.word, users.join(", ")))
-        .detail("users", first.join(","))
-        .detail("count", count))
+    let describe = |id: String| described(transaction, org, &id).map(|description| (id, description));
+    let users = first.into_iter().map(describe).collect::<Result<Vec<_>>>()?;
+    Err(Kind::in_use(kind.word, &users, count))
 }
 
 fn described(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {

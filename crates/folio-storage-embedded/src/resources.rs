@@ -179,10 +179,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     }
     if let Some((of, number)) = &plan.require_revision {
         let newest = record(transaction, org, of)?.and_then(Record::live).and_then(|fields| fields.revision);
-        if !newest.is_some_and(|newest| (1..=newest).contains(number)) {
-            let kind = Kind::of_id(of)?;
-            return Err(Error::not_found(&format!("{} revision", kind.word), format!("{of}.{number}")));
-        }
+        Kind::check_revision(of, *number, newest)?;
     }
     if let Some(parent) = &plan.add_to_parent {
         if !is_live(transaction, org, parent)? {

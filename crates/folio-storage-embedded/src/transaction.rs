@@ -119,7 +119,9 @@ impl Reads for Transaction<'_> {
         let bounds = (range.space, range.start.clone())..(range.space, range.end.clone());
         let mut written = self.overlay.range(bounds).peekable();
         let mut stored = self.opened.space(range.space).range(range.start..range.end);
-        let mut next = stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error))?;
+        let mut advance =
+            || stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error));
+        let mut next = advance()?;
         loop {
             let stored_first = match (written.peek(), &next) {
                 (None, None) => return Ok(()),
@@ -137,11 +139,7 @@ impl Reads for Transaction<'_> {
                     Some(((_, key), value)) => {
                         let replaces = next.as_ref().is_some_and(|(under, _)| under[..] == key[..]);
                         if replaces {
-                            next = stored
-                                .next()
-                                .map(fjall::Guard::into_inner)
-                                .transpose()
-                                .map_err(|error| unreadable(&error))?;
+                            next = advance()?;
                         }
                         match value {
                             Some(value) => visit(key, value)?,
@@ -155,7 +153,7 @@ impl Reads for Transaction<'_> {
                 return Ok(());
             }
             if stored_first {
-                next = stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error))?;
+                next = advance()?;
             }
         }
     }

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::{Error, Incarnation, Reason, Result, Timestamp};
+use folio_types::{Incarnation, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{Job, JobStore, TakenJob};
+use folio_storage::{Job, JobStore, TakenJob, queue_full};
 
 pub(super) struct MemoryJobs {
     context: Context,
@@ -52,8 +52,7 @@ impl JobStore for MemoryJobs {
             return Ok(false);
         }
         if jobs.jobs.len() >= self.context.options.jobs_max {
-            return Err(Error::exhausted(Reason::Overloaded, format!("the queue {queue} is full"))
-                .retry_after(Duration::from_secs(5)));
+            return Err(queue_full(queue));
         }
         jobs.next += 1;
         let id = jobs.next;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
@@ -9,8 +10,8 @@ use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
 use super::{Context, locked};
 use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
 
-/// Time to live of the state of a turn without an expiry, in seconds.
-const WITHOUT_EXPIRY_SECONDS: i64 = 3_600;
+/// Time to live of the state of a turn without an expiry.
+const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
 pub(super) struct MemoryTurns {
     context: Context,
@@ -21,21 +22,19 @@ type Key = (OrgId, String);
 
 #[derive(Default)]
 struct State {
-    turns: HashMap<Key, SharedTurn>,
+    /// States with their times of expiry.
+    turns: HashMap<Key, (SharedTurn, Timestamp)>,
     /// All states, ordered by time of expiry.
     until: BTreeSet<(Timestamp, Key)>,
-    /// The same times of expiry, by state.
-    expiries: HashMap<Key, Timestamp>,
     /// The user that started each waiting turn. Ordered by the start of the pause.
     waiting: BTreeMap<(OrgId, Timestamp, String), UserId>,
 }
 
 impl State {
     fn remove(&mut self, key: &Key) {
-        if let Some(at) = self.expiries.remove(key) {
-            self.until.remove(&(at, key.clone()));
-        }
-        if let Some(TurnCursor { since, .. }) = self.turns.remove(key).and_then(|old| old.cursor()) {
+        let Some((turn, expires_at)) = self.turns.remove(key) else { return };
+        self.until.remove(&(expires_at, key.clone()));
+        if let Some(TurnCursor { since, .. }) = turn.cursor() {
             self.waiting.remove(&(key.0.clone(), since, key.1.clone()));
         }
     }
@@ -60,7 +59,7 @@ impl SharedTurnStore for MemoryTurns {
         let mut state = locked(&self.state);
         state.prune(now);
         let key = (turn.org.clone(), turn.turn.to_string());
-        if let Some(old) = state.turns.get(&key)
+        if let Some((old, _)) = state.turns.get(&key)
             && (old.epoch, old.version) > (turn.epoch, turn.version)
         {
             return Ok(false);
@@ -70,22 +69,21 @@ impl SharedTurnStore for MemoryTurns {
         let expires = match (turn.phase, turn.expires_at) {
             (None, _) => now,
             (Some(_), Some(expires_at)) => expires_at,
-            (Some(_), None) => now + std::time::Duration::from_secs(WITHOUT_EXPIRY_SECONDS.unsigned_abs()),
+            (Some(_), None) => now + WITHOUT_EXPIRY,
         };
         let expires = expires.saturating_add(ttl).unwrap_or(Timestamp::MAX);
         state.until.insert((expires, key.clone()));
-        state.expiries.insert(key.clone(), expires);
         if let Some(TurnCursor { since, .. }) = turn.cursor() {
             state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.requester.clone());
         }
-        state.turns.insert(key, turn.clone());
+        state.turns.insert(key, (turn.clone(), expires));
         Ok(true)
     }
 
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>> {
         let mut state = locked(&self.state);
         state.prune(self.context.now());
-        Ok(state.turns.get(&(org.clone(), turn.to_string())).cloned())
+        Ok(state.turns.get(&(org.clone(), turn.to_string())).map(|(turn, _)| turn.clone()))
     }
 
     async fn waiting(
@@ -103,9 +101,10 @@ impl SharedTurnStore for MemoryTurns {
         };
         let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
         let entries = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
-        let mine = entries.filter(|(_, whose)| requester.is_none_or(|requester| requester == *whose));
-        let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())).cloned());
-        Ok(turns.take(limit).collect())
+        let mine =
+            entries.filter(|(_, requester_of_turn)| requester.is_none_or(|requester| requester == *requester_of_turn));
+        let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())));
+        Ok(turns.take(limit).map(|(turn, _)| turn.clone()).collect())
     }
 
     async fn erase(&self, org: &OrgId) -> Result<()> {

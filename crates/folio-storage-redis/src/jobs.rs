@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::{Error, Incarnation, Reason, Result};
+use folio_types::{Incarnation, Result};
 use redis::Script;
 
 use super::connection::Connection;
 use super::milliseconds;
-use folio_storage::{Job, JobStore, TakenJob};
+use folio_storage::{Job, JobStore, TakenJob, queue_full};
 
 /// Time to live of a queue after its last push or take, in milliseconds.
 const TTL_MS: u64 = 7 * 24 * 3_600_000;
@@ -50,8 +50,7 @@ impl JobStore for RedisJobs {
         match self.connection.run::<i64>(&call).await? {
             1 => Ok(true),
             0 => Ok(false),
-            _ => Err(Error::exhausted(Reason::Overloaded, format!("the queue {queue} is full"))
-                .retry_after(Duration::from_secs(5))),
+            _ => Err(queue_full(queue)),
         }
     }
 

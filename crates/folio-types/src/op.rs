@@ -221,6 +221,15 @@ pub enum ClosedAs {
     Aborted,
 }
 
+impl From<ClosedAs> for OpState {
+    fn from(closed: ClosedAs) -> Self {
+        match closed {
+            ClosedAs::Conflict => Self::Conflict,
+            ClosedAs::Aborted => Self::Aborted,
+        }
+    }
+}
+
 /// The outcome of a deciding write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteOutcome {

@@ -14,6 +14,14 @@ pub struct PageRequest {
     pub order: Order,
 }
 
+impl PageRequest {
+    /// Returns the number of items of the page: the requested size within its bounds.
+    pub fn effective_size(&self) -> usize {
+        let size = if self.size == 0 { crate::limits::PAGE_SIZE_DEFAULT } else { self.size };
+        size.min(crate::limits::PAGE_SIZE_MAX) as usize
+    }
+}
+
 impl Default for PageRequest {
     fn default() -> Self {
         Self { size: crate::limits::PAGE_SIZE_DEFAULT, token: None, skip: 0, order: Order::default() }

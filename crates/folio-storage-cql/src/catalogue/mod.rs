@@ -159,24 +159,33 @@ pub(crate) async fn walk(
     kind: &str,
     mut visit: impl FnMut(ListRow) + Send,
 ) -> Result<()> {
-    for shard in 0..SHARDS {
-        let mut from = FIRST;
-        loop {
-            let catalogue = &keyspace.tables.catalogue;
-            let list = (org, kind, ALL);
-            let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
-            let Some((end, _)) = part.last() else { break };
-            from = end.clone();
-            let whole = part.len() < ROWS;
-            for (_, value) in part.iter().filter(|(_, value)| !value.is_empty()) {
-                visit(decode(value)?);
-            }
-            if whole {
-                break;
-            }
+    let mut cursor = Some((0, FIRST));
+    while let Some(from) = cursor {
+        let (rows, next) = read_rows(keyspace, (org, kind, ALL), from).await?;
+        for (_, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+            visit(decode(value)?);
         }
+        cursor = next;
     }
     Ok(())
+}
+
+/// A shard of a term, and a position in it.
+type Cursor = (i32, Position);
+
+/// Reads rows of a term after the cursor, shard by shard. Returns the next cursor; None after the last shard.
+async fn read_rows(
+    keyspace: &Keyspace,
+    list: (&OrgId, &str, &str),
+    (shard, from): Cursor,
+) -> Result<(Vec<(Position, Vec<u8>)>, Option<Cursor>)> {
+    let catalogue = &keyspace.tables.catalogue;
+    let rows = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
+    let next = match rows.last() {
+        Some((end, _)) if rows.len() == ROWS => Some((shard, end.clone())),
+        _ => (shard + 1 < SHARDS).then_some((shard + 1, FIRST)),
+    };
+    Ok((rows, next))
 }
 
 /// Maximum number of rows that one read returns.
@@ -195,34 +204,27 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
     let mut items = 0;
     let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };
     for term in terms.iter().copied() {
-        for shard in 0..SHARDS {
-            let mut from = FIRST;
-            loop {
-                let catalogue = &keyspace.tables.catalogue;
-                let list = (org, kind.word, term);
-                let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
-                let Some((end, _)) = part.last() else { break };
-                from = end.clone();
-                let whole = part.len() < ROWS;
-                for (position, value) in part {
-                    let row = value_of(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| {
-                        ListRow { id: position.id.clone(), name: position.sort_key.clone(), ..ListRow::default() }
-                    });
-                    repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
-                    let loaded = load(keyspace, org, &position.id, ReadConsistency::Serial).await?;
-                    let at = loaded.header.created_at;
-                    if let Some(fields) = loaded.live() {
-                        let listed = ListEntry { row: fields.row, at, version: fields.version };
-                        let (stamp, value) = (stamp(listed.version, Stage::AfterCommit), encode(&listed.row)?);
-                        let keys = keys(&listed.row);
-                        change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;
-                        items += u64::from(term == ALL);
-                    }
-                }
-                if whole {
-                    break;
+        let mut cursor = Some((0, FIRST));
+        while let Some(from) = cursor {
+            let (rows, next) = read_rows(keyspace, (org, kind.word, term), from).await?;
+            for (position, value) in rows {
+                let row = value_of(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| ListRow {
+                    id: position.id.clone(),
+                    name: position.sort_key.clone(),
+                    ..ListRow::default()
+                });
+                repair_row(keyspace, org, &ListEntry { row, at: position.at, version: 0 }).await?;
+                let loaded = load(keyspace, org, &position.id, ReadConsistency::Serial).await?;
+                let at = loaded.header.created_at;
+                if let Some(fields) = loaded.live() {
+                    let listed = ListEntry { row: fields.row, at, version: fields.version };
+                    let (stamp, value) = (stamp(listed.version, Stage::AfterCommit), encode(&listed.row)?);
+                    let keys = keys(&listed.row);
+                    change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;
+                    items += u64::from(term == ALL);
                 }
             }
+            cursor = next;
         }
     }
     Ok(items)

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use folio_resources::{Condition, ListRow, folded, term};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result, limits};
+use folio_types::{Error, OrgId, Reason, Result};
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
@@ -127,10 +127,7 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
         None => (None, 0),
     };
     let skip = request.skip.saturating_add(owed);
-    let size = match request.size {
-        0 => limits::PAGE_SIZE_DEFAULT,
-        size => size.min(limits::PAGE_SIZE_MAX),
-    } as usize;
+    let size = request.effective_size();
     let by_name = matches!(request.order, Order::Name | Order::NameDescending) && query.base.is_none();
     let backward = matches!(request.order, Order::Newest | Order::NameDescending);
     let single = match query.filters.as_slice() {

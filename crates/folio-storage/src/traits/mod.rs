@@ -39,7 +39,7 @@ pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
     EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,
     RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
-    TakenJob, TurnCursor, TurnEventStore,
+    TakenJob, TurnCursor, TurnEventStore, queue_full,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;

@@ -9,7 +9,7 @@ use folio_resources::{
 };
 use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
 use crate::page_token;
 use crate::value::decode;
@@ -257,11 +257,7 @@ impl<R: Revisioned> ResourceStore<R> {
         let order = format!("{:?}", request.order);
         let scope = page_token::digest(&[org.as_str().as_bytes(), id.as_bytes(), order.as_bytes()]);
         let numbers = numbers(scope, newest, request)?;
-        let size = match request.size {
-            0 => limits::PAGE_SIZE_DEFAULT,
-            size => size.min(limits::PAGE_SIZE_MAX),
-        } as usize;
-        let wanted: Vec<u32> = numbers.iter().copied().take(size).collect();
+        let wanted: Vec<u32> = numbers.iter().copied().take(request.effective_size()).collect();
         let mut page = Page { items: Vec::new(), next: None, total: u64::from(newest) };
         let (mut bytes, mut last) = (0_usize, None);
         for (number, stored) in wanted.iter().zip(self.executor.revisions(org, &id, &wanted).await?) {

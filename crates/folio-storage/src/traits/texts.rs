@@ -34,6 +34,14 @@ pub enum TextWait {
 }
 
 impl TextWait {
+    /// Returns the name of the stored index of the waiting texts.
+    pub fn index_name(self) -> &'static str {
+        match self {
+            Self::Worker => "pending_text",
+            Self::Program => "missing_program",
+        }
+    }
+
     /// Returns the condition that a text waits for. None: its state is settled and no program is missing. `text` is
     /// None before the first step of ingestion.
     pub fn of(text: Option<&TextRecord>) -> Option<Self> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::{Incarnation, Result};
+use folio_types::{Error, Incarnation, Reason, Result};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,12 @@ pub struct TakenJob {
     pub worker: Incarnation,
     /// Number of deliveries, this one included.
     pub attempt: u64,
+}
+
+/// Returns the error for a job that does not fit into its queue.
+pub fn queue_full(queue: &str) -> Error {
+    let message = format!("the queue {queue} is full; retry later");
+    Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_secs(5))
 }
 
 #[async_trait]

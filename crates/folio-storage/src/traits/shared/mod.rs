@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use events::{EventsAppended, EventsRead, TurnEventStore};
-pub use jobs::{Job, JobStore, TakenJob};
+pub use jobs::{Job, JobStore, TakenJob, queue_full};
 pub use nodes::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
 pub use rates::{Rate, RateDecision, RateStore};
 pub use slots::{SLOTS_SYNC_MAX, SlotStore};
