@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -15,11 +15,8 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::{CHUNK_BYTES, UNFINISHED_FOR, up_to_error};
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
-
-/// Maximum size of a chunk that is read, in bytes.
-// proto: DownloadDocumentResponse.chunk "at most {} KiB"
-const CHUNK_BYTES: usize = 256 * 1024;
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |error| {
@@ -27,9 +24,6 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         Error::unavailable(Reason::StoreUnavailable, format!("{what}: {}", error.kind()))
     }
 }
-
-/// Age from which a temporary file in a shared folder belongs to a dead process.
-const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
@@ -146,14 +140,7 @@ impl BlobStore for Blobs {
             }
             Err(error) => stream::once(async { Err(error) }).boxed(),
         });
-        // The first error is the last item.
-        blobs
-            .scan(false, |ended, item| {
-                let item = (!*ended).then_some(item);
-                *ended = matches!(item, Some(Err(_)));
-                std::future::ready(item)
-            })
-            .boxed()
+        up_to_error(blobs)
     }
 }
 

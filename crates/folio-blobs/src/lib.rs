@@ -12,11 +12,32 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_types::{Error, Reason, Result};
 
 pub use self::s3::S3Options;
-use folio_storage::BlobStore;
+use folio_storage::{BlobStore, StoredBlob};
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, Stream};
+
+/// Maximum size of a chunk that is read, in bytes.
+// proto: DownloadDocumentResponse.chunk "at most {} KiB"
+const CHUNK_BYTES: usize = 256 * 1024;
+/// Age from which an unfinished upload or a temporary file in a shared folder belongs to a dead process.
+const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Ends a stream after its first error.
+fn up_to_error(
+    blobs: impl Stream<Item = Result<StoredBlob>> + Send + 'static,
+) -> BoxStream<'static, Result<StoredBlob>> {
+    let until_error = blobs.scan(false, |ended, item| {
+        let item = (!*ended).then_some(item);
+        *ended = matches!(item, Some(Err(_)));
+        std::future::ready(item)
+    });
+    until_error.boxed()
+}
 
 /// Opens the blob store at an address: `s3://BUCKET[/PREFIX]`, or a folder that all nodes mount.
 ///

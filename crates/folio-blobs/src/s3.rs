@@ -14,14 +14,9 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, GetResult, ObjectStore, ObjectStoreExt as _, RetryConfig};
 
 use super::writer::Upload;
+use super::{CHUNK_BYTES, UNFINISHED_FOR, up_to_error};
 use folio_storage::spans;
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
-
-/// Maximum size of a chunk that is read, in bytes.
-const CHUNK_BYTES: usize = 256 * 1024;
-
-/// Age from which an unfinished upload belongs to a dead process.
-const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Connection settings of a bucket. The standard environment variables of S3 clients supply missing values
 /// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, those of web identity and others).
@@ -228,14 +223,7 @@ impl BlobStore for Bucket {
             };
             std::future::ready(blob)
         });
-        let all = aborted.map(Err).chain(blobs);
-        // The first error is the last item.
-        all.scan(false, |ended, item| {
-            let item = (!*ended).then_some(item);
-            *ended = matches!(item, Some(Err(_)));
-            std::future::ready(item)
-        })
-        .boxed()
+        up_to_error(aborted.map(Err).chain(blobs))
     }
 }
 
