@@ -69,10 +69,6 @@ impl RedisCluster {
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Redis::url).collect()
     }
-
-    pub fn node(&mut self, number: usize) -> Option<&mut Redis> {
-        self.nodes.get_mut(number)
-    }
 }
 
 fn agrees(node: &Redis) -> bool {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::cache::{self, finish};
@@ -73,16 +73,6 @@ impl S3 {
         process.wait_until(self.folder.path(), READY_LIMIT, || ports::accepts(Ipv4Addr::LOCALHOST, port))?;
         self.process = Some(process);
         Ok(())
-    }
-
-    /// Suspends the server (SIGSTOP): the connections remain open and the server does not respond.
-    pub fn pause(&self) -> Result<()> {
-        self.process.as_ref().context("the server is stopped")?.pause()
-    }
-
-    /// Continues the server after [`S3::pause`].
-    pub fn resume(&self) -> Result<()> {
-        self.process.as_ref().context("the server is stopped")?.resume()
     }
 }
 

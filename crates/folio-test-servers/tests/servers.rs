@@ -34,7 +34,7 @@ fn redis_keeps_acknowledged_data_when_it_is_killed_and_loses_it_when_emptied() {
 fn redis_cluster_shares_the_slots() {
     let mut cluster = RedisCluster::start().unwrap();
     assert_eq!(cluster.urls().len(), 3);
-    let answers: Vec<_> = (0..3).map(|number| cluster.node(number).unwrap().ask("SET key value").unwrap()).collect();
+    let answers: Vec<_> = cluster.nodes().iter().take(3).map(|node| node.ask("SET key value").unwrap()).collect();
     assert_eq!(answers.iter().filter(|answer| *answer == "+OK").count(), 1, "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.starts_with("-MOVED")).count(), 2, "{answers:?}");
 }

@@ -80,11 +80,6 @@ impl Node {
         }
     }
 
-    /// Sends SIGTERM and waits.
-    pub fn stop(&mut self) -> Result<()> {
-        self.process.take().map_or(Ok(()), Process::stop)
-    }
-
     /// Starts the node on the same port with the same data, and waits until it is ready.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
