@@ -208,26 +208,23 @@ impl Inner {
         }
     }
 
-    /// Returns the changes since the previous sync.
-    fn updates(&self) -> Vec<LeaseUpdate> {
+    /// Returns the changes since the previous sync; if `renews`, all slots of organizations with a quota instead, and
+    /// only the unregistered slots of the others.
+    fn updates(&self, renews: bool) -> Vec<LeaseUpdate> {
         let mut local = self.local();
-        let update = local.iter_mut().map(|(org, local)| LeaseUpdate {
-            org: org.clone(),
-            taken: std::mem::take(&mut local.joined),
-            freed: local.freed.clone(),
+        let updates = local.iter_mut().map(|(org, local)| {
+            let joined = std::mem::take(&mut local.joined);
+            let taken = if renews && local.limited { local.taken.keys().cloned().collect() } else { joined };
+            let freed = if renews { Vec::new() } else { local.freed.clone() };
+            LeaseUpdate { org: org.clone(), taken, freed }
         });
-        update.filter(|update| !update.taken.is_empty() || !update.freed.is_empty()).collect()
+        updates.filter(|update| !update.taken.is_empty() || !update.freed.is_empty()).collect()
     }
 
-    /// Returns all slots of organizations with a quota, and the unregistered slots of the others.
-    fn leases(&self) -> Vec<LeaseUpdate> {
-        let mut local = self.local();
-        let leases = local.iter_mut().map(|(org, local)| {
-            let joined = std::mem::take(&mut local.joined);
-            let taken = if local.limited { local.taken.keys().cloned().collect() } else { joined };
-            LeaseUpdate { org: org.clone(), taken, freed: Vec::new() }
-        });
-        leases.filter(|update| !update.taken.is_empty()).collect()
+    /// Writes all updates to the store.
+    async fn sync_all(&self, renews: bool) {
+        let updates = futures::stream::iter(self.updates(renews));
+        updates.for_each_concurrent(CONCURRENT_SYNCS, |update| self.sync(update)).await;
     }
 
     /// Writes an update to the store. Failed registrations are retried at the next renewal; failed releases expire with
@@ -319,7 +316,7 @@ async fn sync_changes(slots: Weak<Inner>, changed: Arc<Notify>) {
     loop {
         changed.notified().await;
         let Some(slots) = slots.upgrade() else { return };
-        futures::stream::iter(slots.updates()).for_each_concurrent(CONCURRENT_SYNCS, |update| slots.sync(update)).await;
+        slots.sync_all(false).await;
     }
 }
 
@@ -332,9 +329,7 @@ async fn renew(weak: Weak<Inner>, renews: Arc<Notify>) {
             drop(slots);
             tokio::time::sleep(renewal).await;
             let Some(slots) = weak.upgrade() else { return };
-            futures::stream::iter(slots.leases())
-                .for_each_concurrent(CONCURRENT_SYNCS, |update| slots.sync(update))
-                .await;
+            slots.sync_all(true).await;
         }
     }
 }
