@@ -81,30 +81,17 @@ impl LedgerRow {
     #[must_use]
     pub fn settled_as_reserved(&self, at: Timestamp) -> Self {
         let usage = Usage { input_tokens: self.input_tokens, model_calls: 1, ..Usage::default() };
-        let settled = Settled {
-            credits: self.credits,
-            usage,
-            cost_microdollars: None,
-            basis: Basis::Reserved,
-            written_off: 0,
-            completed: false,
-            at,
-        };
-        Self { settled: Some(settled), ..self.clone() }
+        self.settled_without_report(Basis::Reserved, self.credits, usage, at)
     }
 
     /// Returns the row settled with basis `NotSent`: the call was not sent and will not be sent.
     #[must_use]
     pub fn settled_as_not_sent(&self, at: Timestamp) -> Self {
-        let settled = Settled {
-            credits: 0,
-            usage: Usage::default(),
-            cost_microdollars: None,
-            basis: Basis::NotSent,
-            written_off: 0,
-            completed: false,
-            at,
-        };
+        self.settled_without_report(Basis::NotSent, 0, Usage::default(), at)
+    }
+
+    fn settled_without_report(&self, basis: Basis, credits: u64, usage: Usage, at: Timestamp) -> Self {
+        let settled = Settled { credits, usage, cost_microdollars: None, basis, written_off: 0, completed: false, at };
         Self { settled: Some(settled), ..self.clone() }
     }
 }
