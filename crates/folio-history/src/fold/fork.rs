@@ -1,7 +1,7 @@
 //! Journal entries of a new thread that starts with messages of another thread or of a request.
 
 use super::History;
-use super::messages::counts;
+use super::messages::grouped;
 use super::position::placed;
 use super::sanitize::sanitize;
 use crate::journal::{Entry, Imported, WorkingState};
@@ -127,7 +127,7 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     let mut entries = Vec::new();
     let mut part: Vec<Message> = Vec::new();
     let mut filled = 0usize;
-    for group in groups(sanitize(messages)) {
+    for group in grouped(sanitize(messages).into_iter()) {
         let bytes = json_bytes(&group);
         if bytes > bytes_max {
             return Err(folio_types::Error::invalid(folio_types::Reason::TooLarge, "a message is too large to import"));
@@ -147,19 +147,6 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
 
 fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
     Entry::Imported(Imported { messages, working: working.clone(), position: None })
-}
-
-/// Splits messages into segments: a message, or an assistant message with the results of its calls.
-fn groups(messages: Vec<Message>) -> Vec<Vec<Message>> {
-    let mut groups: Vec<Vec<Message>> = Vec::new();
-    for message in messages {
-        match groups.last_mut() {
-            Some(group) if matches!(message, Message::Tool { .. }) => group.push(message),
-            _ => groups.push(vec![message]),
-        }
-    }
-    debug_assert!(groups.iter().all(|group| group.first().is_none_or(|m| counts(m) || group.len() > 1)));
-    groups
 }
 
 /// Returns the size of a value as JSON without serializing it into memory. `usize::MAX` if it cannot be serialized.

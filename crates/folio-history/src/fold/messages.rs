@@ -163,7 +163,7 @@ impl Slot {
 }
 
 /// Groups messages so that tool results follow their assistant message in the same segment.
-fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
+pub(super) fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
     let mut groups: Vec<Vec<Message>> = Vec::new();
     for message in messages {
         match groups.last_mut() {

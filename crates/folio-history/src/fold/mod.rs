@@ -90,14 +90,17 @@ impl History {
     }
 
     pub fn turn(&self, number: u32) -> Option<&TurnRecord> {
-        let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
-        self.turns.get(at)
+        self.turns.get(self.index_of(number)?)
     }
 
     /// For an owner that buffers rounds before it appends them.
     pub fn turn_mut(&mut self, number: u32) -> Option<&mut TurnRecord> {
-        let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
+        let at = self.index_of(number)?;
         self.turns.get_mut(at)
+    }
+
+    fn index_of(&self, number: u32) -> Option<usize> {
+        self.turns.binary_search_by_key(&number, TurnRecord::number).ok()
     }
 
     pub fn last(&self) -> Option<&TurnRecord> {

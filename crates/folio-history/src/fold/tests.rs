@@ -214,7 +214,6 @@ fn a_result_is_final_and_edited_arguments_are_shown() {
     assert_eq!(calls[0].arguments, edited);
     let view = record.view(&thread(), at());
     assert_eq!(view.rounds[0].calls[0].arguments, edited);
-    assert_eq!(record.view_at_pause(&thread(), 1).unwrap().pending[0].arguments, json!({ "n": 1 }), "as it was then");
 }
 
 #[test]
@@ -254,7 +253,6 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
     history.push(ended(1, completed(1), Vec::new(), state(2), 1 << 32 | 12));
     assert_eq!(answer(&history, 1), Some(pause), "the answer stays");
     assert!(matches!(answer(&history, 2).unwrap().kind, EventKind::Completed { .. }));
-    assert_eq!(history.last().unwrap().answer(&thread(), 2).unwrap().status, TurnStatus::Completed);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::record::{CallRecord, RoundRecord, TurnRecord};
 use crate::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use crate::journal::{CallStatus, End, Ended, Paused};
-use folio_types::message::{ThinkingBlock, Usage};
+use folio_types::message::ThinkingBlock;
 use folio_types::{CallId, ThreadId, TurnId};
 use jiff::Timestamp;
 
@@ -11,60 +11,33 @@ impl TurnRecord {
     /// Returns the current state of the turn. An expired pause is returned as expired before its end is stored.
     /// `next_event` is derived from the journal; an owner that sent more events replaces it.
     pub fn view(&self, thread: &ThreadId, now: Timestamp) -> TurnView {
-        let mut view = self.recorded(thread);
-        if view.status == TurnStatus::AwaitingApproval && view.expires_at.is_some_and(|end| end <= now) {
-            view.status = TurnStatus::Expired;
-            view.pending.clear();
-        }
-        view
-    }
-
-    /// Returns the state according to the journal, regardless of expiry.
-    fn recorded(&self, thread: &ThreadId) -> TurnView {
-        let mut view = self.bare(thread, TurnStatus::Running, self.rounds.iter().collect());
-        view.usage = self.usage;
-        view.working = self.working.clone();
-        view.next_event = self.next_event();
+        let mut view = TurnView {
+            turn: self.id(thread),
+            status: TurnStatus::Running,
+            model: self.accepted.options.model.clone(),
+            user_text: self.accepted.text.clone(),
+            rounds: self.rounds.iter().map(|round| round.view(self.id(thread))).collect(),
+            pending: Vec::new(),
+            expires_at: None,
+            working: self.working.clone(),
+            text: String::new(),
+            finish: None,
+            error: None,
+            retriable: false,
+            usage: self.usage,
+            next_event: self.next_event(),
+        };
         if let Some(pause) = self.pause() {
-            self.show_pause(&mut view, thread, pause);
+            self.apply_pause(&mut view, thread, pause, now);
         }
         if let Some(ended) = &self.ended {
-            show_end(&mut view, ended);
+            apply_end(&mut view, ended);
         }
         view
     }
 
-    /// Returns the state at the pause of this round. None: the round did not pause.
-    pub fn view_at_pause(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
-        let pause = self.round(round)?.paused.as_ref()?;
-        let rounds: Vec<_> = self.rounds.iter().filter(|record| record.round <= round).collect();
-        // Usage of the calls of the paused round was added after the pause.
-        let used = |record: &&RoundRecord| if record.round < round { record.usage_with_calls() } else { record.usage };
-        let usage = rounds.iter().map(used).fold(Usage::default(), Usage::plus);
-        let mut view = self.bare(thread, TurnStatus::AwaitingApproval, rounds);
-        if let Some(last) = view.rounds.last_mut() {
-            last.results.clear();
-            last.calls = self.round(round)?.calls.iter().map(|call| call.as_asked(self.id(thread), round)).collect();
-            view.pending.clone_from(&last.calls);
-        }
-        view.expires_at = Some(pause.expires_at);
-        view.working = pause.working.clone();
-        view.usage = usage;
-        view.next_event = pause.event.saturating_add(1);
-        Some(view)
-    }
-
-    /// Returns the outcome of the decisions on a round: the state at the next pause, or at the end. None: the turn is
-    /// running.
-    pub fn answer(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
-        let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
-        match next {
-            Some(paused) => self.view_at_pause(thread, paused.round),
-            None => self.ended.as_ref().map(|_| self.recorded(thread)),
-        }
-    }
-
-    /// Returns the closing event of [`Self::answer`]. The same decisions always get the same event.
+    /// Returns the outcome of the decisions on a round: the event of the next pause, or of the end. None: the turn is
+    /// running. The same decisions always get the same event.
     pub fn answer_event(&self, thread: &ThreadId, round: u32) -> Option<Event> {
         let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
         let (number, kind) = match next {
@@ -119,35 +92,20 @@ impl TurnRecord {
         (u64::from(self.takeovers) << 32).max(self.last_closing_event).saturating_add(1)
     }
 
-    fn bare(&self, thread: &ThreadId, status: TurnStatus, rounds: Vec<&RoundRecord>) -> TurnView {
-        TurnView {
-            turn: self.id(thread),
-            status,
-            model: self.accepted.options.model.clone(),
-            user_text: self.accepted.text.clone(),
-            rounds: rounds.into_iter().map(|round| round.view(self.id(thread))).collect(),
-            pending: Vec::new(),
-            expires_at: None,
-            working: Default::default(),
-            text: String::new(),
-            finish: None,
-            error: None,
-            retriable: false,
-            usage: Usage::default(),
-            next_event: 1,
-        }
-    }
-
-    fn show_pause(&self, view: &mut TurnView, thread: &ThreadId, pause: &Paused) {
-        view.status = TurnStatus::AwaitingApproval;
+    fn apply_pause(&self, view: &mut TurnView, thread: &ThreadId, pause: &Paused, now: Timestamp) {
         view.expires_at = Some(pause.expires_at);
+        if pause.expires_at <= now {
+            view.status = TurnStatus::Expired;
+            return;
+        }
+        view.status = TurnStatus::AwaitingApproval;
         if let Some(round) = self.round(pause.round) {
             view.pending = round.calls.iter().map(|call| call.view(self.id(thread), round.round)).collect();
         }
     }
 }
 
-fn show_end(view: &mut TurnView, ended: &Ended) {
+fn apply_end(view: &mut TurnView, ended: &Ended) {
     view.status = match &ended.how {
         End::Completed { .. } => TurnStatus::Completed,
         End::Failed { .. } => TurnStatus::Failed,
