@@ -28,7 +28,7 @@ use crate::publish::SharedTurnStores;
 use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
-use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
+use crate::supervisor::{Key, MEMORY_WAIT, Supervisor, SupervisorMsg, SupervisorStart, age};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand};
 
@@ -40,8 +40,6 @@ const SHOWN: usize = 1_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// Time limit of a request that waits for a turn. Rounds, tools and models have shorter limits.
 const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
-/// Maximum wait for memory while idle conversations are evicted.
-const MEMORY_WAIT: Duration = Duration::from_millis(300);
 /// Maximum wait for the publishers of ended turns during a drain.
 const PUBLISH_WAIT: Duration = Duration::from_secs(2);
 /// Maximum wait for stopped tasks.

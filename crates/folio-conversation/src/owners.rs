@@ -57,7 +57,7 @@ impl Owners for SingleProcessOwners {
 impl Shared {
     /// Returns true if the header names this incarnation as the owner.
     pub(crate) fn owns(&self, header: &ThreadHeader) -> bool {
-        header.owner.as_ref() == Some(self.incarnation())
+        header.owner.as_ref() == Some(&self.dependencies.incarnation)
     }
 
     /// Checks that this node may write to the thread: it owns the thread or may take it over.
@@ -81,8 +81,8 @@ impl Shared {
 
     /// Returns true if the thread must not be taken over from the owner in its header.
     async fn is_kept_by_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
-        let liveness = match self.owners().liveness(owner) {
-            Liveness::Live => self.owners().liveness_now(owner).await,
+        let liveness = match self.dependencies.owners.liveness(owner) {
+            Liveness::Live => self.dependencies.owners.liveness_now(owner).await,
             other => other,
         };
         match liveness {
@@ -92,7 +92,7 @@ impl Shared {
             Liveness::Draining => match self.is_still_active(owner, header).await {
                 Some(is_active) => Ok(is_active),
                 // The owner may have stopped meanwhile.
-                None if self.owners().liveness_now(owner).await == Liveness::Dead => Ok(false),
+                None if self.dependencies.owners.liveness_now(owner).await == Liveness::Dead => Ok(false),
                 None => Err(liveness_unknown()),
             },
         }
@@ -100,15 +100,11 @@ impl Shared {
 
     /// None: the owner does not answer.
     async fn is_still_active(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
-        let query = self.owners().is_thread_active(owner, &header.org, &header.id);
-        match tokio::time::timeout(self.options.store_timeout, query).await {
-            Ok(Ok(is_active)) => Some(is_active),
-            Ok(Err(error)) => {
-                tracing::debug!(%owner, %error, "a draining owner did not answer");
-                None
-            }
-            Err(_) => None,
-        }
+        let query = self.dependencies.owners.is_thread_active(owner, &header.org, &header.id);
+        self.with_store_timeout(query)
+            .await
+            .inspect_err(|error| tracing::debug!(%owner, %error, "a draining owner did not answer"))
+            .ok()
     }
 
     /// Returns true if the sweep of this node handles the thread: this node owns it, or no live node does and placement
@@ -122,9 +118,9 @@ impl Shared {
         let owner = header.and_then(|header| header.owner.as_ref());
         match owner {
             _ if self.is_draining() => false,
-            Some(owner) if owner == self.incarnation() => true,
-            Some(owner) if self.owners().liveness(owner) != Liveness::Dead => false,
-            _ => self.owners().placed_here(org, thread).await,
+            Some(owner) if *owner == self.dependencies.incarnation => true,
+            Some(owner) if self.dependencies.owners.liveness(owner) != Liveness::Dead => false,
+            _ => self.dependencies.owners.placed_here(org, thread).await,
         }
     }
 }

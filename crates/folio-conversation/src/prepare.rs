@@ -33,15 +33,15 @@ pub(crate) fn may_change(principal: &Principal) -> Result<()> {
 /// Completes a chat with the organization's settings, its request id, and the digest of its content, which a repeated
 /// request must match. The digest excludes `if_busy` and `if_pending`, which may differ in a repeated request.
 pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
-    let organization = shared.stores().of::<Organization>().get(&OrgId::platform(), org).await?;
+    let organization = shared.dependencies.stores.of::<Organization>().get(&OrgId::platform(), org).await?;
     let (policy, approval_ttl_seconds) =
         organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
     let request = match &command.request_id {
         Some(request) => request.clone(),
-        None => RequestId::generate(&**shared.environment()),
+        None => RequestId::generate(&*shared.dependencies.environment),
     };
     let digest = chat_digest(&command);
-    let (models, trace) = (shared.models().catalogue(org).await?, TraceContext::current());
+    let (models, trace) = (shared.dependencies.models.catalogue(org).await?, TraceContext::current());
     Ok(PreparedChat {
         command,
         request,
@@ -92,7 +92,11 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &Prepa
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "not allowed for a new thread"));
     }
-    shared.tools().profile(&thread.profile)?.check_names("auto_approved_tools", &command.auto_approved_tools)?;
+    shared
+        .dependencies
+        .tools
+        .profile(&thread.profile)?
+        .check_names("auto_approved_tools", &command.auto_approved_tools)?;
     if command.ephemeral {
         thread.ephemeral = true;
         let lifetime = jiff::SignedDuration::try_from(limits::DAY).unwrap_or(jiff::SignedDuration::MAX);
@@ -109,11 +113,11 @@ pub(crate) fn new_thread(
     models: &Catalogue,
     command: CreateThreadCommand,
 ) -> Result<NewThread> {
-    let profile = shared.tools().profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
+    let profile = shared.dependencies.tools.profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
     let profile = &profile.profile;
     check_documents(profile, &command)?;
     models.for_chat(command.model.as_deref())?;
-    let environment = shared.environment();
+    let environment = &shared.dependencies.environment;
     let digest = Digest::of_json(&json!({
         "ask": "create",
         "profile": profile.name,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use folio_history::event::Event;
 use folio_storage::{EventsAppended, SharedTurn, SharedTurnStore, TurnEventStore};
-use folio_types::{Error, Result};
+use folio_types::Result;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use tokio::sync::{Notify, oneshot};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::actor::Msg;
 use crate::events::{Rejoin, follow};
-use crate::work::{Backoff, Work};
+use crate::work::Work;
 
 /// Maximum number of events per write.
 const BATCH: usize = 64;
@@ -195,7 +195,7 @@ impl PublisherTask {
             return;
         }
         self.may_be_listed = is_listed;
-        if let Err(error) = self.in_tries(|| self.share.turns.publish(&self.about)).await {
+        if let Err(error) = self.work.retry(TRIES, || self.share.turns.publish(&self.about)).await {
             tracing::warn!(turn = %self.about.turn, %error, "cannot publish the state of a turn");
         }
     }
@@ -203,7 +203,7 @@ impl PublisherTask {
     async fn append(&self, events: &[Event]) -> Outcome {
         let (Some(last), Some(store)) = (events.last(), &self.share.events) else { return Outcome::Done };
         let SharedTurn { org, turn, owner, epoch, .. } = &self.about;
-        match self.in_tries(|| store.append(org, turn, owner, *epoch, events)).await {
+        match self.work.retry(TRIES, || store.append(org, turn, owner, *epoch, events)).await {
             Ok(EventsAppended::Done) => {
                 self.published.fetch_max(last.number, Ordering::Relaxed);
                 Outcome::Done
@@ -220,24 +220,6 @@ impl PublisherTask {
                 Outcome::Done
             }
         }
-    }
-
-    /// Repeats an operation until it succeeds, at most [`TRIES`] times.
-    async fn in_tries<T, F>(&self, ask: impl Fn() -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T>>,
-    {
-        let mut backoff = Backoff::new(&self.work.shared);
-        let mut last = Error::internal("no attempt was made");
-        for _ in 0..TRIES {
-            match tokio::time::timeout(self.work.shared.options.store_timeout, ask()).await {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = Error::internal("the store did not answer in time"),
-            }
-            backoff.pause().await;
-        }
-        Err(last)
     }
 }
 

@@ -5,28 +5,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use folio_history::event::EventKind;
-use folio_history::thread::OpenTurnRow;
-use folio_llm::Models;
-use folio_metering::SharedMeter;
-use folio_quotas::Slots;
-use folio_storage::Stores;
-use folio_tools::{ProfileTools, Registry, ToolResources};
-use folio_types::{Environment, Error, Incarnation, Reason};
+use folio_history::journal::Entry;
+use folio_history::thread::{OpenTurnRow, ThreadHeader};
+use folio_tools::{ProfileTools, ToolResources};
+use folio_types::{Error, Reason, Result};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::context::Excerpts;
-use crate::failpoint::Failpoints;
 use crate::handle::Dependencies;
 use crate::options::Options;
-use crate::owners::Owners;
-use crate::publish::SharedTurnStores;
 use crate::supervisor::{MemoryBudget, Table};
 use crate::window::tokens;
 
+/// Journal entries per read.
+const ENTRIES_PER_READ: usize = 512;
+
 pub(crate) struct Shared {
-    dependencies: Dependencies,
+    pub(crate) dependencies: Dependencies,
     pub(crate) options: Options,
     /// Tracks every task of the node.
     pub(crate) tracker: TaskTracker,
@@ -112,54 +109,9 @@ impl Shared {
         }
     }
 
-    pub(crate) fn stores(&self) -> &Stores {
-        &self.dependencies.stores
-    }
-
-    pub(crate) fn models(&self) -> &Arc<dyn Models> {
-        &self.dependencies.models
-    }
-
-    pub(crate) fn meter(&self) -> &SharedMeter {
-        &self.dependencies.meter
-    }
-
-    pub(crate) fn turn_slots(&self) -> &Slots {
-        &self.dependencies.turn_slots
-    }
-
-    pub(crate) fn tools(&self) -> &Arc<Registry> {
-        &self.dependencies.tools
-    }
-
-    pub(crate) fn environment(&self) -> &Arc<dyn Environment> {
-        &self.dependencies.environment
-    }
-
-    pub(crate) fn incarnation(&self) -> &Incarnation {
-        &self.dependencies.incarnation
-    }
-
-    pub(crate) fn owners(&self) -> &dyn Owners {
-        &*self.dependencies.owners
-    }
-
-    pub(crate) fn shared_turns(&self) -> Option<&SharedTurnStores> {
-        self.dependencies.shared_turns.as_ref()
-    }
-
-    pub(crate) fn failpoints(&self) -> &Failpoints {
-        &self.dependencies.failpoints
-    }
-
     pub(crate) fn resources(&self) -> ToolResources {
-        ToolResources {
-            stores: self.stores().clone(),
-            models: self.models().clone(),
-            meter: self.meter().clone(),
-            environment: self.environment().clone(),
-            tasks: self.tracker.clone(),
-        }
+        let Dependencies { stores, models, meter, environment, .. } = self.dependencies.clone();
+        ToolResources { stores, models, meter, environment, tasks: self.tracker.clone() }
     }
 
     pub(crate) fn tool_tokens(&self, profile: &ProfileTools) -> usize {
@@ -168,6 +120,30 @@ impl Shared {
             let each = profile.definitions();
             each.iter().map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum()
         })
+    }
+
+    /// Reads the journal of a thread in order, up to the entries that the header counts. `INTERNAL` if the thread has
+    /// fewer entries.
+    pub(crate) async fn for_each_entry(&self, header: &ThreadHeader, mut read: impl FnMut(Entry)) -> Result<()> {
+        let mut next = 0;
+        while next < header.entries {
+            let page =
+                self.dependencies.stores.threads.entries(&header.org, &header.id, next, ENTRIES_PER_READ).await?;
+            let Some((last, _)) = page.last() else {
+                let message = format!("thread {} has fewer entries than its header states", header.id);
+                return Err(Error::internal(message));
+            };
+            next = last.saturating_add(1);
+            page.into_iter().filter(|(number, _)| *number < header.entries).for_each(|(_, entry)| read(entry));
+        }
+        Ok(())
+    }
+
+    /// Waits for a store operation at most for the store time limit. `STORE_UNAVAILABLE` afterwards: the outcome of a
+    /// write is unknown.
+    pub(crate) async fn with_store_timeout<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let timed_out = |_| Error::unavailable(Reason::StoreUnavailable, "the store did not answer in time");
+        tokio::time::timeout(self.options.store_timeout, operation).await.map_err(timed_out)?
     }
 
     pub(crate) fn start_draining(&self) {

@@ -74,7 +74,7 @@ impl State {
     }
 
     pub(super) fn view(&self, turn: u32) -> Result<TurnView> {
-        let now = self.shared.environment().now();
+        let now = self.shared.dependencies.environment.now();
         let view = self.loaded.as_ref().and_then(|loaded| loaded.machine.view(now, turn));
         view.ok_or_else(|| Error::not_found("turn", folio_types::TurnId::new(self.thread().clone(), turn)))
     }
@@ -113,9 +113,8 @@ impl State {
         (buffer.turn() == turn).then(|| buffer.clone())
     }
 
-    /// Returns the event buffer of an open turn. Creates it, starting at event `next`, if this owner sent no event of
-    /// it.
-    fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
+    /// Returns the event buffer of a turn. Creates it, starting at event `next`, if this owner sent no event of it.
+    pub(super) fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
         let existing = self.buffer(turn);
         existing.unwrap_or_else(|| {
             let options = &self.shared.options;

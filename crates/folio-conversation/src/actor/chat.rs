@@ -67,7 +67,7 @@ impl State {
 
     /// Acquires the slot of a turn that can be resumed. Otherwise, no slot is needed.
     pub(super) async fn count_resumed(&mut self, turn: u32) -> Result<()> {
-        let now = self.shared.environment().now();
+        let now = self.shared.dependencies.environment.now();
         let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
         if begins { self.count_one(turn).await } else { Ok(()) }
     }
@@ -76,7 +76,8 @@ impl State {
     /// decides about the request.
     async fn count_one(&mut self, turn: u32) -> Result<()> {
         if self.running.is_none() {
-            self.running = Some((turn, self.shared.turn_slots().take(self.org(), &self.slot_name(turn)).await?));
+            self.running =
+                Some((turn, self.shared.dependencies.turn_slots.take(self.org(), &self.slot_name(turn)).await?));
         }
         Ok(())
     }

@@ -9,22 +9,15 @@ use folio_history::journal::{Entry, Intent, Mention};
 use folio_history::thread::Append;
 use folio_tools::{CallContext, ToolResources};
 use folio_types::{DocumentId, Principal, Role, TurnId};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::state::{CloseOnDrop, Loaded, State, TurnWork};
+use super::state::{Loaded, State, TurnWork};
 use crate::context::ContextLoader;
-use crate::events::TurnBuffer;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::window::Window;
 use crate::work::{ModelWork, Spent, ToolWork, Work};
-
-/// Step after a list of effects.
-enum NextStep {
-    Nothing,
-    Reload,
-}
 
 impl State {
     /// Passes a command to the machine and performs its effects, including those of queued chats that start.
@@ -36,22 +29,20 @@ impl State {
     /// Performs effects and the effects that result from them, until there are none.
     pub(super) async fn settle(&mut self, mut effects: Vec<Effect>) -> Option<Exit> {
         loop {
-            effects = match self.perform(effects) {
-                NextStep::Reload => match self.reload().await {
+            let needs_reload = self.perform(effects);
+            effects = match needs_reload {
+                true => match self.reload().await {
                     Ok(effects) => effects,
                     Err(exit) => return Some(exit),
                 },
-                NextStep::Nothing => match self.next_in_queue().await {
-                    Some(effects) => effects,
-                    None => return None,
-                },
+                false => self.next_in_queue().await?,
             };
         }
     }
 
     /// Passes a command to the machine and returns its effects.
     pub(super) fn step(&mut self, command: Command) -> Vec<Effect> {
-        let now = self.shared.environment().now();
+        let now = self.shared.dependencies.environment.now();
         if matches!(command, Command::Appended { .. }) {
             self.reloads = 0;
         }
@@ -69,10 +60,11 @@ impl State {
         effects
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) -> NextStep {
+    /// Performs effects up to a reload. Returns true if the thread must be reloaded.
+    fn perform(&mut self, effects: Vec<Effect>) -> bool {
         for effect in effects {
             match effect {
-                Effect::Reload => return NextStep::Reload,
+                Effect::Reload => return true,
                 Effect::Emit(event) => self.emit(event),
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
@@ -94,14 +86,23 @@ impl State {
                 }
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.remove_open_turn(row)),
                 Effect::CallModel(call) => self.call_model(call),
-                Effect::RunRead(run) => self.run_read(run),
                 Effect::PlanTool(run) => self.run_tool(run, |tool| tool.plan()),
-                Effect::RunTool(run, intent) => self.run_write(run, intent),
-                Effect::Recover(run, intent) => self.recover(run, intent),
+                Effect::RunTool(run, intent) => {
+                    self.forget_context();
+                    self.run_tool(run, |tool| tool.write(intent));
+                }
+                Effect::Recover(run, intent) => {
+                    self.forget_context();
+                    self.run_tool(run, |tool| tool.recover(intent));
+                }
+                Effect::RunRead(run) => {
+                    self.prepare_turn(run.call.turn.number);
+                    self.run_tool(run, |tool| tool.read());
+                }
                 Effect::Close(run, intent) => self.close(run, intent),
             }
         }
-        NextStep::Nothing
+        false
     }
 
     /// Starts a task that is stopped only together with this machine.
@@ -120,8 +121,6 @@ impl State {
     }
 
     fn emit(&mut self, event: Event) {
-        let options = &self.shared.options;
-        let (bytes, count) = (options.event_buffer_bytes, options.event_buffer_count);
         let Some(loaded) = &mut self.loaded else { return };
         self.shared.counters.count(&event.kind);
         let turn = event.turn.number;
@@ -130,14 +129,7 @@ impl State {
         {
             work.spans.end(&event.kind);
         }
-        match &loaded.buffer {
-            Some(buffer) if buffer.0.turn() == turn => buffer.0.push(event),
-            _ => {
-                let buffer = TurnBuffer::new(turn, event.number, bytes, count);
-                buffer.push(event);
-                loaded.buffer = Some(CloseOnDrop(Arc::new(buffer)));
-            }
-        }
+        self.buffer_from(turn, event.number).push(event);
     }
 
     fn call_model(&mut self, call: ModelCall) {
@@ -187,7 +179,7 @@ impl State {
     }
 
     fn set_turn(&mut self, number: u32, mentions: Vec<Mention>) {
-        let (stores, org, reads) = (self.stores().clone(), self.org().clone(), self.shared.options.read_calls_at_once);
+        let (stores, org) = (self.stores().clone(), self.org().clone());
         let excerpts = self.shared.excerpts.clone();
         let Some(loaded) = &mut self.loaded else { return };
         if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
@@ -199,27 +191,8 @@ impl State {
             turn: number,
             spans,
             context: Arc::new(Mutex::new(ContextLoader::new(stores, excerpts, org, documents, mentions))),
-            reads: Arc::new(Semaphore::new(reads)),
             written: Arc::default(),
         });
-    }
-
-    fn run_read(&mut self, run: ToolRun) {
-        self.prepare_turn(run.call.turn.number);
-        let Some(slots) = self.loaded.as_ref().and_then(|loaded| Some(loaded.turn.as_ref()?.reads.clone())) else {
-            return;
-        };
-        self.run_tool(run, |tool| tool.read(slots));
-    }
-
-    fn run_write(&mut self, run: ToolRun, intent: Intent) {
-        self.forget_context();
-        self.run_tool(run, |tool| tool.write(intent));
-    }
-
-    fn recover(&mut self, run: ToolRun, intent: Intent) {
-        self.forget_context();
-        self.run_tool(run, |tool| tool.recover(intent));
     }
 
     /// Closes the op of a call. The task continues when other work is stopped.
@@ -262,7 +235,7 @@ impl State {
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
         };
-        let spent = Spent::before(self.shared.meter().clone());
+        let spent = Spent::before(self.shared.dependencies.meter.clone());
         Some(ToolWork {
             work: self.work(token),
             tool: loaded.profile.get(&run.name).cloned(),

@@ -1,7 +1,6 @@
 //! Loads a thread at the first message, and reloads it after the turn machine became unusable.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
 use std::sync::Arc;
 
 use folio_history::thread::{NewThread, ThreadHeader};
@@ -14,8 +13,6 @@ use crate::audit::Auditor;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, Machine};
 
-/// Journal entries per read.
-const PAGE: usize = 512;
 /// Maximum number of consecutive reloads without a committed append.
 const RELOADS_MAX: u32 = 8;
 
@@ -28,16 +25,16 @@ impl State {
             let seen = loaded.new.is_none() || new.is_some();
             return if seen { Ok(()) } else { Err(self.not_found()) };
         }
-        let (header, new) = match (self.in_time(self.read_header()).await, new) {
+        let (header, new) = match (self.shared.with_store_timeout(self.read_header()).await, new) {
             (Err(error), Some(new)) if error.reason == Reason::NotFound => (new.header(), Some(new.clone())),
             (read, _) => (read?, None),
         };
         let reservation = self.shared.memory.reserve(header.bytes).await?;
         let (history, audit) = match &new {
             Some(new) => (History::fold(new.imported.iter().cloned()), Auditor::new(new.id.clone())),
-            None => self.in_time(self.read_history(&header)).await?,
+            None => self.shared.with_store_timeout(self.read_history(&header)).await?,
         };
-        let profile = self.shared.tools().profile(&header.profile)?;
+        let profile = self.shared.dependencies.tools.profile(&header.profile)?;
         let token = self.token.child_token();
         let publication = Publication::of(&header);
         let machine = self.machine(header, history);
@@ -63,8 +60,9 @@ impl State {
     }
 
     fn machine(&self, header: ThreadHeader, history: History) -> Machine {
-        let seed = self.shared.environment().random();
-        Machine::load(self.shared.incarnation().clone(), header, history, seed)
+        let seed = self.shared.dependencies.environment.random();
+        let reads_max = self.shared.options.read_calls_at_once;
+        Machine::load(self.shared.dependencies.incarnation.clone(), reads_max, header, history, seed)
     }
 
     async fn read_thread(&self) -> Result<(ThreadHeader, History, Auditor)> {
@@ -73,12 +71,7 @@ impl State {
             let (history, audit) = self.read_history(&header).await?;
             Ok((header, history, audit))
         };
-        self.in_time(read).await
-    }
-
-    pub(super) async fn in_time<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
-        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of threads did not answer in time");
-        tokio::time::timeout(self.shared.options.store_timeout, read).await.map_err(late)?
+        self.shared.with_store_timeout(read).await
     }
 
     pub(super) async fn read_header(&self) -> Result<ThreadHeader> {
@@ -87,23 +80,12 @@ impl State {
     }
 
     async fn read_history(&self, header: &ThreadHeader) -> Result<(History, Auditor)> {
-        let threads = &self.stores().threads;
         let (mut history, mut audit) = (History::new(), Auditor::new(header.id.clone()));
-        let mut next = 0;
-        while next < header.entries {
-            let entries = threads.entries(self.org(), self.thread(), next, PAGE).await?;
-            let Some((last, _)) = entries.last() else {
-                return Err(Error::internal(format!(
-                    "thread {} has fewer entries than its header states",
-                    self.thread()
-                )));
-            };
-            next = last.saturating_add(1);
-            for (_, entry) in entries.into_iter().filter(|(number, _)| *number < header.entries) {
-                audit.read(&entry);
-                history.push(entry);
-            }
-        }
+        let push = |entry| {
+            audit.read(&entry);
+            history.push(entry);
+        };
+        self.shared.for_each_entry(header, push).await?;
         Ok((history, audit))
     }
 

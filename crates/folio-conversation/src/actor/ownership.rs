@@ -19,7 +19,7 @@ impl State {
                 machine.is_copy() && machine.header().version > 0 && !self.shared.owns(machine.header())
             });
         if let Some(seen) = copy.map(|machine| (machine.header().epoch, machine.header().version)) {
-            match self.in_time(self.read_header()).await {
+            match self.shared.with_store_timeout(self.read_header()).await {
                 Ok(stored) if (stored.epoch, stored.version) == seen => {}
                 Err(error) if error.reason != Reason::NotFound => return Err(error),
                 Ok(_) | Err(_) => self.drop_copy(),

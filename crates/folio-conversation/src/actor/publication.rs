@@ -43,7 +43,7 @@ impl Publication {
 impl State {
     /// Publishes the state of the newest turn if it changed.
     pub(super) fn publish(&mut self) {
-        let Some(share) = self.shared.shared_turns().cloned() else { return };
+        let Some(share) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
         let state = match &self.loaded {
             Some(loaded) if self.shared.owns(loaded.machine.header()) => PublishedState::of(loaded.machine.header()),
             _ => return,
@@ -73,7 +73,7 @@ impl State {
 
     /// Publishes a pending turn again. The owner publishes a running turn periodically.
     pub(super) fn republish(&self) {
-        let Some(share) = self.shared.shared_turns().cloned() else { return };
+        let Some(share) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
         let Some(state) = self.shared_turn().filter(SharedTurn::is_waiting) else { return };
         self.work(self.shared.token.clone()).spawn(async move {
             if let Err(error) = share.turns.publish(&state).await {
@@ -90,7 +90,7 @@ impl State {
         let number = open.map_or(header.turns, |open| open.number);
         let phase = open.map(|open| open.phase);
         let pending = match phase {
-            Some(Phase::Paused) => machine.view(self.shared.environment().now(), number)?.pending,
+            Some(Phase::Paused) => machine.view(self.shared.dependencies.environment.now(), number)?.pending,
             _ => Vec::new(),
         };
         let record = machine.history().turn(number);
@@ -102,7 +102,7 @@ impl State {
             user: header.user.clone(),
             requester,
             turn: TurnId::new(header.id.clone(), number),
-            owner: self.shared.incarnation().clone(),
+            owner: self.shared.dependencies.incarnation.clone(),
             epoch: header.epoch,
             version: header.version,
             phase,

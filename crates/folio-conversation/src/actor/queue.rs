@@ -32,13 +32,14 @@ impl State {
             }
             let Queued { ask, principal, reply, permit } = queued;
             // The turn starts under the organization's current settings.
-            let effects = match self.in_time(prepare::refresh_chat(&self.shared, self.org(), *ask)).await {
-                Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
-                Err(error) => {
-                    let _ = reply.send(Err(error));
-                    continue;
-                }
-            };
+            let effects =
+                match self.shared.with_store_timeout(prepare::refresh_chat(&self.shared, self.org(), *ask)).await {
+                    Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
+                    Err(error) => {
+                        let _ = reply.send(Err(error));
+                        continue;
+                    }
+                };
             if !effects.is_empty() {
                 return Some(effects);
             }

@@ -14,7 +14,7 @@ use folio_tools::ProfileTools;
 use folio_types::op::OpKey;
 use folio_types::{Error, OrgId, Reason, ThreadId};
 use ractor::ActorRef;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
@@ -135,8 +135,6 @@ pub(super) struct TurnWork {
     pub(super) context: Arc<Mutex<ContextLoader>>,
     /// Number of writes. A context that was read before a write is outdated.
     pub(super) written: Arc<AtomicU64>,
-    /// Permits of concurrent read-only calls.
-    pub(super) reads: Arc<Semaphore>,
 }
 
 /// An event buffer that stops its readers with an error when the actor stops.
@@ -180,7 +178,7 @@ impl State {
     }
 
     pub(super) fn stores(&self) -> &Stores {
-        self.shared.stores()
+        &self.shared.dependencies.stores
     }
 
     /// Returns the span of the running turn, or an empty span.
@@ -233,7 +231,8 @@ impl State {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
             // A turn that was queued behind another turn replaces its slot.
             if self.running.as_ref().is_none_or(|(counted, _)| *counted < turn) {
-                self.running = Some((turn, self.shared.turn_slots().join(&self.key.0, &self.slot_name(turn))));
+                self.running =
+                    Some((turn, self.shared.dependencies.turn_slots.join(&self.key.0, &self.slot_name(turn))));
             }
         }
         if was_busy && !busy {

@@ -45,7 +45,8 @@ impl State {
                 if !work.record(&due).await {
                     return;
                 }
-                let removed = work.shared.stores().threads.delete(&work.org, &work.thread, by.as_ref()).await;
+                let removed =
+                    work.shared.dependencies.stores.threads.delete(&work.org, &work.thread, by.as_ref()).await;
                 let _ = work.actor.send_message(Msg::Removed(removed));
             }
         });
@@ -68,7 +69,7 @@ impl State {
         work.spawn({
             let work = work.clone();
             async move {
-                let _ = reply.send(work.shared.stores().threads.create(thread).await);
+                let _ = reply.send(work.shared.dependencies.stores.threads.create(thread).await);
             }
         });
     }
@@ -82,7 +83,7 @@ impl State {
         if count > ended {
             return Err(Error::invalid_field("message_count", format!("the thread has {ended} messages")));
         }
-        let environment = self.shared.environment();
+        let environment = &self.shared.dependencies.environment;
         let (id, request) = match &command.request_id {
             Some(request) => {
                 let digest = fork_digest(command);

@@ -13,13 +13,10 @@ use std::sync::Arc;
 use folio_history::journal::Entry;
 use folio_history::thread::Append;
 use folio_types::audit::AuditEntry;
-use folio_types::{Error, OrgId, Result, TurnId};
+use folio_types::{OrgId, Result, TurnId};
 
 use crate::shared::Shared;
 use turn_log::TurnLog;
-
-/// Journal entries per read.
-const PAGE: usize = 512;
 
 /// Tracks the audit entries of a thread's newest turn.
 #[derive(Debug, Clone)]
@@ -102,19 +99,13 @@ impl Auditor {
 /// # Errors
 /// `STORE_UNAVAILABLE`, or `INTERNAL` if the thread has fewer entries than its header states.
 pub(crate) async fn write_turn(shared: &Shared, org: &OrgId, turn: &TurnId) -> Result<()> {
-    let threads = &shared.stores().threads;
-    let Some(header) = threads.header(org, &turn.thread).await? else { return Ok(()) };
-    let mut log = TurnLog::new(turn.thread.clone());
-    let (mut entries, mut next) = (Vec::new(), 0);
-    while next < header.entries {
-        let page = threads.entries(org, &turn.thread, next, PAGE).await?;
-        let Some((last, _)) = page.last() else {
-            return Err(Error::internal(format!("thread {} has fewer entries than its header states", turn.thread)));
-        };
-        next = last.saturating_add(1);
-        for (_, entry) in page.iter().filter(|(_, entry)| entry.turn() == Some(turn.number)) {
-            log.push(entry, &mut entries);
+    let Some(header) = shared.dependencies.stores.threads.header(org, &turn.thread).await? else { return Ok(()) };
+    let (mut log, mut entries) = (TurnLog::new(turn.thread.clone()), Vec::new());
+    let push = |entry: Entry| {
+        if entry.turn() == Some(turn.number) {
+            log.push(&entry, &mut entries);
         }
-    }
-    if entries.is_empty() { Ok(()) } else { shared.stores().audit.append(org, &entries).await }
+    };
+    shared.for_each_entry(&header, push).await?;
+    if entries.is_empty() { Ok(()) } else { shared.dependencies.stores.audit.append(org, &entries).await }
 }

@@ -1,12 +1,12 @@
 //! Loads the sections of the system message once per turn and again after each write.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use folio_history::journal::{Mention, WorkingState};
-use folio_resources::{Document, Prompt, Schema, Tag, TextRecord, TextState};
+use folio_resources::{Document, Prompt, Revisioned, Schema, Tag, TextRecord, TextState};
 use folio_storage::Stores;
-use folio_types::{DocumentId, OrgId, PromptRevId, Result, SchemaRevId, TagId, limits};
+use folio_types::{DocumentId, OrgId, Result, TagId, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 
 use super::documents::{DocumentPart, FoundDocument};
@@ -146,9 +146,24 @@ impl ContextLoader {
         if self.mentions.is_empty() {
             return Ok(Vec::new());
         }
-        let prompts = self.load_prompts().await?;
-        let schemas = self.load_schemas(&prompts).await?;
-        let tags = self.load_tags(&prompts).await?;
+        let (mut prompt_ids, mut schema_ids, mut tag_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for mention in &self.mentions {
+            match mention {
+                Mention::Prompt(revid) => drop(prompt_ids.insert(revid.clone())),
+                Mention::Schema(revid) => drop(schema_ids.insert(revid.clone())),
+                Mention::Tag(id) => drop(tag_ids.insert(id.clone())),
+            }
+        }
+        let prompts = self.revisions::<Prompt>(prompt_ids).await?;
+        let prompts: HashMap<_, _> = prompts.into_iter().map(|prompt| (prompt.revid.clone(), prompt)).collect();
+        schema_ids.extend(prompts.values().filter_map(|prompt| prompt.schema.clone()));
+        tag_ids.extend(prompts.values().flat_map(|prompt| prompt.tags.clone()));
+        let schemas = self.revisions::<Schema>(schema_ids).await?;
+        let schemas: HashMap<_, _> = schemas.into_iter().map(|schema| (schema.revid.clone(), schema)).collect();
+        let tag_ids: Vec<TagId> = tag_ids.into_iter().collect();
+        let tags =
+            if tag_ids.is_empty() { Vec::new() } else { self.stores.of::<Tag>().get_many(&self.org, &tag_ids).await? };
+        let tags: HashMap<_, _> = tags.into_iter().map(|tag| (tag.id.clone(), tag)).collect();
         let resolve = |mention: &Mention| match mention {
             Mention::Schema(revid) => schemas.get(revid).cloned().map(Artifact::Schema),
             Mention::Prompt(revid) => prompts.get(revid).map(|prompt| {
@@ -161,53 +176,8 @@ impl ContextLoader {
         Ok(self.mentions.iter().map(|m| resolve(m).unwrap_or_else(|| Artifact::Missing(m.clone()))).collect())
     }
 
-    async fn load_prompts(&self) -> Result<HashMap<PromptRevId, folio_resources::PromptRevision>> {
-        let ids: Vec<PromptRevId> = self
-            .mentions
-            .iter()
-            .filter_map(|mention| if let Mention::Prompt(revid) = mention { Some(revid.clone()) } else { None })
-            .collect();
-        if ids.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let found = self.stores.of::<Prompt>().revisions(&self.org, &ids).await?;
-        Ok(found.into_iter().map(|prompt| (prompt.revid.clone(), prompt)).collect())
-    }
-
-    async fn load_schemas(
-        &self,
-        prompts: &HashMap<PromptRevId, folio_resources::PromptRevision>,
-    ) -> Result<HashMap<SchemaRevId, folio_resources::SchemaRevision>> {
-        let mentioned = self
-            .mentions
-            .iter()
-            .filter_map(|mention| if let Mention::Schema(revid) = mention { Some(revid.clone()) } else { None });
-        let mut ids: Vec<SchemaRevId> =
-            mentioned.chain(prompts.values().filter_map(|prompt| prompt.schema.clone())).collect();
-        ids.sort();
-        ids.dedup();
-        if ids.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let found = self.stores.of::<Schema>().revisions(&self.org, &ids).await?;
-        Ok(found.into_iter().map(|schema| (schema.revid.clone(), schema)).collect())
-    }
-
-    async fn load_tags(
-        &self,
-        prompts: &HashMap<PromptRevId, folio_resources::PromptRevision>,
-    ) -> Result<HashMap<TagId, folio_resources::Tag>> {
-        let mentioned = self
-            .mentions
-            .iter()
-            .filter_map(|mention| if let Mention::Tag(id) = mention { Some(id.clone()) } else { None });
-        let mut ids: Vec<TagId> = mentioned.chain(prompts.values().flat_map(|prompt| prompt.tags.clone())).collect();
-        ids.sort();
-        ids.dedup();
-        if ids.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let found = self.stores.of::<Tag>().get_many(&self.org, &ids).await?;
-        Ok(found.into_iter().map(|tag| (tag.id.clone(), tag)).collect())
+    async fn revisions<R: Revisioned>(&self, ids: BTreeSet<R::RevId>) -> Result<Vec<R::Revision>> {
+        let ids: Vec<_> = ids.into_iter().collect();
+        if ids.is_empty() { Ok(Vec::new()) } else { self.stores.of::<R>().revisions(&self.org, &ids).await }
     }
 }

@@ -17,12 +17,12 @@ impl Conversations {
     /// is refused with `REQUEST_ID_CONFLICT`.
     pub async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
-        let models = self.node.shared.models().catalogue(&principal.org).await?;
+        let models = self.node.shared.dependencies.models.catalogue(&principal.org).await?;
         let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
         if let Some(row) = &new.request {
             self.reserve_request_id(principal, &row.request, &new.id, &row.digest).await?;
         }
-        self.node.shared.stores().threads.create(new).await
+        self.node.shared.dependencies.stores.threads.create(new).await
     }
 
     /// Sets the title of a thread (1 to [`folio_types::limits::NAME_CHARS`] characters). A repeated request has no
@@ -63,7 +63,8 @@ impl Conversations {
         let by = request.map(|request| op(principal, request));
         match self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Delete(by.clone(), reply)).await {
             Err(error) if error.reason == Reason::NotFound && by.is_some() => {
-                let removed_by = self.node.shared.stores().threads.removed_by(&principal.org, thread).await?;
+                let removed_by =
+                    self.node.shared.dependencies.stores.threads.removed_by(&principal.org, thread).await?;
                 if removed_by == by { Ok(()) } else { Err(error) }
             }
             answer => answer,
@@ -97,7 +98,7 @@ impl Conversations {
         id: &ThreadId,
         row: &RequestRow,
     ) -> Result<Option<ThreadHeader>> {
-        let threads = &self.node.shared.stores().threads;
+        let threads = &self.node.shared.dependencies.stores.threads;
         let Some(fork) = threads.header(&principal.org, id).await? else { return Ok(None) };
         match threads.request(&principal.org, id, &row.request).await? {
             Some(existing) if existing.digest == row.digest => Ok(Some(fork)),
@@ -107,7 +108,7 @@ impl Conversations {
 
     /// Returns a thread to which the principal has access.
     async fn visible(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
-        let found = self.node.shared.stores().threads.header(&principal.org, thread).await?;
+        let found = self.node.shared.dependencies.stores.threads.header(&principal.org, thread).await?;
         found
             .filter(|header| header.user == principal.user || principal.role == Role::Admin)
             .ok_or_else(|| Error::not_found("thread", thread))
@@ -122,9 +123,10 @@ impl Conversations {
         digest: &Digest,
     ) -> Result<()> {
         let shared = &self.node.shared;
-        let (target, at) = (Target::thread(thread), shared.environment().now());
+        let (target, at) = (Target::thread(thread), shared.dependencies.environment.now());
         let row = IdempotencyRecord { target, digest: digest.clone(), at };
-        let existing = shared.stores().ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
+        let existing =
+            shared.dependencies.stores.ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
         if (existing.target, existing.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
 pub(crate) use exit::Exit;
-pub(crate) use memory_budget::{BudgetReservation, MemoryBudget};
+pub(crate) use memory_budget::{BudgetReservation, MEMORY_WAIT, MemoryBudget};
 pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
 /// Maximum number of conversations that are evicted to start another one.
@@ -143,7 +143,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
             tokio::select! {
                 () = token.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
-                () = shared.owners().wait_for_node_loss() => sweeper.wait_for_node_loss(),
+                () = shared.dependencies.owners.wait_for_node_loss() => sweeper.wait_for_node_loss(),
             }
         }
     });

@@ -15,7 +15,7 @@ use super::{Key, SupervisorMsg};
 use crate::actor::Msg;
 use crate::audit;
 use crate::shared::Shared;
-use crate::turn::OPEN_TURN_ROW_HOURS;
+use crate::turn::{OPEN_TURN_ROW_HOURS, is_open_row_over};
 
 /// Rows per read.
 const PAGE: usize = 256;
@@ -58,7 +58,7 @@ impl Sweeper {
         let mut waiting = HashMap::new();
         let mut after: Option<OpenTurnRow> = None;
         loop {
-            let rows = self.shared.stores().open_turns.scan(after.as_ref(), PAGE).await?;
+            let rows = self.shared.dependencies.stores.open_turns.scan(after.as_ref(), PAGE).await?;
             let more = rows.len() == PAGE;
             for row in rows {
                 if let Some(until) = self.check_row(&row).await? {
@@ -75,7 +75,7 @@ impl Sweeper {
 
     /// Handles one row. Returns the time until which the row needs no check. None: check it in the next sweep.
     async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
-        let now = self.shared.environment().now();
+        let now = self.shared.dependencies.environment.now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
         let seen = self.waiting.get(row).copied().filter(|until| now < *until);
         if let Some(actor) = self.shared.table.find(&key) {
@@ -83,7 +83,7 @@ impl Sweeper {
         } else if seen.is_some() {
             return Ok(seen);
         }
-        let header = self.shared.stores().threads.header(&key.0, &key.1).await?;
+        let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
         let action = classify(row, header.as_ref(), now);
         match action {
             SweepAction::Ended | SweepAction::Due
@@ -106,12 +106,12 @@ impl Sweeper {
             tracing::warn!(turn = %row.turn, %error, "cannot write the audit entries of a turn; the next sweep retries");
             return Ok(());
         }
-        self.shared.stores().open_turns.remove(std::slice::from_ref(row)).await
+        self.shared.dependencies.stores.open_turns.remove(std::slice::from_ref(row)).await
     }
 
     /// Publishes a pending turn again if Redis lost its published state.
     async fn republish_if_lost(&self, key: Key, row: &OpenTurnRow, header: Option<&ThreadHeader>) {
-        let Some(share) = self.shared.shared_turns() else { return };
+        let Some(share) = &self.shared.dependencies.shared_turns else { return };
         if !self.shared.is_responsible_for(&key.0, &key.1, header).await {
             return;
         }
@@ -143,8 +143,8 @@ impl Sweeper {
     /// Removes expired threads. If a turn is open, the conversation removes the thread: it cancels the turn first, so
     /// that no call is left unfinished and watchers receive the end.
     async fn sweep_threads(&mut self) -> Result<()> {
-        let now = self.shared.environment().now();
-        let threads = &self.shared.stores().threads;
+        let now = self.shared.dependencies.environment.now();
+        let threads = &self.shared.dependencies.stores.threads;
         let expired: HashSet<Key> = threads.expired(now, REMOVED_AT_ONCE).await?.into_iter().collect();
         // The recorded pauses of expired threads are invalid.
         self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
@@ -194,8 +194,10 @@ fn begins(row: &OpenTurnRow, now: Timestamp) -> bool {
 
 fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> SweepAction {
     let Some(header) = header else { return if begins(row, now) { SweepAction::Later } else { SweepAction::Ended } };
+    if is_open_row_over(header, row) {
+        return SweepAction::Ended;
+    }
     match header.open_turn.as_ref().filter(|open| open.number == row.turn.number) {
-        None if header.epoch >= row.epoch && header.turns >= row.turn.number => SweepAction::Ended,
         None if row.until <= now => SweepAction::Ended,
         None => SweepAction::Later,
         Some(open) => match (open.phase, open.expires_at) {

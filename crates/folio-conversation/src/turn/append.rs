@@ -64,33 +64,17 @@ impl Machine {
         change: HeaderChange,
         after_append: AfterAppend,
     ) {
-        self.append_as(now, entries, change, None, after_append);
-    }
-
-    /// Like [`Machine::append`], with the request row of the turn.
-    pub(super) fn append_as(
-        &mut self,
-        now: Timestamp,
-        entries: Vec<Entry>,
-        change: HeaderChange,
-        request: Option<RequestRow>,
-        after_append: AfterAppend,
-    ) {
         let mut all = self.take_buffered();
         all.extend(entries);
-        let drafts = bounds::split(all, change, request);
+        let drafts = bounds::split(all, change);
         let retries = matches!(after_append, AfterAppend::Resumed(_)) && self.history.open().is_none();
         self.send_drafts(now, drafts, retries, after_append);
     }
 
     /// Appends the buffered entries, and then continues the turn.
     pub(super) fn flush(&mut self, now: Timestamp) {
-        let change = self.phase_change(if self.is_executing() { Phase::Executing } else { Phase::Running });
+        let change = self.phase_change(self.working_phase());
         self.append(now, Vec::new(), change, AfterAppend::Written);
-    }
-
-    fn is_executing(&self) -> bool {
-        self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
     }
 
     /// Returns the header change that sets the phase of the open turn, or an empty change if it has this phase.
@@ -102,10 +86,13 @@ impl Machine {
     }
 
     /// Sends the first draft; each other draft follows after a commit. `retries`: an ended turn is being resumed.
-    fn send_drafts(&mut self, now: Timestamp, mut drafts: Vec<Draft>, retries: bool, after_append: AfterAppend) {
-        if drafts.is_empty() {
-            drafts.push(Draft::default());
-        }
+    pub(super) fn send_drafts(
+        &mut self,
+        now: Timestamp,
+        mut drafts: Vec<Draft>,
+        retries: bool,
+        after_append: AfterAppend,
+    ) {
         let mut first = drafts.remove(0);
         let takes = !self.owner || retries;
         let epoch = if takes { self.header.epoch.saturating_add(1) } else { self.header.epoch };

@@ -2,7 +2,7 @@
 
 use folio_history::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
 use folio_history::json_bytes;
-use folio_history::thread::{HeaderChange, RequestRow};
+use folio_history::thread::HeaderChange;
 use folio_types::limits;
 use folio_types::message::{ThinkingBlock, Usage};
 use serde_json::Value;
@@ -133,25 +133,21 @@ pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     entries
 }
 
-/// Splits entries into appends, in order. The first append contains the request row, the last one the header change.
-pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Option<RequestRow>) -> Vec<Draft> {
+/// Splits entries into at least one append, in order. The last append contains the header change.
+pub(super) fn split(entries: Vec<Entry>, change: HeaderChange) -> Vec<Draft> {
     let mut drafts = Vec::new();
     let mut part = Vec::new();
     let mut bytes = 0usize;
     for entry in entries {
         let size = json_bytes(&entry);
         if bytes.saturating_add(size) > BATCH_CONTENT_BYTES && !part.is_empty() {
-            drafts.push(Draft {
-                entries: std::mem::take(&mut part),
-                change: HeaderChange::default(),
-                request: request.take(),
-            });
+            drafts.push(Draft { entries: std::mem::take(&mut part), ..Draft::default() });
             bytes = 0;
         }
         bytes = bytes.saturating_add(size);
         part.push(entry);
     }
-    drafts.push(Draft { entries: part, change, request });
+    drafts.push(Draft { entries: part, change, request: None });
     drafts
 }
 

@@ -23,19 +23,9 @@ impl Machine {
         }
     }
 
-    /// Ends the running turn in favour of a new message.
-    pub(super) fn interrupt(&mut self, now: Timestamp) {
-        self.close(now, ClosingCause::Cancelled);
-    }
-
-    /// Ends the waiting turn in favour of a new message.
-    pub(super) fn supersede(&mut self, now: Timestamp) {
-        self.close(now, ClosingCause::Superseded);
-    }
-
     /// Ends the open turn. If intents are open, a `closing` entry is appended first, so that a new owner also ends the
     /// turn.
-    fn close(&mut self, now: Timestamp, why: ClosingCause) {
+    pub(super) fn close(&mut self, now: Timestamp, why: ClosingCause) {
         let Some(record) = self.history.open() else { return };
         if record.closing.is_some() {
             if matches!(self.state, State::Orphaned) {
@@ -76,13 +66,12 @@ impl Machine {
         }
         let done = left.is_empty();
         let why = self.history.open().and_then(|record| record.closing.as_ref()).map(|closing| closing.why);
-        let result = match (result, why) {
-            (Some(result), _) => result.at(round, index),
-            (None, Some(ClosingCause::Superseded)) => {
-                bounds::not_run(round, index, CallStatus::Superseded, synthetic(CallStatus::Superseded))
-            }
-            (None, _) => bounds::not_run(round, index, CallStatus::Cancelled, synthetic(CallStatus::Cancelled)),
+        let status = match why {
+            Some(ClosingCause::Superseded) => CallStatus::Superseded,
+            Some(ClosingCause::Cancelled) | None => CallStatus::Cancelled,
         };
+        let not_run = || bounds::not_run(round, index, status, synthetic(status));
+        let result = result.map_or_else(not_run, |result| result.at(round, index));
         self.settle(now, result);
         if done {
             self.advance(now);

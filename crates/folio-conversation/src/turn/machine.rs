@@ -17,6 +17,8 @@ pub const DEFERRED_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     pub(super) me: Incarnation,
+    /// Maximum number of concurrent read-only calls.
+    pub(super) reads_max: usize,
     pub(super) header: ThreadHeader,
     pub(super) history: History,
     pub(super) next_batch: u128,
@@ -83,9 +85,9 @@ pub(super) struct Waiters {
 }
 
 impl Machine {
-    /// Creates the machine of a stored thread, which it does not own yet. `seed`: random bits, unique per machine, from
-    /// which batch ids are derived.
-    pub fn load(me: Incarnation, header: ThreadHeader, history: History, seed: u128) -> Self {
+    /// Creates the machine of a stored thread, which it does not own yet. `reads_max`: maximum number of concurrent
+    /// read-only calls. `seed`: random bits, unique per machine, from which batch ids are derived.
+    pub fn load(me: Incarnation, reads_max: usize, header: ThreadHeader, history: History, seed: u128) -> Self {
         let open = history.open();
         let state = match open {
             None => State::Idle,
@@ -96,6 +98,7 @@ impl Machine {
         let next_event = open.map_or(1, TurnRecord::next_event);
         Self {
             me,
+            reads_max,
             header,
             history,
             next_batch: seed,
@@ -218,11 +221,6 @@ impl Machine {
         &self.history
     }
 
-    /// Returns the epoch of the header. The first append of this machine increments it.
-    pub fn epoch(&self) -> u64 {
-        self.header.epoch
-    }
-
     /// None: no turn is open.
     pub fn phase(&self) -> Option<Phase> {
         match &self.state {
@@ -230,11 +228,14 @@ impl Machine {
             State::Waiting => Some(Phase::Paused),
             State::Closing(_) => Some(Phase::Closing),
             State::Orphaned | State::Calling(_) => Some(Phase::Running),
-            State::Working(_) => {
-                let decided = self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided);
-                Some(if decided { Phase::Executing } else { Phase::Running })
-            }
+            State::Working(_) => Some(self.working_phase()),
         }
+    }
+
+    /// Returns the phase of the open turn while the calls of its newest round run.
+    pub(super) fn working_phase(&self) -> Phase {
+        let decided = self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided);
+        if decided { Phase::Executing } else { Phase::Running }
     }
 
     /// Returns the current state of a turn for clients. None: the turn does not exist.
@@ -268,6 +269,7 @@ impl Machine {
     }
 
     /// Returns true if the machine is unusable, because another node owns the thread.
+    #[cfg(test)]
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost
     }

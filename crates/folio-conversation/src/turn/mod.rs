@@ -30,7 +30,6 @@ pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
 pub(crate) use start::request_taken;
-pub use work::READS_AT_ONCE;
 
 #[cfg(test)]
 mod tests;

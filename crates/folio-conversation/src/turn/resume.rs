@@ -73,14 +73,11 @@ impl Machine {
             _ => {}
         }
     }
+
     fn take_over(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else { return };
         let lost = Error::unavailable(Reason::NodeLost, "the node that ran the turn died or restarted");
-        let phase = match record.newest_round() {
-            _ if record.closing.is_some() => Phase::Closing,
-            Some(round) if round.decided => Phase::Executing,
-            _ => Phase::Running,
-        };
+        let phase = if record.closing.is_some() { Phase::Closing } else { self.working_phase() };
         self.orphan = Some(lost);
         let change = self.phase_change(phase);
         self.append(now, Vec::new(), change, AfterAppend::Resumed(None));

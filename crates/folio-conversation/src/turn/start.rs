@@ -2,14 +2,14 @@
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::EventKind;
-use folio_history::journal::{Accepted, Entry};
+use folio_history::journal::{Accepted, ClosingCause, Entry};
 use folio_history::json_bytes;
 use folio_history::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
 use folio_types::limits;
 use folio_types::{Code, Error, Reason, Timestamp};
 
-use super::append::AfterAppend;
-use super::machine::State;
+use super::append::{AfterAppend, Draft};
+use super::machine::{Buffered, State};
 use super::{Answer, Command, Machine, Start, Ticket, bounds};
 
 impl Machine {
@@ -28,7 +28,7 @@ impl Machine {
                 IfPending::Supersede => match self.refusal_once_ended(now, &start) {
                     Some(error) => self.refuse(start.ticket, error),
                     None => {
-                        self.supersede(now);
+                        self.close(now, ClosingCause::Superseded);
                         self.defer(Command::Start(Box::new(start)));
                     }
                 },
@@ -46,7 +46,7 @@ impl Machine {
                 IfBusy::Interrupt => match self.refusal_once_ended(now, &start) {
                     Some(error) => self.refuse(start.ticket, error),
                     None => {
-                        self.interrupt(now);
+                        self.close(now, ClosingCause::Cancelled);
                         self.defer(Command::Start(Box::new(start)));
                     }
                 },
@@ -97,7 +97,9 @@ impl Machine {
         if let Some(error) = self.acceptance_error(truncate_to, json_bytes(&entry), self.history.count()) {
             return self.refuse(ticket, error);
         }
-        self.append_as(now, vec![entry], change, Some(request), AfterAppend::Accepted(ticket));
+        self.buffered = Buffered::default();
+        let draft = Draft { entries: vec![entry], change, request: Some(request) };
+        self.send_drafts(now, vec![draft], false, AfterAppend::Accepted(ticket));
     }
 
     fn entry(&self, now: Timestamp, start: Start) -> Entry {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, CallResult, CallStatus, Decision, Entry, Intent};
-use folio_history::thread::Phase;
 use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_types::Timestamp;
 
@@ -13,9 +12,6 @@ use super::cancel::synthetic;
 use super::machine::State;
 use super::model::finished;
 use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
-
-/// Maximum number of concurrent read-only calls.
-pub const READS_AT_ONCE: usize = 8;
 
 /// Next step of a round.
 enum Next {
@@ -71,7 +67,7 @@ impl Machine {
         if !settled.is_empty() {
             return Next::Settle(settled);
         }
-        let reads = round.unanswered().take_while(|call| call.call.access == Access::ReadOnly).take(READS_AT_ONCE);
+        let reads = round.unanswered().take_while(|call| call.call.access == Access::ReadOnly).take(self.reads_max);
         let reads: Vec<_> = reads.map(|call| self.tool_run(record, round.round, call)).collect();
         if !reads.is_empty() {
             return Next::Read(reads);
@@ -125,15 +121,10 @@ impl Machine {
                     self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                     return self.advance(now);
                 }
-                let phase = if self.newest_is_decided() { Phase::Executing } else { Phase::Running };
-                let change = self.phase_change(phase);
+                let change = self.phase_change(self.working_phase());
                 self.append(now, vec![entry], change, AfterAppend::Run(index));
             }
         }
-    }
-
-    fn newest_is_decided(&self) -> bool {
-        self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
     }
 
     /// Runs a write call whose intent is committed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_types::audit::AuditEntry;
 use folio_types::{Error, Reason};
 
-use super::{Backoff, Work};
+use super::Work;
 
 /// Maximum attempts. Afterwards the conversation stops, and the node that loads it derives the entries from the
 /// journal.
@@ -20,21 +20,14 @@ impl Work {
             return true;
         }
         self.point("audit", "before").await;
-        let mut backoff = Backoff::new(&self.shared);
-        for _ in 0..TRIES {
-            let sent = self.shared.stores().audit.append(&self.org, entries);
-            match tokio::time::timeout(self.shared.options.store_timeout, sent).await {
-                Ok(Ok(())) => {
-                    self.point("audit", "after").await;
-                    return true;
-                }
-                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "the audit log refused entries"),
-                Err(_) => tracing::warn!(thread = %self.thread, "the audit log did not answer in time"),
-            }
-            backoff.pause().await;
+        if let Err(error) = self.retry(TRIES, || self.shared.dependencies.stores.audit.append(&self.org, entries)).await
+        {
+            tracing::warn!(thread = %self.thread, %error, "cannot store audit entries");
+            let message = "audit entries cannot be stored; retry later";
+            self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+            return false;
         }
-        let message = "the audit log refuses entries";
-        self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
-        false
+        self.point("audit", "after").await;
+        true
     }
 }

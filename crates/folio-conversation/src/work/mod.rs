@@ -13,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_types::{OrgId, ThreadId};
+use folio_types::{OrgId, Result, ThreadId};
 use ractor::ActorRef;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
@@ -69,8 +69,24 @@ impl Work {
         tokio::select! {
             biased;
             () = self.token.cancelled() => {}
-            () = self.shared.failpoints().hit(stage, position) => {}
+            () = self.shared.dependencies.failpoints.hit(stage, position) => {}
         }
+    }
+
+    /// Repeats a store operation until it succeeds, at most `attempts` times. Returns the last error.
+    pub(crate) async fn retry<T, F>(&self, attempts: u32, operation: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut backoff = Backoff::new(&self.shared);
+        for _ in 1..attempts {
+            match self.shared.with_store_timeout(operation()).await {
+                Ok(done) => return Ok(done),
+                Err(error) => tracing::debug!(thread = %self.thread, %error, "a store operation failed; retrying"),
+            }
+            backoff.pause().await;
+        }
+        self.shared.with_store_timeout(operation()).await
     }
 
     /// Sends a command to the machine. A stopped actor drops it.
@@ -97,7 +113,7 @@ impl Backoff {
     }
 
     pub(crate) async fn pause(&mut self) {
-        let share = u32::try_from(self.shared.environment().random() % 512).unwrap_or(0);
+        let share = u32::try_from(self.shared.dependencies.environment.random() % 512).unwrap_or(0);
         let jittered = self.next.saturating_mul(512 + share) / 1024;
         self.next = self.next.saturating_mul(2).min(PAUSE_LONGEST);
         tokio::time::sleep(jittered).await;

@@ -8,13 +8,14 @@ use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::{DocumentId, Error, Reason, UserId};
+use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 
 use super::Work;
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use crate::context::ContextLoader;
+use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, prompt_tokens, tokens};
 
@@ -68,7 +69,12 @@ impl ModelWork {
             Ok((permit, settlement, outcome)) => (Some((permit, settlement)), outcome),
             Err(outcome) => (None, outcome),
         };
-        let mut settled = pin!(self.settle(settlement));
+        let settle = async {
+            if let Some((permit, settlement)) = settlement {
+                settle(&self.work.shared, &self.call.turn, permit, settlement).await;
+            }
+        };
+        let mut settled = pin!(settle);
         let at_once = poll!(settled.as_mut()).is_ready();
         self.work.point("model", "after").await;
         self.report_outcome(outcome);
@@ -91,13 +97,6 @@ impl ModelWork {
         }
     }
 
-    async fn settle(&self, settlement: Option<(Permit, Settlement)>) {
-        let Some((permit, settlement)) = settlement else { return };
-        if let Err(error) = self.work.shared.meter().settle(permit, settlement).await {
-            tracing::error!(turn = %self.call.turn, %error, "cannot settle a model call");
-        }
-    }
-
     /// Makes the call and returns its permit, settlement and outcome. Err: only the outcome, because nothing is left to
     /// settle. Usage of failed fallback attempts counts towards the outcome.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
@@ -112,7 +111,7 @@ impl ModelWork {
     async fn ask_models(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
-        let catalogue = shared.models().catalogue(&self.work.org).await;
+        let catalogue = shared.dependencies.models.catalogue(&self.work.org).await;
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
         let asked = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
         let has_tools = !self.profile.definitions().is_empty();
@@ -133,7 +132,7 @@ impl ModelWork {
             let tools = if info.tools { shared.tool_tokens(&self.profile) } else { 0 };
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
-            let permit = match shared.meter().permit(self.metered(info, prompt, position)).await {
+            let permit = match shared.dependencies.meter.permit(self.metered(info, prompt, position)).await {
                 Err(error) if position > 0 && error.reason == Reason::SpuExhausted => continue,
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };
@@ -141,11 +140,11 @@ impl ModelWork {
                 ReadOutcome::Failed { error, sent, output: 0 } if error.allows_fallback() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = unanswered(sent, prompt, 0);
-                    self.settle(Some((permit, settlement))).await;
+                    settle(shared, &self.call.turn, permit, settlement).await;
                     *spent = spent.plus(usage);
                     first.get_or_insert(error);
                 }
-                ReadOutcome::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
+                ReadOutcome::Stopped(rest) if shared.dependencies.meter.abandoned_calls() == AbandonedCalls::Drain => {
                     self.drain(permit, rest, prompt);
                     return Err(Ok(None));
                 }
@@ -168,9 +167,7 @@ impl ModelWork {
                 Some(usage) => Settlement::Completed(usage),
                 None => Settlement::Partial(partial(prompt, rest.output())),
             };
-            if let Err(error) = shared.meter().settle(permit, settlement).await {
-                tracing::error!(%turn, %error, "cannot settle a model call");
-            }
+            settle(&shared, &turn, permit, settlement).await;
         });
     }
 
@@ -183,9 +180,7 @@ impl ModelWork {
                 .system_message(self.profile.profile.instructions, &self.working, info.context_tokens, self.written)
                 .await
         };
-        let system = tokio::time::timeout(shared.options.store_timeout, load)
-            .await
-            .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "reading the context took too long"))??;
+        let system = shared.with_store_timeout(load).await?;
         let tool_tokens = shared.tool_tokens(&self.profile);
         let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
@@ -265,6 +260,12 @@ impl ModelWork {
             finish,
             usage: reply.usage,
         }))
+    }
+}
+
+async fn settle(shared: &Shared, turn: &TurnId, permit: Permit, settlement: Settlement) {
+    if let Err(error) = shared.dependencies.meter.settle(permit, settlement).await {
+        tracing::error!(%turn, %error, "cannot settle a model call");
     }
 }
 

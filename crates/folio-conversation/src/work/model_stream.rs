@@ -77,7 +77,7 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> ReadOutcome
         let (sent, output) = (progress.is_sent(), output(deltas.tokens, &progress));
         ReadOutcome::Failed { error, sent, output }
     };
-    let models = Arc::clone(call.work.shared.models());
+    let models = Arc::clone(&call.work.shared.dependencies.models);
     let mut stream = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
     let mut deltas = Batch::default();
     let slot = Arc::new(Semaphore::new(1));

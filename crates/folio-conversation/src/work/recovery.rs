@@ -2,14 +2,13 @@
 //! intent describes; if that fails, closes the op as `conflict`. Every synthetic result of such a call is preceded by
 //! closing its op.
 
-use folio_history::journal::{CallStatus, Intent, WorkingChange};
+use folio_history::journal::{CallStatus, Intent};
 use folio_tools::{ToolError, ToolKind};
-use folio_types::message::Usage;
 use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 use folio_types::{Reason, Result};
 
 use super::Backoff;
-use super::tools::{GuardedResult, ToolWork, done, error_content, failed};
+use super::tools::{GuardedResult, ToolWork, done, failed, without_effect};
 use crate::turn::{Command, ToolOutcome, ToolResult};
 
 /// Maximum attempts of the deciding write before the op is closed.
@@ -84,8 +83,8 @@ impl ToolWork {
     async fn close_once(&self, intent: &Intent, closed: ClosedAs) -> Result<OpRow> {
         let shared = &self.work.shared;
         let op = OpKey::Call(self.run.call.clone());
-        let now = shared.environment().now();
-        shared.stores().ops.close(&self.work.org, &intent.target, &op, &self.run.digest, closed, now).await
+        let now = shared.dependencies.environment.now();
+        shared.dependencies.stores.ops.close(&self.work.org, &intent.target, &op, &self.run.digest, closed, now).await
     }
 
     /// Repeats the read until the store answers. None: there is no op row.
@@ -93,7 +92,7 @@ impl ToolWork {
         let mut backoff = Backoff::new(&self.work.shared);
         let op = OpKey::Call(self.run.call.clone());
         loop {
-            match self.work.shared.stores().ops.row(&self.work.org, &intent.target, &op).await {
+            match self.work.shared.dependencies.stores.ops.row(&self.work.org, &intent.target, &op).await {
                 Ok(row) => return row,
                 Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot read an op row; retrying"),
             }
@@ -112,18 +111,13 @@ impl ToolWork {
             (OpState::Done(result), Some(ToolKind::Write(tool))) => done(tool.output(&intent.target, result)),
             (OpState::Done(_), _) => failed("The call succeeded with a tool that no longer exists."),
             (OpState::Conflict, _) if !failure.is_empty() => failed(failure),
-            (OpState::Conflict, _) => ToolResult {
-                status: CallStatus::Conflict,
-                content: error_content("The target changed after the call was approved; nothing was written."),
-                change: WorkingChange::default(),
-                usage: Usage::default(),
-            },
-            (OpState::Aborted, _) => ToolResult {
-                status: CallStatus::Cancelled,
-                content: error_content("The call was cancelled before it ran; nothing was written."),
-                change: WorkingChange::default(),
-                usage: Usage::default(),
-            },
+            (OpState::Conflict, _) => {
+                let message = "The target changed after the call was approved; nothing was written.";
+                without_effect(CallStatus::Conflict, message)
+            }
+            (OpState::Aborted, _) => {
+                without_effect(CallStatus::Cancelled, "The call was cancelled before it ran; nothing was written.")
+            }
         }
     }
 }

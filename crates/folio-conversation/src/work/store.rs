@@ -39,34 +39,30 @@ impl Work {
         for stage in &stages {
             self.point(stage, "before").await;
         }
-        let threads = &self.shared.stores().threads;
+        let threads = &self.shared.dependencies.stores.threads;
         let sent = async {
             match new {
                 Some(new) => threads.begin(NewThread::clone(&new), append).await,
                 None => threads.append(&self.org, &self.thread, append).await,
             }
         };
-        let sent = tokio::time::timeout(self.shared.options.store_timeout, sent);
+        let sent = self.shared.with_store_timeout(sent);
         let (answer, recorded) = tokio::join!(sent, self.record(&audit.with_append));
         for stage in &stages {
             self.point(stage, "after").await;
         }
         match answer {
-            Ok(Ok(Appended::Done(header))) => {
+            Ok(Appended::Done(header)) => {
                 if recorded && self.record(&audit.after).await {
                     self.report(Command::Appended { batch, header });
                 }
             }
-            Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
-            Ok(Err(error)) if error.reason == Reason::NotFound => self.thread_deleted(error),
+            Ok(Appended::Refused { header, request }) => self.report(Command::Refused { batch, header, request }),
+            Err(error) if error.reason == Reason::NotFound => self.thread_deleted(error),
             // A retry would be refused again.
-            Ok(Err(error)) if error.code == Code::InvalidArgument => self.unwritable(error),
-            Ok(Err(error)) => {
+            Err(error) if error.code == Code::InvalidArgument => self.unwritable(error),
+            Err(error) => {
                 tracing::warn!(thread = %self.thread, %error, "the outcome of an append is unknown");
-                self.report(Command::Unknown { batch });
-            }
-            Err(_) => {
-                tracing::warn!(thread = %self.thread, "the store did not answer an append in time");
                 self.report(Command::Unknown { batch });
             }
         }
@@ -83,16 +79,14 @@ impl Work {
     pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
-            let looked =
-                tokio::time::timeout(self.shared.options.store_timeout, self.look(batch, new.as_deref())).await;
-            match looked {
-                Ok(Ok(Some((false, _)))) if sends >= SENDS => {
+            match self.shared.with_store_timeout(self.look(batch, new.as_deref())).await {
+                Ok(Some((false, _))) if sends >= SENDS => {
                     let message = "the store of threads refuses writes";
                     return self.stop_conversation(
                         Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN),
                     );
                 }
-                Ok(Ok(Some((is_committed, header)))) => {
+                Ok(Some((is_committed, header))) => {
                     if !is_committed {
                         Backoff::after(&self.shared, sends.saturating_sub(1)).pause().await;
                     } else if !(self.record(&audit.with_append).await && self.record(&audit.after).await) {
@@ -100,9 +94,8 @@ impl Work {
                     }
                     return self.report(Command::LookedUp { batch, is_committed, header: Box::new(header) });
                 }
-                Ok(Ok(None)) => return self.thread_deleted(Error::not_found("thread", &self.thread)),
-                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "cannot look up an append"),
-                Err(_) => tracing::warn!(thread = %self.thread, "the lookup of an append timed out"),
+                Ok(None) => return self.thread_deleted(Error::not_found("thread", &self.thread)),
+                Err(error) => tracing::warn!(thread = %self.thread, %error, "cannot look up an append"),
             }
             backoff.pause().await;
         }
@@ -113,7 +106,7 @@ impl Work {
     /// Returns whether the append is committed, and a header that was read consistently with that state. None: the
     /// thread does not exist, and `new` is None.
     async fn look(&self, batch: u128, new: Option<&NewThread>) -> Result<Option<(bool, ThreadHeader)>> {
-        let threads = &self.shared.stores().threads;
+        let threads = &self.shared.dependencies.stores.threads;
         let mut is_committed = threads.has_batch(&self.org, &self.thread, batch).await?;
         loop {
             let Some(header) = threads.header(&self.org, &self.thread).await? else {
@@ -141,7 +134,7 @@ impl Work {
             }
             let rows = shared.removals.take(usize::MAX);
             if !rows.is_empty()
-                && let Err(error) = shared.stores().open_turns.remove(&rows).await
+                && let Err(error) = shared.dependencies.stores.open_turns.remove(&rows).await
             {
                 tracing::warn!(rows = rows.len(), %error, "rows of ended turns are left to the sweep");
             }

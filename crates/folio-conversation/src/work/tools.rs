@@ -11,7 +11,6 @@ use folio_types::message::Usage;
 use folio_types::{Code, Error, Reason, limits};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level};
 
@@ -37,9 +36,8 @@ pub(super) enum GuardedResult<T> {
 }
 
 impl ToolWork {
-    /// Runs a read-only call once a permit of `slots` is available.
-    pub(crate) async fn read(self, slots: Arc<Semaphore>) {
-        let Ok(_slot) = slots.acquire().await else { return };
+    /// Runs a read-only call.
+    pub(crate) async fn read(self) {
         self.work.point("read", "before").await;
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
@@ -208,7 +206,7 @@ impl ToolWork {
     }
 }
 
-pub(super) fn public(error: &Error) -> String {
+fn public(error: &Error) -> String {
     match error.code {
         Code::Internal | Code::DataLoss => "The tool failed with an internal error.".to_owned(),
         _ => error.message.clone(),
@@ -216,21 +214,18 @@ pub(super) fn public(error: &Error) -> String {
 }
 
 pub(super) fn done(output: ToolOutput) -> ToolResult {
-    ToolResult {
-        status: CallStatus::Ok,
-        content: bounded(&output.content),
-        change: output.change,
-        usage: Usage::default(),
-    }
+    let (content, change) = (bounded(&output.content), output.change);
+    ToolResult { status: CallStatus::Ok, content, change, usage: Usage::default() }
 }
 
 pub(super) fn failed(message: &str) -> ToolResult {
-    ToolResult {
-        status: CallStatus::Failed,
-        content: error_content(message),
-        change: WorkingChange::default(),
-        usage: Usage::default(),
-    }
+    without_effect(CallStatus::Failed, message)
+}
+
+/// Returns the result of a call that changed nothing.
+pub(super) fn without_effect(status: CallStatus, message: &str) -> ToolResult {
+    let (content, change) = (error_content(message), WorkingChange::default());
+    ToolResult { status, content, change, usage: Usage::default() }
 }
 
 pub(super) fn error_content(message: &str) -> String {

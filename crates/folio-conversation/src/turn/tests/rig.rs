@@ -53,7 +53,7 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new() -> Self {
         let store = ThreadRow::new();
-        let machine = Machine::load(node(1), store.header.clone(), History::new(), 1 << 64);
+        let machine = Machine::load(node(1), 8, store.header.clone(), History::new(), 1 << 64);
         Self {
             store,
             aggregates: Aggregates::default(),
@@ -104,7 +104,7 @@ impl Rig {
         self.machines += 1;
         let history = self.stored();
         let incarnation = node(self.machines as u32);
-        self.machine = Machine::load(incarnation, self.store.header.clone(), history, self.machines << 64);
+        self.machine = Machine::load(incarnation, 8, self.store.header.clone(), history, self.machines << 64);
         self.work.clear();
         self.lost = false;
     }

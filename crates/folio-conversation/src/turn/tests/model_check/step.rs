@@ -199,7 +199,7 @@ impl World {
         self.nodes[node].loads += 1;
         let seed = (node as u128 + 1) << 64 | u128::from(self.nodes[node].loads) << 32;
         let (header, history) = (self.thread.row.header.clone(), self.loaded_history(again));
-        let machine = Machine::load(incarnation(node as u32), header, history, seed);
+        let machine = Machine::load(incarnation(node as u32), 8, header, history, seed);
         self.nodes[node].live = Some(Arc::new(Node::new(machine)));
     }
 
