@@ -28,22 +28,22 @@ use crate::publish::SharedTurnStores;
 use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
-use crate::supervisor::{Key, MEMORY_WAIT, Supervisor, SupervisorMsg, SupervisorStart, age};
+use crate::supervisor::{Key, MEMORY_WAIT, Supervisor, SupervisorMsg, SupervisorStart, millis_since};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand};
 
 /// Maximum attempts to reach a conversation that stops during the request.
-const LOOKUPS: u32 = 6;
+const ADMIT_ATTEMPTS_MAX: u32 = 6;
 /// Maximum number of conversations in a snapshot.
-const SHOWN: usize = 1_000;
+const SNAPSHOT_CONVERSATIONS_MAX: usize = 1_000;
 /// Time limit of a request that waits for neither a model nor a tool.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of a request that waits for a turn. Rounds, tools and models have shorter limits.
-const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
+const TURN_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 /// Maximum wait for the publishers of ended turns during a drain.
 const PUBLISH_WAIT: Duration = Duration::from_secs(2);
 /// Maximum wait for stopped tasks.
-const TIDY_WITHIN: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub struct Dependencies {
@@ -76,7 +76,7 @@ pub struct Conversations {
 struct Node {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
-    born: Instant,
+    started_at: Instant,
 }
 
 impl Drop for Node {
@@ -90,12 +90,12 @@ impl Conversations {
     /// Starts the supervisor and the first sweep, which ends turns that an earlier incarnation left running.
     pub async fn start(dependencies: Dependencies, options: Options) -> Result<Self> {
         let shared = Arc::new(Shared::new(dependencies, options));
-        let born = Instant::now();
-        let start = SupervisorStart { shared: shared.clone(), born };
+        let started_at = Instant::now();
+        let start = SupervisorStart { shared: shared.clone(), started_at };
         let (supervisor, _joined) = Actor::spawn(None, Supervisor, start)
             .await
             .map_err(|error| Error::internal(format!("cannot start the supervisor of conversations: {error}")))?;
-        Ok(Self { node: Arc::new(Node { shared, supervisor, born }) })
+        Ok(Self { node: Arc::new(Node { shared, supervisor, started_at }) })
     }
 
     /// Starts a turn, or joins, resumes or repeats the turn of the request id, and streams its events. Returns when the
@@ -103,17 +103,17 @@ impl Conversations {
     pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.may_begin(principal)?;
         let shared = &self.node.shared;
-        let mut ask = prepare::prepare_chat(shared, &principal.org, command).await?;
-        let thread = match &ask.command.thread {
+        let mut prepared = prepare::prepare_chat(shared, &principal.org, command).await?;
+        let thread = match &prepared.command.thread {
             Some(thread) => thread.clone(),
             None => {
-                let new = prepare::thread_of_chat(shared, principal, &ask)?;
-                ask.new.insert(Arc::new(new)).id.clone()
+                let new = prepare::new_thread_of_chat(shared, principal, &prepared)?;
+                prepared.new.insert(Arc::new(new)).id.clone()
             }
         };
         let key = (principal.org.clone(), thread);
-        let make = |reply| Request::Chat(Box::new(ask.clone()), reply);
-        let start = self.ask(principal, &key, TURN_WITHIN, make).await?;
+        let make = |reply| Request::Chat(Box::new(prepared.clone()), reply);
+        let start = self.request(principal, &key, TURN_TIMEOUT, make).await?;
         let turn = start.turn;
         Ok(self.stream(principal, key, turn, start))
     }
@@ -124,7 +124,7 @@ impl Conversations {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), command.turn.thread.clone());
         let make = |reply| Request::Approve(Box::new(command.clone()), reply);
-        self.ask(principal, &key, TURN_WITHIN, make).await
+        self.request(principal, &key, TURN_TIMEOUT, make).await
     }
 
     /// Resumes a turn that failed retriably, and streams its events. A running turn is joined, so repeating the request
@@ -133,7 +133,7 @@ impl Conversations {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
         let make = |reply| Request::Resume(turn.number, reply);
-        let start = self.ask(principal, &key, ANSWER_WITHIN, make).await?;
+        let start = self.request(principal, &key, ANSWER_TIMEOUT, make).await?;
         Ok(self.stream(principal, key, turn.number, start))
     }
 
@@ -142,18 +142,18 @@ impl Conversations {
     pub async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         prepare::may_change(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
-        self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Cancel(turn.number, reply)).await
+        self.request(principal, &key, ANSWER_TIMEOUT, |reply| Request::Cancel(turn.number, reply)).await
     }
 
     pub async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let key = (principal.org.clone(), turn.thread.clone());
-        self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::GetTurn(turn.number, reply)).await
+        self.request(principal, &key, ANSWER_TIMEOUT, |reply| Request::GetTurn(turn.number, reply)).await
     }
 
     /// None: no turn is open.
     pub async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let key = (principal.org.clone(), thread.clone());
-        self.ask(principal, &key, ANSWER_WITHIN, Request::OpenTurn).await
+        self.request(principal, &key, ANSWER_TIMEOUT, Request::OpenTurn).await
     }
 
     /// Streams the events of a turn from number `from_event` (0 and 1: from the first), or from a snapshot if these
@@ -161,7 +161,7 @@ impl Conversations {
     pub async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         let key = (principal.org.clone(), turn.thread.clone());
         let make = |reply| Request::Watch(turn.number, from_event, reply);
-        let start = self.ask(principal, &key, ANSWER_WITHIN, make).await?;
+        let start = self.request(principal, &key, ANSWER_TIMEOUT, make).await?;
         Ok(self.stream(principal, key, turn.number, start))
     }
 
@@ -185,7 +185,7 @@ impl Conversations {
             in_flight,
             watchers,
             draining: shared.is_draining(),
-            busy: shared.table.busy(SHOWN),
+            busy: shared.table.busy(SNAPSHOT_CONVERSATIONS_MAX),
         }
     }
 
@@ -197,7 +197,7 @@ impl Conversations {
         for actor in shared.table.all() {
             let _ = actor.send_message(Msg::Drain);
         }
-        let resting = async {
+        let all_idle = async {
             loop {
                 let idled = shared.idled.notified();
                 // After a stop, no conversation becomes idle.
@@ -207,7 +207,7 @@ impl Conversations {
                 let _ = tokio::time::timeout(Duration::from_millis(100), idled).await;
             }
         };
-        if tokio::time::timeout(deadline, resting).await.is_err() {
+        if tokio::time::timeout(deadline, all_idle).await.is_err() {
             tracing::warn!("stopped running turns; another node ends them as failed and retriable");
         }
         // The publishers publish the ends of the last turns.
@@ -221,11 +221,11 @@ impl Conversations {
         let shared = &self.node.shared;
         shared.start_draining();
         shared.token.cancel();
-        if let Err(error) = self.node.supervisor.stop_and_wait(None, Some(TIDY_WITHIN)).await {
+        if let Err(error) = self.node.supervisor.stop_and_wait(None, Some(STOP_TIMEOUT)).await {
             tracing::warn!(%error, "the supervisor of conversations did not stop in time");
         }
         shared.tracker.close();
-        if tokio::time::timeout(TIDY_WITHIN, shared.tracker.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, shared.tracker.wait()).await.is_err() {
             tracing::warn!(tasks = shared.tracker.len(), "tasks of conversations did not end in time");
         }
     }
@@ -255,20 +255,20 @@ impl Conversations {
 
     fn stream(&self, principal: &Principal, key: Key, turn: u32, start: StreamStart) -> EventStream {
         let (me, principal) = (Arc::downgrade(&self.node), principal.clone());
-        let again: Rejoin = Box::new(move |from| {
+        let rejoin: Rejoin = Box::new(move |from| {
             let (me, principal, key) = (me.clone(), principal.clone(), key.clone());
             Box::pin(async move {
                 let node = me.upgrade().ok_or_else(draining)?;
                 let make = |reply| Request::Watch(turn, from, reply);
-                Self { node }.ask(&principal, &key, ANSWER_WITHIN, make).await
+                Self { node }.request(&principal, &key, ANSWER_TIMEOUT, make).await
             })
         });
-        EventStream::new(follow(start, again))
+        EventStream::new(follow(start, rejoin))
     }
 
     /// Sends a request to the conversation of a thread. If the conversation stops before it answers, the request is
     /// sent again, because every request is idempotent.
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         principal: &Principal,
         key: &Key,
@@ -276,7 +276,7 @@ impl Conversations {
         make: impl Fn(Reply<T>) -> Request,
     ) -> Result<T> {
         let request = async {
-            for _ in 0..LOOKUPS {
+            for _ in 0..ADMIT_ATTEMPTS_MAX {
                 let (actor, permit) = self.admit(key).await?;
                 let (reply, answer) = oneshot::channel();
                 let (principal, trace) = (principal.clone(), TraceContext::current());
@@ -294,26 +294,26 @@ impl Conversations {
             Err(Error::unavailable(Reason::Overloaded, "cannot reach the conversation")
                 .retry_after(Duration::from_secs(1)))
         };
-        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
-        tokio::time::timeout(within, request).await.map_err(late)?
+        let timed_out = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
+        tokio::time::timeout(within, request).await.map_err(timed_out)?
     }
 
     /// Returns the conversation of a thread, started if necessary, and a permit for the request.
     async fn admit(&self, key: &(OrgId, ThreadId)) -> Result<(ActorRef<Msg>, OwnedSemaphorePermit)> {
         let mut full = None;
-        for _ in 0..LOOKUPS {
-            if let Some(admitted) = self.node.shared.table.admit(key, age(self.node.born))? {
+        for _ in 0..ADMIT_ATTEMPTS_MAX {
+            if let Some(admitted) = self.node.shared.table.admit(key, millis_since(self.node.started_at))? {
                 return Ok(admitted);
             }
             let (reply, found) = oneshot::channel();
-            let find = SupervisorMsg::Find(key.clone(), reply);
+            let find = SupervisorMsg::Start(key.clone(), reply);
             self.node.supervisor.send_message(find).map_err(|_| draining())?;
             match found.await.map_err(|_| draining())? {
                 Ok(()) => {}
                 // Idle conversations are being evicted.
                 Err(error) if error.reason == Reason::Overloaded => {
                     full = Some(error);
-                    tokio::time::sleep(MEMORY_WAIT / LOOKUPS).await;
+                    tokio::time::sleep(MEMORY_WAIT / ADMIT_ATTEMPTS_MAX).await;
                 }
                 Err(error) => return Err(error),
             }

@@ -7,7 +7,7 @@ use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId}
 use crate::shared::{Shared, draining};
 
 /// Retry delay of a request on a thread whose owner's liveness is unknown.
-const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Liveness of other incarnations. Never queried for this node's own incarnation.
 #[async_trait]
@@ -25,7 +25,7 @@ pub trait Owners: Send + Sync {
     async fn is_thread_active(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
     /// Returns true if placement assigns a thread without an owner to this node.
-    async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
+    async fn is_placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
 
     /// Completes when an incarnation is newly dead, so that the sweep finds its turns soon.
     async fn wait_for_node_loss(&self);
@@ -45,7 +45,7 @@ impl Owners for SingleProcessOwners {
         Ok(false)
     }
 
-    async fn placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
+    async fn is_placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
         true
     }
 
@@ -120,11 +120,12 @@ impl Shared {
             _ if self.is_draining() => false,
             Some(owner) if *owner == self.dependencies.incarnation => true,
             Some(owner) if self.dependencies.owners.liveness(owner) != Liveness::Dead => false,
-            _ => self.dependencies.owners.placed_here(org, thread).await,
+            _ => self.dependencies.owners.is_placed_here(org, thread).await,
         }
     }
 }
 
 fn liveness_unknown() -> Error {
-    Error::unavailable(Reason::StoreUnavailable, "the liveness of the thread's owner is unknown").retry_after(ASK_AGAIN)
+    Error::unavailable(Reason::StoreUnavailable, "the liveness of the thread's owner is unknown")
+        .retry_after(RETRY_AFTER)
 }

@@ -55,8 +55,8 @@ pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatComm
 }
 
 /// Completes a queued chat with the organization's current settings.
-pub(crate) async fn refresh_chat(shared: &Shared, org: &OrgId, waited: PreparedChat) -> Result<PreparedChat> {
-    let PreparedChat { command, request, new, trace, .. } = waited;
+pub(crate) async fn refresh_chat(shared: &Shared, org: &OrgId, queued: PreparedChat) -> Result<PreparedChat> {
+    let PreparedChat { command, request, new, trace, .. } = queued;
     Ok(PreparedChat { request, new, trace, ..prepare_chat(shared, org, command).await? })
 }
 
@@ -76,18 +76,18 @@ fn chat_digest(command: &ChatCommand) -> Digest {
 }
 
 /// Returns the thread that a chat without a thread creates.
-pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &PreparedChat) -> Result<NewThread> {
-    let command = &ask.command;
+pub(crate) fn new_thread_of_chat(shared: &Shared, principal: &Principal, prepared: &PreparedChat) -> Result<NewThread> {
+    let command = &prepared.command;
     let new = CreateThreadCommand {
         profile: command.profile.clone(),
         documents: command.documents.clone(),
         title: String::new(),
         model: command.model.clone(),
-        request_id: Some(ask.request.clone()),
+        request_id: Some(prepared.request.clone()),
     };
-    let mut thread = new_thread(shared, principal, &ask.models, new)?;
+    let mut thread = new_thread(shared, principal, &prepared.models, new)?;
     // The request row is written when the turn is accepted.
-    thread.id = chat_thread_id(principal, &thread.profile, &thread.documents, &ask.request);
+    thread.id = chat_thread_id(principal, &thread.profile, &thread.documents, &prepared.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "not allowed for a new thread"));

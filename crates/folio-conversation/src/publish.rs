@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::actor::Msg;
 use crate::events::{Rejoin, follow};
-use crate::work::Work;
+use crate::work::TaskContext;
 
 /// Maximum number of events per write.
 const BATCH: usize = 64;
@@ -87,15 +87,22 @@ impl Outbox {
 impl Publisher {
     /// Starts to publish this state, and the events of the turn with numbers above `published`.
     pub(crate) fn start(
-        work: &Work,
-        share: SharedTurnStores,
+        work: &TaskContext,
+        shared_stores: SharedTurnStores,
         state: SharedTurn,
         may_be_listed: bool,
         published: Arc<AtomicU64>,
     ) -> Self {
         let (turn, outbox) = (state.turn.number, Arc::new(Outbox::default()));
-        let (work, about) = (work.clone(), state.clone());
-        let task = PublisherTask { work: work.clone(), share, about, may_be_listed, published, outbox: outbox.clone() };
+        let (work, newest_state) = (work.clone(), state.clone());
+        let task = PublisherTask {
+            work: work.clone(),
+            shared_stores,
+            newest_state,
+            may_be_listed,
+            published,
+            outbox: outbox.clone(),
+        };
         let _ = outbox.put(state);
         work.spawn(work.shared.publishers.track_future(task.run()));
         Self { outbox, turn }
@@ -114,10 +121,10 @@ async fn next_chunk(at: Instant, events: &mut Events) -> Option<Vec<Result<Event
 }
 
 struct PublisherTask {
-    work: Work,
-    share: SharedTurnStores,
+    work: TaskContext,
+    shared_stores: SharedTurnStores,
     /// Newest state of the turn.
-    about: SharedTurn,
+    newest_state: SharedTurn,
     /// True if the shared store may list the turn as waiting for decisions.
     may_be_listed: bool,
     /// Number of the last published event.
@@ -133,7 +140,7 @@ impl PublisherTask {
         let (mut restarts, mut next_write) = (0, Instant::now());
         loop {
             if let Some(state) = self.outbox.take() {
-                self.about = state;
+                self.newest_state = state;
                 self.publish().await;
                 if events.is_none() {
                     // The turn continued after the event that closed the stream.
@@ -159,12 +166,12 @@ impl PublisherTask {
                             next_write = Instant::now() + WRITE_INTERVAL;
                         }
                         match self.append(&chunk).await {
-                            Outcome::NeedsSnapshot if restarts < TRIES => {
+                            AppendOutcome::NeedsSnapshot if restarts < TRIES => {
                                 restarts += 1;
                                 events = self.events(1).await;
                             }
-                            Outcome::NeedsSnapshot => events = None,
-                            Outcome::Done => restarts = 0,
+                            AppendOutcome::NeedsSnapshot => events = None,
+                            AppendOutcome::Done => restarts = 0,
                         }
                     }
                 },
@@ -175,8 +182,8 @@ impl PublisherTask {
     /// Returns the turn's events from this number up to the next closing event. None: events are not published, or the
     /// conversation has stopped.
     async fn events(&self, from: u64) -> Option<Events> {
-        let (actor, turn) = (self.work.actor.clone(), self.about.turn.number);
-        let again: Rejoin = Box::new(move |from| {
+        let (actor, turn) = (self.work.actor.clone(), self.newest_state.turn.number);
+        let rejoin: Rejoin = Box::new(move |from| {
             let actor = actor.clone();
             Box::pin(async move {
                 let (reply, following) = oneshot::channel();
@@ -184,46 +191,46 @@ impl PublisherTask {
                 following.await.map_err(|_| crate::events::stopped())?
             })
         });
-        self.share.events.as_ref()?;
-        let start = again(from).await.ok()?;
-        Some(follow(start, again).ready_chunks(BATCH).boxed())
+        self.shared_stores.events.as_ref()?;
+        let start = rejoin(from).await.ok()?;
+        Some(follow(start, rejoin).ready_chunks(BATCH).boxed())
     }
 
     async fn publish(&mut self) {
-        let is_listed = self.about.is_waiting();
+        let is_listed = self.newest_state.is_waiting();
         if !is_listed && !self.may_be_listed {
             return;
         }
         self.may_be_listed = is_listed;
-        if let Err(error) = self.work.retry(TRIES, || self.share.turns.publish(&self.about)).await {
-            tracing::warn!(turn = %self.about.turn, %error, "cannot publish the state of a turn");
+        if let Err(error) = self.work.retry(TRIES, || self.shared_stores.turns.publish(&self.newest_state)).await {
+            tracing::warn!(turn = %self.newest_state.turn, %error, "cannot publish the state of a turn");
         }
     }
 
-    async fn append(&self, events: &[Event]) -> Outcome {
-        let (Some(last), Some(store)) = (events.last(), &self.share.events) else { return Outcome::Done };
-        let SharedTurn { org, turn, owner, epoch, .. } = &self.about;
+    async fn append(&self, events: &[Event]) -> AppendOutcome {
+        let (Some(last), Some(store)) = (events.last(), &self.shared_stores.events) else { return AppendOutcome::Done };
+        let SharedTurn { org, turn, owner, epoch, .. } = &self.newest_state;
         match self.work.retry(TRIES, || store.append(org, turn, owner, *epoch, events)).await {
             Ok(EventsAppended::Done) => {
                 self.published.fetch_max(last.number, Ordering::Relaxed);
-                Outcome::Done
+                AppendOutcome::Done
             }
-            Ok(EventsAppended::NeedsSnapshot) => Outcome::NeedsSnapshot,
+            Ok(EventsAppended::NeedsSnapshot) => AppendOutcome::NeedsSnapshot,
             Ok(EventsAppended::Replaced { epoch: newer }) => {
                 tracing::info!(%turn, epoch, newer, "another owner publishes the events of a turn");
                 let _ = self.work.actor.send_message(Msg::Replaced { epoch: newer });
-                Outcome::Done
+                AppendOutcome::Done
             }
             // The next published events follow a gap, so the store requires a snapshot first.
             Err(error) => {
                 tracing::warn!(%turn, %error, "cannot publish events of a turn");
-                Outcome::Done
+                AppendOutcome::Done
             }
         }
     }
 }
 
-enum Outcome {
+enum AppendOutcome {
     /// The events were published or skipped.
     Done,
     /// The store requires a snapshot before further events.

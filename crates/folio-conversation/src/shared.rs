@@ -17,7 +17,7 @@ use crate::context::Excerpts;
 use crate::handle::Dependencies;
 use crate::options::Options;
 use crate::supervisor::{MemoryBudget, Table};
-use crate::window::tokens;
+use crate::window::estimated_tokens;
 
 /// Journal entries per read.
 const ENTRIES_PER_READ: usize = 512;
@@ -118,7 +118,9 @@ impl Shared {
         let mut counted = self.tool_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         *counted.entry(profile.profile.name).or_insert_with(|| {
             let each = profile.definitions();
-            each.iter().map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum()
+            each.iter()
+                .map(|tool| estimated_tokens(&tool.description) + estimated_tokens(&tool.parameters.to_string()))
+                .sum()
         })
     }
 

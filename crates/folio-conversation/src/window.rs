@@ -47,11 +47,11 @@ impl Window {
     /// results are cut.
     ///
     /// # Errors
-    /// The tokens of the current turn, if it exceeds `most` even with cut results.
-    pub(crate) fn within(mut self, tokens: usize, most: usize) -> Result<Vec<Message>, usize> {
+    /// The tokens of the current turn, if it exceeds `tokens_max` even with cut results.
+    pub(crate) fn fit(mut self, tokens: usize, tokens_max: usize) -> Result<Vec<Message>, usize> {
         shorten_results(&mut self.current, tokens);
         let current = self.current.iter().map(message_tokens).sum();
-        if current > most {
+        if current > tokens_max {
             return Err(current);
         }
         let mut left = tokens.saturating_sub(current);
@@ -91,7 +91,7 @@ fn cut_result(content: &mut String, longest: usize) {
 }
 
 /// Estimates the tokens of a text, typically too high: one per four ASCII bytes, and one per other character.
-pub(crate) fn tokens(text: &str) -> usize {
+pub(crate) fn estimated_tokens(text: &str) -> usize {
     if text.is_ascii() {
         return text.len().div_ceil(4);
     }
@@ -102,13 +102,15 @@ pub(crate) fn tokens(text: &str) -> usize {
 
 fn message_tokens(message: &Message) -> usize {
     let text = match message {
-        Message::User { text } => tokens(text),
-        Message::Tool { content, .. } => tokens(content),
+        Message::User { text } => estimated_tokens(text),
+        Message::Tool { content, .. } => estimated_tokens(content),
         Message::Assistant { text, thinking, calls } => {
-            let thinking: usize = thinking.iter().filter(|b| b.is_signed()).map(|b| tokens(&b.text)).sum();
-            let calls: usize =
-                calls.iter().map(|c| tokens(&c.name) + tokens(&c.arguments.to_string()) + MESSAGE_TOKENS).sum();
-            tokens(text) + thinking + calls
+            let thinking: usize = thinking.iter().filter(|b| b.is_signed()).map(|b| estimated_tokens(&b.text)).sum();
+            let calls: usize = calls
+                .iter()
+                .map(|c| estimated_tokens(&c.name) + estimated_tokens(&c.arguments.to_string()) + MESSAGE_TOKENS)
+                .sum();
+            estimated_tokens(text) + thinking + calls
         }
     };
     text.saturating_add(MESSAGE_TOKENS)
@@ -116,7 +118,7 @@ fn message_tokens(message: &Message) -> usize {
 
 /// Estimates the tokens of a system message and messages.
 pub(crate) fn prompt_tokens(system: &str, messages: &[Message]) -> usize {
-    tokens(system).saturating_add(messages.iter().map(message_tokens).sum())
+    estimated_tokens(system).saturating_add(messages.iter().map(message_tokens).sum())
 }
 
 #[cfg(test)]
@@ -144,10 +146,10 @@ mod tests {
             before: vec![vec![user("newest")], round("a", &"x".repeat(400)), vec![user("oldest")]],
             current: vec![user("now")],
         };
-        let all = window.clone().within(10_000, 10_000).unwrap();
+        let all = window.clone().fit(10_000, 10_000).unwrap();
         assert_eq!(all.len(), 5);
         assert_eq!(all.first(), Some(&user("oldest")));
-        assert_eq!(window.within(100, 100).unwrap(), vec![user("newest"), user("now")]);
+        assert_eq!(window.fit(100, 100).unwrap(), vec![user("newest"), user("now")]);
     }
 
     #[test]
@@ -155,7 +157,7 @@ mod tests {
         let mut current = vec![user("now")];
         current.extend(round("a", &"ä".repeat(30_000)));
         current.extend(round("b", "short"));
-        let sent = Window { before: vec![vec![user("old")]], current }.within(5_000, 5_000).unwrap();
+        let sent = Window { before: vec![vec![user("old")]], current }.fit(5_000, 5_000).unwrap();
         let sent = &sent[sent.len() - 5..];
         assert!(
             matches!(&sent[2], Message::Tool { content, .. } if content.contains("[cut:") && content.len() < 10_000)
@@ -168,9 +170,9 @@ mod tests {
         let mut current = vec![user(&"long ".repeat(4_000))];
         current.extend(round("a", &"x".repeat(30_000)));
         let window = Window { before: vec![vec![user("old")]], current };
-        let takes = window.clone().within(4_000, 5_000).unwrap_err();
+        let takes = window.clone().fit(4_000, 5_000).unwrap_err();
         assert!((5_000..6_000).contains(&takes), "its results are cut: {takes}");
-        let sent = window.within(4_000, takes).unwrap();
+        let sent = window.fit(4_000, takes).unwrap();
         assert_eq!(sent.len(), 3, "earlier messages are dropped first");
     }
 
@@ -180,7 +182,7 @@ mod tests {
         let messages = (0..30).map(|n| user(&n.to_string())).collect();
         let history =
             History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), position: None })]);
-        let sent = Window::of(&history, 1).within(1_000_000, 1_000_000).unwrap();
+        let sent = Window::of(&history, 1).fit(1_000_000, 1_000_000).unwrap();
         assert_eq!(sent.len(), limits::WINDOW_MESSAGES);
         assert_eq!(sent.last(), Some(&user("29")));
     }

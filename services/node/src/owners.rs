@@ -44,7 +44,7 @@ impl Owners for ClusterOwners {
         self.peers.at(&address)?.is_thread_active(org, thread).await
     }
 
-    async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool {
+    async fn is_placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool {
         let live = self.membership.live().borrow().clone();
         let up: Vec<_> = live.iter().filter(|member| !member.node.draining).collect();
         place(org, thread, up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)

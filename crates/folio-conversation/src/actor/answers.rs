@@ -16,10 +16,10 @@ impl State {
         let Some(pending) = self.loaded.as_mut().and_then(|loaded| loaded.pending.remove(&ticket)) else { return };
         let Pending { recipient, permit, .. } = pending;
         match (recipient, answer) {
-            (Recipient::Chat { ask: Some(ask), principal, reply }, Err(error))
-                if error.reason == Reason::TurnBusy && ask.command.if_busy == IfBusy::Enqueue =>
+            (Recipient::Chat { prepared: Some(prepared), principal, reply }, Err(error))
+                if error.reason == Reason::TurnBusy && prepared.command.if_busy == IfBusy::Enqueue =>
             {
-                self.enqueue(Queued { ask, principal, reply, permit });
+                self.enqueue(Queued { prepared, principal, reply, permit });
             }
             (Recipient::Chat { reply, .. } | Recipient::Stream(reply), answer) => {
                 let _ = reply.send(answer.and_then(|answer| self.streaming(answer)));
@@ -39,11 +39,11 @@ impl State {
                     _ => Err(unexpected()),
                 }));
             }
-            (Recipient::Remove, answer) => {
+            (Recipient::Delete, answer) => {
                 if let Err(error) = &answer {
                     tracing::debug!(thread = %self.thread(), %error, "nothing to cancel before the removal");
                 }
-                self.remove_thread();
+                self.delete_thread();
             }
         }
     }

@@ -16,12 +16,12 @@ impl State {
     pub(super) async fn chat(
         &mut self,
         principal: &Principal,
-        ask: Box<PreparedChat>,
+        prepared: Box<PreparedChat>,
         reply: Reply<StreamStart>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
-        let options = match self.turn_options(principal, &ask) {
-            Ok(options) => self.count(&ask).await.map(|()| options),
+        let options = match self.turn_options(principal, &prepared) {
+            Ok(options) => self.acquire_slot_for_chat(&prepared).await.map(|()| options),
             Err(error) => Err(error),
         };
         let options = match options {
@@ -31,13 +31,13 @@ impl State {
                 return Vec::new();
             }
         };
-        self.traces.request_trace.clone_from(&ask.trace);
+        self.traces.request_trace.clone_from(&prepared.trace);
         let ticket = self.ticket();
-        let chat = &ask.command;
+        let chat = &prepared.command;
         let command = Command::Start(Box::new(Start {
             ticket,
-            request: ask.request.clone(),
-            digest: ask.digest.clone(),
+            request: prepared.request.clone(),
+            digest: prepared.digest.clone(),
             user: principal.user.clone(),
             text: chat.text.clone(),
             mentions: chat.mentions.clone(),
@@ -46,7 +46,7 @@ impl State {
             if_busy: chat.if_busy,
             if_pending: chat.if_pending,
         }));
-        let recipient = Recipient::Chat { ask: Some(ask), principal: principal.clone(), reply };
+        let recipient = Recipient::Chat { prepared: Some(prepared), principal: principal.clone(), reply };
         if let Some(loaded) = &mut self.loaded {
             loaded.pending.insert(ticket, Pending { command: command.clone(), recipient, permit });
         }
@@ -54,29 +54,29 @@ impl State {
     }
 
     /// Acquires the slot of a chat's turn. A repeated request needs a slot only if it resumes its turn.
-    async fn count(&mut self, ask: &PreparedChat) -> Result<()> {
+    async fn acquire_slot_for_chat(&mut self, prepared: &PreparedChat) -> Result<()> {
         let history = self.loaded.as_ref().map(|loaded| loaded.machine.history());
-        match history.and_then(|history| history.by_request(&ask.request)).map(TurnRecord::number) {
-            Some(turn) => self.count_resumed(turn).await,
+        match history.and_then(|history| history.by_request(&prepared.request)).map(TurnRecord::number) {
+            Some(turn) => self.acquire_slot_if_resumable(turn).await,
             None => {
                 let newest = history.and_then(|history| history.last()).map_or(0, TurnRecord::number);
-                self.count_one(newest.saturating_add(1)).await
+                self.acquire_slot(newest.saturating_add(1)).await
             }
         }
     }
 
     /// Acquires the slot of a turn that can be resumed. Otherwise, no slot is needed.
-    pub(super) async fn count_resumed(&mut self, turn: u32) -> Result<()> {
+    pub(super) async fn acquire_slot_if_resumable(&mut self, turn: u32) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
         let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
-        if begins { self.count_one(turn).await } else { Ok(()) }
+        if begins { self.acquire_slot(turn).await } else { Ok(()) }
     }
 
     /// Acquires a slot of the organization's concurrent turns unless this thread has one. In that case, the machine
     /// decides about the request.
-    async fn count_one(&mut self, turn: u32) -> Result<()> {
-        if self.running.is_none() {
-            self.running =
+    async fn acquire_slot(&mut self, turn: u32) -> Result<()> {
+        if self.turn_slot.is_none() {
+            self.turn_slot =
                 Some((turn, self.shared.dependencies.turn_slots.take(self.org(), &self.slot_name(turn)).await?));
         }
         Ok(())
@@ -88,12 +88,12 @@ impl State {
     }
 
     /// Returns the options of the chat's turn. A repeated request keeps the options of its turn.
-    fn turn_options(&self, principal: &Principal, ask: &PreparedChat) -> Result<TurnOptions> {
+    fn turn_options(&self, principal: &Principal, prepared: &PreparedChat) -> Result<TurnOptions> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
-        if let Some(record) = loaded.machine.history().by_request(&ask.request) {
+        if let Some(record) = loaded.machine.history().by_request(&prepared.request) {
             return Ok(record.accepted.options.clone());
         }
-        let command = &ask.command;
+        let command = &prepared.command;
         let header = loaded.machine.header();
         if command.profile.as_ref().is_some_and(|profile| *profile != header.profile) {
             return Err(Error::invalid_field("profile", format!("the thread has profile {}", header.profile)));
@@ -103,15 +103,15 @@ impl State {
         }
         loaded.profile.check_names("auto_approved_tools", &command.auto_approved_tools)?;
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
-        let ttl = ask.approval_ttl_seconds.unwrap_or(ttl);
+        let ttl = prepared.approval_ttl_seconds.unwrap_or(ttl);
         Ok(TurnOptions {
             // Model of the request, else of the thread, else the default. A model that is not offered is refused.
-            model: ask.models.for_chat(command.model.as_deref().or(header.model.as_deref()))?.name.clone(),
+            model: prepared.models.for_chat(command.model.as_deref().or(header.model.as_deref()))?.name.clone(),
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
             rounds_max: loaded.profile.profile.rounds_max.min(limits::ROUNDS_MAX),
-            policy: ask.policy.of_turn(&principal.user, principal.role, &header.profile),
+            policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
         })
     }
 }

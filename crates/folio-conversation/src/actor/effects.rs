@@ -14,20 +14,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::state::{Loaded, State, TurnWork};
 use crate::context::ContextLoader;
-use crate::supervisor::Exit;
+use crate::supervisor::StopReason;
 use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::window::Window;
-use crate::work::{ModelWork, Spent, ToolWork, Work};
+use crate::work::{ModelWork, TaskContext, ToolWork, UsageRecorder};
 
 impl State {
     /// Passes a command to the machine and performs its effects, including those of queued chats that start.
-    pub(super) async fn feed(&mut self, command: Command) -> Option<Exit> {
+    pub(super) async fn execute(&mut self, command: Command) -> Option<StopReason> {
         let effects = self.step(command);
-        self.settle(effects).await
+        self.perform_all(effects).await
     }
 
     /// Performs effects and the effects that result from them, until there are none.
-    pub(super) async fn settle(&mut self, mut effects: Vec<Effect>) -> Option<Exit> {
+    pub(super) async fn perform_all(&mut self, mut effects: Vec<Effect>) -> Option<StopReason> {
         loop {
             let needs_reload = self.perform(effects);
             effects = match needs_reload {
@@ -48,7 +48,7 @@ impl State {
         }
         let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
         if matches!(command, Command::Appended { .. } | Command::LookedUp { is_committed: true, .. }) {
-            loaded.audit.committed();
+            loaded.audit.commit();
         }
         let was_foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
         let effects = loaded.machine.handle(now, command);
@@ -71,20 +71,20 @@ impl State {
                 Effect::Append(append) => {
                     self.prefetch(&append);
                     let audit_writes =
-                        self.loaded.as_mut().map(|loaded| loaded.audit.sending(&append)).unwrap_or_default();
-                    self.begin(|work, loaded| {
+                        self.loaded.as_mut().map(|loaded| loaded.audit.writes_for(&append)).unwrap_or_default();
+                    self.spawn_for_machine(|work, loaded| {
                         work.spawn(work.clone().append(*append, loaded.new.clone(), audit_writes))
                     });
                 }
                 Effect::LookUp { batch, sends } => {
                     // The prefetched context may be outdated.
                     self.forget_context();
-                    self.begin(|work, loaded| {
+                    self.spawn_for_machine(|work, loaded| {
                         let audit_writes = loaded.audit.in_flight_writes();
                         work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), audit_writes));
                     });
                 }
-                Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.remove_open_turn(row)),
+                Effect::RemoveOpenTurn(row) => self.spawn_for_machine(|work, _| work.remove_open_turn(row)),
                 Effect::CallModel(call) => self.call_model(call),
                 Effect::PlanTool(run) => self.run_tool(run, |tool| tool.plan()),
                 Effect::RunTool(run, intent) => {
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Starts a task that is stopped only together with this machine.
-    fn begin(&self, task: impl FnOnce(Work, &Loaded)) {
+    fn spawn_for_machine(&self, task: impl FnOnce(TaskContext, &Loaded)) {
         if let Some(loaded) = &self.loaded {
             task(self.work(loaded.token.clone()), loaded);
         }
@@ -149,10 +149,10 @@ impl State {
             working: record.working.clone(),
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
-            written: turn.written.load(Ordering::SeqCst),
+            write_counter: turn.write_counter.load(Ordering::SeqCst),
             call,
         };
-        work.spawn_whole(Box::pin(model.run()));
+        work.spawn_uncancelled(Box::pin(model.run()));
     }
 
     /// Prefetches the context for the first model call while the acceptance of the turn is being written.
@@ -163,10 +163,10 @@ impl State {
         });
         let Some(accepted) = accepted else { return };
         self.set_turn(accepted.turn, accepted.mentions.clone());
-        self.begin(|work, loaded| {
+        self.spawn_for_machine(|work, loaded| {
             let Some(turn) = &loaded.turn else { return };
-            let (context, written) = (turn.context.clone(), turn.written.load(Ordering::SeqCst));
-            work.spawn(work.clone().prefetch(context, written));
+            let (context, write_counter) = (turn.context.clone(), turn.write_counter.load(Ordering::SeqCst));
+            work.spawn(work.clone().prefetch(context, write_counter));
         });
     }
 
@@ -191,7 +191,7 @@ impl State {
             turn: number,
             spans,
             context: Arc::new(Mutex::new(ContextLoader::new(stores, excerpts, org, documents, mentions))),
-            written: Arc::default(),
+            write_counter: Arc::default(),
         });
     }
 
@@ -208,7 +208,7 @@ impl State {
     /// Marks the prefetched context as outdated, because a write may change it.
     fn forget_context(&mut self) {
         if let Some(turn) = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref()) {
-            turn.written.fetch_add(1, Ordering::SeqCst);
+            turn.write_counter.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -235,7 +235,7 @@ impl State {
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
         };
-        let spent = Spent::before(self.shared.dependencies.meter.clone());
+        let spent = UsageRecorder::new(self.shared.dependencies.meter.clone());
         Some(ToolWork {
             work: self.work(token),
             tool: loaded.profile.get(&run.name).cloned(),

@@ -10,7 +10,7 @@ use folio_types::{Error, Reason, Result};
 use super::publication::Publication;
 use super::state::{Loaded, State};
 use crate::audit::Auditor;
-use crate::supervisor::Exit;
+use crate::supervisor::StopReason;
 use crate::turn::{Command, Effect, Machine};
 
 /// Maximum number of consecutive reloads without a committed append.
@@ -90,24 +90,24 @@ impl State {
     }
 
     /// Replaces an unusable machine by a reloaded one, and returns the effects of the unanswered requests.
-    pub(super) async fn reload(&mut self) -> Result<Vec<Effect>, Exit> {
+    pub(super) async fn reload(&mut self) -> Result<Vec<Effect>, StopReason> {
         self.reload_thread().await?;
         Ok(self.resend_pending())
     }
 
     /// Handles an append that the store refuses permanently: refuses the pending requests and ends the open turn with
     /// its committed entries. A second refusal for the same turn stops the conversation.
-    pub(super) async fn unwritable(&mut self, error: Error) -> Option<Exit> {
+    pub(super) async fn unwritable(&mut self, error: Error) -> Option<StopReason> {
         tracing::error!(thread = %self.thread(), %error, "the store refuses an append permanently");
         let loaded = self.loaded.as_ref()?;
         if loaded.new.is_some() {
             self.refuse_all(&error);
-            return Some(Exit::ThreadDeleted);
+            return Some(StopReason::ThreadDeleted);
         }
         let turn = loaded.machine.history().open().map(TurnRecord::number);
         if turn.is_some() && self.unwritable == turn {
             self.stop_error = Some(error);
-            return Some(Exit::Lost);
+            return Some(StopReason::StoreFailed);
         }
         self.unwritable = turn;
         if let Err(exit) = self.reload_thread().await {
@@ -120,26 +120,26 @@ impl State {
         }
         let mut effects = self.step(Command::Unwritable { error });
         effects.extend(self.resend_pending());
-        self.settle(effects).await
+        self.perform_all(effects).await
     }
 
-    async fn reload_thread(&mut self) -> Result<(), Exit> {
+    async fn reload_thread(&mut self) -> Result<(), StopReason> {
         self.reloads += 1;
         if self.reloads > RELOADS_MAX {
             tracing::error!(thread = %self.thread(), "the thread was reloaded too often without a committed append");
-            return Err(Exit::Lost);
+            return Err(StopReason::StoreFailed);
         }
         let (header, history, audit) = self.read_thread().await.map_err(|error| match error.reason {
-            Reason::NotFound => Exit::ThreadDeleted,
+            Reason::NotFound => StopReason::ThreadDeleted,
             _ => {
                 tracing::warn!(thread = %self.thread(), %error, "the thread cannot be loaded");
-                Exit::Lost
+                StopReason::StoreFailed
             }
         })?;
         if let Err(error) = self.shared.may_own(&header).await {
             tracing::info!(thread = %self.thread(), %error, "another node owns the thread now");
             self.stop_error = Some(error);
-            return Err(Exit::Elsewhere);
+            return Err(StopReason::OwnedElsewhere);
         }
         self.generation += 1;
         let machine = self.machine(header, history);
@@ -153,7 +153,7 @@ impl State {
         loaded.new = None;
         loaded.turn = None;
         if let Some(buffer) = loaded.buffer.take() {
-            buffer.0.leave();
+            buffer.0.redirect_readers();
         }
         Ok(())
     }
@@ -161,9 +161,9 @@ impl State {
     /// Passes the unanswered requests to the new machine.
     fn resend_pending(&mut self) -> Vec<Effect> {
         let pending = self.loaded.iter().flat_map(|loaded| loaded.pending.values());
-        let again: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
+        let commands: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
         let mut effects = Vec::new();
-        for command in again {
+        for command in commands {
             effects.extend(self.step(command));
         }
         // An open turn advances even if no request is pending.

@@ -64,13 +64,13 @@ pub(crate) enum Msg {
     /// Publish the state of the pending turn again, because Redis lost it.
     Republish,
     /// The thread expired.
-    RemoveThread,
+    DeleteThread,
     /// Result of the removal of the thread.
-    Removed(Result<()>),
+    Deleted(Result<()>),
     /// Stop the actor if the conversation is idle.
-    LeaveIfIdle,
+    StopIfIdle,
     /// Drop the history if the conversation is idle.
-    Forget,
+    DropHistory,
     /// The node drains: refuse queued chats and start no new work.
     Drain,
     /// Panics in tests.
@@ -125,9 +125,9 @@ pub(crate) struct Deltas {
 
 impl Request {
     /// Returns the thread that the request creates unless it exists.
-    pub(crate) fn begins(&self) -> Option<&Arc<NewThread>> {
+    pub(crate) fn new_thread(&self) -> Option<&Arc<NewThread>> {
         match self {
-            Self::Chat(ask, _) => ask.new.as_ref(),
+            Self::Chat(prepared, _) => prepared.new.as_ref(),
             _ => None,
         }
     }

@@ -21,7 +21,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tracing::Instrument as _;
 
 use crate::shared::Shared;
-use crate::supervisor::{Activity, Exit, Key};
+use crate::supervisor::{Activity, Key, StopReason};
 pub(crate) use message::{Deltas, Msg, PreparedChat, Reply, Request};
 use state::State;
 
@@ -47,12 +47,18 @@ impl Actor for ConversationActor {
         // Boxed, so that an idle actor does not retain the memory of the future.
         let span = state.span();
         let exit = Box::pin(state.handle(message).instrument(span)).await;
-        state.show();
+        state.update_activity();
         let exit = exit.or_else(|| state.release_if_draining());
         match exit {
-            Some(Exit::Broken) => return Err("an invariant of the conversation broke".into()),
-            Some(exit @ (Exit::Idle | Exit::ThreadDeleted | Exit::Stopped | Exit::Elsewhere | Exit::Lost)) => {
-                state.leave(exit);
+            Some(StopReason::Failed) => return Err("an invariant of the conversation broke".into()),
+            Some(
+                exit @ (StopReason::Idle
+                | StopReason::ThreadDeleted
+                | StopReason::Stopped
+                | StopReason::OwnedElsewhere
+                | StopReason::StoreFailed),
+            ) => {
+                state.stop(exit);
                 myself.stop(Some(exit.as_str().to_owned()));
             }
             None => {}

@@ -7,7 +7,7 @@ use folio_types::{Reason, Result};
 
 use super::message::Request;
 use super::state::State;
-use crate::supervisor::Exit;
+use crate::supervisor::StopReason;
 use crate::turn::Command;
 
 impl State {
@@ -35,7 +35,7 @@ impl State {
         if let Some(loaded) = self.loaded.take()
             && let Some(buffer) = &loaded.buffer
         {
-            buffer.0.leave();
+            buffer.0.redirect_readers();
         }
         self.generation += 1;
     }
@@ -76,36 +76,36 @@ impl State {
     }
 
     /// Advances an open turn that has expired or has no owner, unless another node owns the thread.
-    pub(super) async fn sweep(&mut self) -> Option<Exit> {
+    pub(super) async fn sweep(&mut self) -> Option<StopReason> {
         if self.ensure_loaded(None).await.is_err() {
-            return self.loaded.is_none().then_some(Exit::Idle);
+            return self.loaded.is_none().then_some(StopReason::Idle);
         }
         let machine = &self.loaded.as_ref()?.machine;
-        if machine.header().open_turn.is_none() || !machine.is_idle() || self.may_own().await.is_err() {
+        if machine.header().open_turn.is_none() || !machine.can_be_dropped() || self.may_own().await.is_err() {
             return None;
         }
-        self.feed(Command::TakeOver).await
+        self.execute(Command::TakeOver).await
     }
 
     /// Advances an open turn if this node owns the thread.
-    pub(super) async fn sweep_own(&mut self) -> Option<Exit> {
+    pub(super) async fn sweep_own(&mut self) -> Option<StopReason> {
         let own = self.loaded.as_ref().is_some_and(|loaded| self.shared.owns(loaded.machine.header()));
         if own { self.sweep().await } else { None }
     }
 
     /// Reloads the thread because another owner published events with this epoch, unless the epoch in memory is as new.
-    pub(super) async fn replaced(&mut self, epoch: u64) -> Option<Exit> {
+    pub(super) async fn replaced(&mut self, epoch: u64) -> Option<StopReason> {
         if self.loaded.as_ref().is_none_or(|loaded| loaded.machine.header().epoch >= epoch) {
             return None;
         }
         match self.reload().await {
-            Ok(effects) => self.settle(effects).await,
+            Ok(effects) => self.perform_all(effects).await,
             Err(exit) => Some(exit),
         }
     }
 
     /// Stops an idle actor while the node drains, so that another node can take over the thread.
-    pub(super) fn release_if_draining(&mut self) -> Option<Exit> {
-        if self.shared.is_draining() { self.leave_if_idle() } else { None }
+    pub(super) fn release_if_draining(&mut self) -> Option<StopReason> {
+        if self.shared.is_draining() { self.stop_if_idle() } else { None }
     }
 }

@@ -43,7 +43,7 @@ impl Publication {
 impl State {
     /// Publishes the state of the newest turn if it changed.
     pub(super) fn publish(&mut self) {
-        let Some(share) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
+        let Some(shared_stores) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
         let state = match &self.loaded {
             Some(loaded) if self.shared.owns(loaded.machine.header()) => PublishedState::of(loaded.machine.header()),
             _ => return,
@@ -67,16 +67,16 @@ impl State {
         };
         if let Some(shared) = left {
             publication.publisher =
-                Some(Publisher::start(&work, share, shared, has_paused, publication.event.1.clone()));
+                Some(Publisher::start(&work, shared_stores, shared, has_paused, publication.event.1.clone()));
         }
     }
 
     /// Publishes a pending turn again. The owner publishes a running turn periodically.
     pub(super) fn republish(&self) {
-        let Some(share) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
+        let Some(shared_stores) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
         let Some(state) = self.shared_turn().filter(SharedTurn::is_waiting) else { return };
         self.work(self.shared.token.clone()).spawn(async move {
-            if let Err(error) = share.turns.publish(&state).await {
+            if let Err(error) = shared_stores.turns.publish(&state).await {
                 tracing::debug!(turn = %state.turn, %error, "a pending turn could not be published again");
             }
         });

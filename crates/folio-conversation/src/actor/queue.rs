@@ -25,21 +25,24 @@ impl State {
     /// dropped. None: no chat started.
     pub(super) async fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
         loop {
-            let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
+            let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_idle())?;
             let queued = loaded.queue.pop_front()?;
             if queued.reply.is_closed() {
                 continue;
             }
-            let Queued { ask, principal, reply, permit } = queued;
+            let Queued { prepared, principal, reply, permit } = queued;
             // The turn starts under the organization's current settings.
-            let effects =
-                match self.shared.with_store_timeout(prepare::refresh_chat(&self.shared, self.org(), *ask)).await {
-                    Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
-                    Err(error) => {
-                        let _ = reply.send(Err(error));
-                        continue;
-                    }
-                };
+            let effects = match self
+                .shared
+                .with_store_timeout(prepare::refresh_chat(&self.shared, self.org(), *prepared))
+                .await
+            {
+                Ok(prepared) => self.chat(&principal, Box::new(prepared), reply, permit).await,
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                    continue;
+                }
+            };
             if !effects.is_empty() {
                 return Some(effects);
             }

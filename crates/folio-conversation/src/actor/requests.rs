@@ -7,14 +7,14 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{Deltas, Msg, Reply, Request};
 use super::state::{Pending, Recipient, State};
-use crate::supervisor::Exit;
+use crate::supervisor::StopReason;
 use crate::turn::{Command, Decide, RequestedDecision, Ticket};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {
     /// Returns Some if the actor must stop.
-    pub(super) async fn handle(&mut self, message: Msg) -> Option<Exit> {
+    pub(super) async fn handle(&mut self, message: Msg) -> Option<StopReason> {
         match message {
             Msg::Request { principal, request, permit, trace } => {
                 if matches!(request, Request::Approve(..) | Request::Resume(..)) {
@@ -22,16 +22,16 @@ impl State {
                 }
                 self.handle_request(&principal, request, permit).await
             }
-            Msg::TaskDone { generation, command } if generation == self.generation => self.feed(command).await,
+            Msg::TaskDone { generation, command } if generation == self.generation => self.execute(command).await,
             Msg::Deltas { generation, deltas } if generation == self.generation => self.deltas(deltas).await,
             Msg::ThreadDeleted { generation, error } if generation == self.generation => {
                 self.refuse_all(&error);
-                Some(Exit::ThreadDeleted)
+                Some(StopReason::ThreadDeleted)
             }
             Msg::Stop { generation, error } if generation == self.generation => {
                 tracing::warn!(thread = %self.thread(), %error, "the conversation was stopped by a failed task");
                 self.stop_error = Some(error);
-                Some(Exit::Lost)
+                Some(StopReason::StoreFailed)
             }
             Msg::Unwritable { generation, error } if generation == self.generation => self.unwritable(error).await,
             Msg::TaskDone { .. }
@@ -51,14 +51,14 @@ impl State {
                 self.republish();
                 None
             }
-            Msg::RemoveThread => match self.may_write().await {
-                Ok(()) => self.begin_removal(None, None).await,
-                Err(_) => self.leave_if_idle(),
+            Msg::DeleteThread => match self.may_write().await {
+                Ok(()) => self.begin_deletion(None, None).await,
+                Err(_) => self.stop_if_idle(),
             },
-            Msg::Removed(result) => self.removed(result),
-            Msg::LeaveIfIdle => self.leave_if_idle(),
-            Msg::Forget => {
-                self.forget();
+            Msg::Deleted(result) => self.deleted(result),
+            Msg::StopIfIdle => self.stop_if_idle(),
+            Msg::DropHistory => {
+                self.drop_history();
                 None
             }
             Msg::Drain => {
@@ -75,16 +75,16 @@ impl State {
         principal: &Principal,
         request: Request,
         permit: OwnedSemaphorePermit,
-    ) -> Option<Exit> {
-        let removing = self.removing.is_some() && !matches!(request, Request::Delete(..));
-        let loaded = match removing {
+    ) -> Option<StopReason> {
+        let is_deleting = self.deletion_waiters.is_some() && !matches!(request, Request::Delete(..));
+        let loaded = match is_deleting {
             true => Err(self.not_found()),
-            false => self.ensure_loaded(request.begins()).await,
+            false => self.ensure_loaded(request.new_thread()).await,
         };
-        if let Err(error) = loaded.and_then(|()| self.may_see(principal, &request)) {
+        if let Err(error) = loaded.and_then(|()| self.check_access(principal, &request)) {
             let is_deleted = error.reason == Reason::NotFound && self.loaded.is_none();
             request.refuse(error);
-            return is_deleted.then_some(Exit::ThreadDeleted);
+            return is_deleted.then_some(StopReason::ThreadDeleted);
         }
         if self.writes(&request)
             && let Err(error) = self.may_own().await
@@ -95,20 +95,20 @@ impl State {
         self.reloads = 0;
         let permit = Some(permit);
         match request {
-            Request::Chat(ask, reply) => {
-                let effects = self.chat(principal, ask, reply, permit).await;
-                self.settle(effects).await.or_else(|| self.exit_if_not_created())
+            Request::Chat(prepared, reply) => {
+                let effects = self.chat(principal, prepared, reply, permit).await;
+                self.perform_all(effects).await.or_else(|| self.exit_if_not_created())
             }
             Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
             Request::Resume(turn, reply) => {
-                if let Err(error) = self.count_resumed(turn).await {
+                if let Err(error) = self.acquire_slot_if_resumable(turn).await {
                     let _ = reply.send(Err(error));
                     return None;
                 }
-                self.put(permit, Recipient::Stream(reply), |ticket| Command::Resume { ticket, turn }).await
+                self.submit(permit, Recipient::Stream(reply), |ticket| Command::Resume { ticket, turn }).await
             }
             Request::Cancel(turn, reply) => {
-                self.put(permit, Recipient::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
+                self.submit(permit, Recipient::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
             }
             Request::GetTurn(turn, reply) => {
                 let _ = reply.send(self.view(turn));
@@ -127,9 +127,9 @@ impl State {
                 exit
             }
             Request::Rename(title, request, reply) => {
-                self.put(permit, Recipient::Rename(reply), |ticket| Command::Rename { ticket, title, request }).await
+                self.submit(permit, Recipient::Rename(reply), |ticket| Command::Rename { ticket, title, request }).await
             }
-            Request::Delete(by, reply) => self.begin_removal(by, Some(reply)).await,
+            Request::Delete(by, reply) => self.begin_deletion(by, Some(reply)).await,
             Request::Fork(command, reply) => {
                 self.fork(principal, *command, reply);
                 None
@@ -150,7 +150,7 @@ impl State {
 
     /// Checks access to the thread, which its user and the organization's admins have. An approver that the policy
     /// names for a call may read the turn and decide in it, but not access the rest of the thread.
-    fn may_see(&self, principal: &Principal, request: &Request) -> Result<()> {
+    fn check_access(&self, principal: &Principal, request: &Request) -> Result<()> {
         let header = self.loaded.as_ref().map(|loaded| loaded.machine.header());
         let own = header.is_some_and(|header| header.user == principal.user);
         match own || principal.role == Role::Admin || self.may_approve(principal.role, request) {
@@ -176,16 +176,16 @@ impl State {
     }
 
     /// Passes a request to the machine and records the recipient of its answer.
-    pub(super) async fn put(
+    pub(super) async fn submit(
         &mut self,
         permit: Option<OwnedSemaphorePermit>,
         recipient: Recipient,
         command: impl FnOnce(Ticket) -> Command,
-    ) -> Option<Exit> {
+    ) -> Option<StopReason> {
         let ticket = self.ticket();
         let command = command(ticket);
         self.loaded.as_mut()?.pending.insert(ticket, Pending { command: command.clone(), recipient, permit });
-        self.feed(command).await
+        self.execute(command).await
     }
 
     async fn approve(
@@ -194,7 +194,7 @@ impl State {
         command: ApproveCommand,
         reply: Reply<ApproveAnswer>,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Option<Exit> {
+    ) -> Option<StopReason> {
         let turn = command.turn.number;
         let named = command.round.or_else(|| command.decisions.first().map(|decision| decision.call.round));
         let Some(round) = named else {
@@ -204,7 +204,7 @@ impl State {
         let decisions = command.decisions.into_iter().map(|decision| self.requested_decision(turn, decision)).collect();
         let (by, role) = (principal.user.clone(), principal.role);
         let (reject_undecided, continue_auto_approved) = (command.reject_undecided, command.continue_auto_approved);
-        self.put(permit, Recipient::Approve { turn, reply }, |ticket| {
+        self.submit(permit, Recipient::Approve { turn, reply }, |ticket| {
             Command::Decide(Box::new(Decide {
                 ticket,
                 turn,
@@ -234,12 +234,12 @@ impl State {
         RequestedDecision { round, index, decision, digest, problem }
     }
 
-    async fn deltas(&mut self, deltas: Deltas) -> Option<Exit> {
+    async fn deltas(&mut self, deltas: Deltas) -> Option<StopReason> {
         let Deltas { round, attempt, deltas, slot } = deltas;
         drop(slot);
         for delta in deltas {
             let effects = self.step(Command::ModelDelta { round, attempt, delta });
-            if let Some(exit) = self.settle(effects).await {
+            if let Some(exit) = self.perform_all(effects).await {
                 return Some(exit);
             }
         }
@@ -247,26 +247,26 @@ impl State {
     }
 
     /// Returns the exit of an actor whose thread is not created, because its first chat was refused.
-    fn exit_if_not_created(&self) -> Option<Exit> {
+    fn exit_if_not_created(&self) -> Option<StopReason> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
-        (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadDeleted)
+        (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(StopReason::ThreadDeleted)
     }
 
-    pub(super) fn leave_if_idle(&mut self) -> Option<Exit> {
-        (self.is_idle() && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
+    pub(super) fn stop_if_idle(&mut self) -> Option<StopReason> {
+        (self.is_idle() && self.shared.table.remove_if_idle(&self.key, self.myself.get_id()))
+            .then_some(StopReason::Idle)
     }
 
     /// Returns true if the actor has no work and no waiting request.
     fn is_idle(&self) -> bool {
-        self.removing.is_none()
-            && self
-                .loaded
-                .as_ref()
-                .is_none_or(|loaded| loaded.machine.is_idle() && loaded.pending.is_empty() && loaded.queue.is_empty())
+        self.deletion_waiters.is_none()
+            && self.loaded.as_ref().is_none_or(|loaded| {
+                loaded.machine.can_be_dropped() && loaded.pending.is_empty() && loaded.queue.is_empty()
+            })
     }
 
     /// Drops the history of an idle conversation. The next request loads it again.
-    fn forget(&mut self) {
+    fn drop_history(&mut self) {
         if self.is_idle()
             && let Some(loaded) = self.loaded.take()
         {

@@ -27,9 +27,9 @@ use crate::context::ContextLoader;
 use crate::events::{StreamStart, TurnBuffer};
 use crate::shared::Shared;
 use crate::snapshot::ActorPhase;
-use crate::supervisor::{Activity, BudgetReservation, Exit, Key};
+use crate::supervisor::{Activity, BudgetReservation, Key, StopReason};
 use crate::turn::{Command, Machine, Ticket};
-use crate::work::Work;
+use crate::work::TaskContext;
 use folio_history::command::ApproveAnswer;
 
 pub(crate) struct State {
@@ -49,11 +49,11 @@ pub(crate) struct State {
     /// Turn for which the store permanently refused an append. A second refusal stops the conversation.
     pub(super) unwritable: Option<u32>,
     /// Callers that wait for the removal of the thread. None: the thread is not being removed.
-    pub(super) removing: Option<Vec<Reply<()>>>,
+    pub(super) deletion_waiters: Option<Vec<Reply<()>>>,
     /// Key of the removing request if it has an id.
-    pub(super) removed_by: Option<OpKey>,
+    pub(super) deleted_by: Option<OpKey>,
     /// Number of the running turn, and its slot among the organization's concurrent turns.
-    pub(super) running: Option<(u32, Slot)>,
+    pub(super) turn_slot: Option<(u32, Slot)>,
     /// Error that stops the conversation.
     pub(super) stop_error: Option<Error>,
     pub(super) traces: Traces,
@@ -94,7 +94,7 @@ pub(super) struct Pending {
 pub(super) enum Recipient {
     /// Queued if the thread is busy and the command requests it.
     Chat {
-        ask: Option<Box<PreparedChat>>,
+        prepared: Option<Box<PreparedChat>>,
         principal: folio_types::Principal,
         reply: Reply<StreamStart>,
     },
@@ -106,7 +106,7 @@ pub(super) enum Recipient {
     Cancel(Reply<TurnView>),
     Rename(Reply<ThreadHeader>),
     /// The answer lets the removal of the thread continue.
-    Remove,
+    Delete,
 }
 
 impl Recipient {
@@ -116,13 +116,13 @@ impl Recipient {
             Self::Approve { reply, .. } => drop(reply.send(Err(error))),
             Self::Cancel(reply) => drop(reply.send(Err(error))),
             Self::Rename(reply) => drop(reply.send(Err(error))),
-            Self::Remove => {}
+            Self::Delete => {}
         }
     }
 }
 
 pub(super) struct Queued {
-    pub(super) ask: Box<PreparedChat>,
+    pub(super) prepared: Box<PreparedChat>,
     pub(super) principal: folio_types::Principal,
     pub(super) reply: Reply<StreamStart>,
     pub(super) permit: Option<OwnedSemaphorePermit>,
@@ -134,7 +134,7 @@ pub(super) struct TurnWork {
     pub(super) spans: TurnSpans,
     pub(super) context: Arc<Mutex<ContextLoader>>,
     /// Number of writes. A context that was read before a write is outdated.
-    pub(super) written: Arc<AtomicU64>,
+    pub(super) write_counter: Arc<AtomicU64>,
 }
 
 /// An event buffer that stops its readers with an error when the actor stops.
@@ -142,7 +142,7 @@ pub(super) struct CloseOnDrop(pub(super) Arc<TurnBuffer>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.cut(crate::events::stopped());
+        self.0.close(crate::events::stopped());
     }
 }
 
@@ -161,9 +161,9 @@ impl State {
             next_ticket: 0,
             reloads: 0,
             unwritable: None,
-            removing: None,
-            removed_by: None,
-            running: None,
+            deletion_waiters: None,
+            deleted_by: None,
+            turn_slot: None,
             stop_error: None,
             traces: Traces::default(),
         }
@@ -188,8 +188,8 @@ impl State {
     }
 
     /// Returns the environment of a task that `token` stops.
-    pub(super) fn work(&self, token: CancellationToken) -> Work {
-        Work {
+    pub(super) fn work(&self, token: CancellationToken) -> TaskContext {
+        TaskContext {
             shared: self.shared.clone(),
             org: self.org().clone(),
             thread: self.thread().clone(),
@@ -206,32 +206,33 @@ impl State {
     }
 
     /// Updates the actor's activity in snapshots, its memory reservation and its slot.
-    pub(super) fn show(&mut self) {
+    pub(super) fn update_activity(&mut self) {
         let Some(loaded) = &mut self.loaded else {
             return self.activity.update(ActorPhase::Idle, false, 0, 0, 0);
         };
         let events = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.bytes());
         loaded.reservation.resize(loaded.machine.header().bytes.saturating_add(events));
-        let is_idle = loaded.machine.is_idle();
+        let is_idle = loaded.machine.can_be_dropped();
         let phase = match loaded.machine.phase() {
             _ if is_idle => ActorPhase::Idle,
             Some(Phase::Executing) => ActorPhase::Tools,
             Some(Phase::Running) => ActorPhase::Model,
             Some(Phase::Paused | Phase::Closing) | None => ActorPhase::Storing,
         };
-        let busy = !is_idle || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.removing.is_some();
+        let busy =
+            !is_idle || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.deletion_waiters.is_some();
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.activity.is_busy();
         self.activity.update(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
         // A turn that no chat started (an approval, a takeover) was admitted earlier and takes a slot regardless of the
         // quota.
         if !busy {
-            self.running = None;
+            self.turn_slot = None;
         } else if !is_idle {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
             // A turn that was queued behind another turn replaces its slot.
-            if self.running.as_ref().is_none_or(|(counted, _)| *counted < turn) {
-                self.running =
+            if self.turn_slot.as_ref().is_none_or(|(counted, _)| *counted < turn) {
+                self.turn_slot =
                     Some((turn, self.shared.dependencies.turn_slots.join(&self.key.0, &self.slot_name(turn))));
             }
         }
@@ -241,25 +242,27 @@ impl State {
     }
 
     /// Stops the actor and refuses its waiting requests. New requests start another actor.
-    pub(super) fn leave(&mut self, exit: Exit) {
+    pub(super) fn stop(&mut self, exit: StopReason) {
         self.shared.table.remove(&self.key, self.myself.get_id());
         self.token.cancel();
         let stop_error = self.stop_error.take();
         let error = match exit {
-            Exit::ThreadDeleted => self.not_found(),
-            Exit::Stopped => crate::shared::draining(),
-            Exit::Idle | Exit::Elsewhere | Exit::Lost | Exit::Broken => stop_error.clone().unwrap_or_else(|| {
-                Error::unavailable(Reason::StoreUnavailable, "the conversation was stopped; retry")
-                    .retry_after(std::time::Duration::from_secs(1))
-            }),
+            StopReason::ThreadDeleted => self.not_found(),
+            StopReason::Stopped => crate::shared::draining(),
+            StopReason::Idle | StopReason::OwnedElsewhere | StopReason::StoreFailed | StopReason::Failed => {
+                stop_error.clone().unwrap_or_else(|| {
+                    Error::unavailable(Reason::StoreUnavailable, "the conversation was stopped; retry")
+                        .retry_after(std::time::Duration::from_secs(1))
+                })
+            }
         };
         if let (Some(loaded), Some(error)) = (&self.loaded, stop_error)
             && let Some(buffer) = &loaded.buffer
         {
             match exit {
                 // Watchers of the turn reconnect to the new owner.
-                Exit::Elsewhere => buffer.0.leave(),
-                _ => buffer.0.cut(error),
+                StopReason::OwnedElsewhere => buffer.0.redirect_readers(),
+                _ => buffer.0.close(error),
             }
         }
         self.refuse_all(&error);

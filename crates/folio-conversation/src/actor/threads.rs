@@ -7,36 +7,36 @@ use folio_types::{Error, Principal, Result, ThreadId};
 use super::message::{Msg, Reply};
 use super::state::{Recipient, State};
 use crate::prepare::{fork_digest, requested_thread};
-use crate::supervisor::Exit;
+use crate::supervisor::StopReason;
 use crate::turn::Command;
 use folio_history::command::ForkThreadCommand;
 
 impl State {
     /// Removes the thread. An open turn is cancelled first, so that no call is interrupted. `by` is the key of the
     /// request; the first of several requests is recorded.
-    pub(super) async fn begin_removal(&mut self, by: Option<OpKey>, reply: Option<Reply<()>>) -> Option<Exit> {
-        if let Some(waiting) = &mut self.removing {
+    pub(super) async fn begin_deletion(&mut self, by: Option<OpKey>, reply: Option<Reply<()>>) -> Option<StopReason> {
+        if let Some(waiting) = &mut self.deletion_waiters {
             waiting.extend(reply);
             return None;
         }
-        self.removing = Some(reply.into_iter().collect());
-        self.removed_by = by;
+        self.deletion_waiters = Some(reply.into_iter().collect());
+        self.deleted_by = by;
         let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.clone());
         match open {
             Some(open) => {
-                self.put(None, Recipient::Remove, |ticket| Command::Cancel { ticket, turn: open.number }).await
+                self.submit(None, Recipient::Delete, |ticket| Command::Cancel { ticket, turn: open.number }).await
             }
             None => {
-                self.remove_thread();
+                self.delete_thread();
                 None
             }
         }
     }
 
     /// Removes the thread, whose open turn must have ended.
-    pub(super) fn remove_thread(&mut self) {
+    pub(super) fn delete_thread(&mut self) {
         let work = self.work(self.token.clone());
-        let by = self.removed_by.clone();
+        let by = self.deleted_by.clone();
         let due = self.loaded.as_ref().map(|loaded| loaded.audit.due().to_vec()).unwrap_or_default();
         work.spawn({
             let work = work.clone();
@@ -47,16 +47,16 @@ impl State {
                 }
                 let removed =
                     work.shared.dependencies.stores.threads.delete(&work.org, &work.thread, by.as_ref()).await;
-                let _ = work.actor.send_message(Msg::Removed(removed));
+                let _ = work.actor.send_message(Msg::Deleted(removed));
             }
         });
     }
 
-    pub(super) fn removed(&mut self, result: Result<()>) -> Option<Exit> {
-        for reply in self.removing.take().into_iter().flatten() {
+    pub(super) fn deleted(&mut self, result: Result<()>) -> Option<StopReason> {
+        for reply in self.deletion_waiters.take().into_iter().flatten() {
             let _ = reply.send(result.clone());
         }
-        result.is_ok().then_some(Exit::ThreadDeleted)
+        result.is_ok().then_some(StopReason::ThreadDeleted)
     }
 
     /// Copies the thread up to a message into a new thread of the caller.

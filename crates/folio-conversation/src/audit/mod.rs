@@ -32,16 +32,16 @@ pub(crate) struct Auditor {
 struct SentBatch {
     log: TurnLog,
     due: Vec<AuditEntry>,
-    writes: Arc<Writes>,
+    writes: Arc<AuditWrites>,
 }
 
 /// Audit entries that are written with an append.
 #[derive(Debug, Default)]
-pub(crate) struct Writes {
+pub(crate) struct AuditWrites {
     /// Entries of earlier journal entries if the append has none of its own. Written in parallel with it.
     pub(crate) with_append: Vec<AuditEntry>,
     /// Entries of earlier journal entries and of the append. Written after its commit and before it is reported.
-    pub(crate) after: Vec<AuditEntry>,
+    pub(crate) after_commit: Vec<AuditEntry>,
 }
 
 impl Auditor {
@@ -59,29 +59,29 @@ impl Auditor {
     }
 
     /// Returns the entries to write with an append. Idempotent for retries.
-    pub(crate) fn sending(&mut self, append: &Append) -> Arc<Writes> {
+    pub(crate) fn writes_for(&mut self, append: &Append) -> Arc<AuditWrites> {
         let (mut log, mut entries) = (self.log.clone(), Vec::new());
         append.entries.iter().for_each(|entry| log.push(entry, &mut entries));
         // An intent is not reported. Another append always follows it.
         let continues = matches!(append.entries.last(), Some(Entry::Intent(_)));
-        let (due, mut after) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
+        let (due, mut after_commit) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
         let mut with_append = self.due.clone();
-        if !after.is_empty() {
+        if !after_commit.is_empty() {
             // One write after the commit in place of two.
-            after.splice(0..0, with_append.drain(..));
+            after_commit.splice(0..0, with_append.drain(..));
         }
-        let writes = Arc::new(Writes { with_append, after });
+        let writes = Arc::new(AuditWrites { with_append, after_commit });
         self.sent = Some(SentBatch { log, due, writes: Arc::clone(&writes) });
         writes
     }
 
     /// Returns the entries to write with the append in flight.
-    pub(crate) fn in_flight_writes(&self) -> Arc<Writes> {
+    pub(crate) fn in_flight_writes(&self) -> Arc<AuditWrites> {
         self.sent.as_ref().map(|sent| Arc::clone(&sent.writes)).unwrap_or_default()
     }
 
     /// Must be called when the append in flight and its audit entries are committed.
-    pub(crate) fn committed(&mut self) {
+    pub(crate) fn commit(&mut self) {
         if let Some(SentBatch { log, due, .. }) = self.sent.take() {
             self.log = log;
             self.due = due;

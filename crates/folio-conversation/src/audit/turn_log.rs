@@ -23,7 +23,7 @@ struct Turn {
     requester: UserId,
     options: TurnOptions,
     /// Approvers by round. Contains every round with a decisions entry.
-    deciders: BTreeMap<u32, UserId>,
+    approvers: BTreeMap<u32, UserId>,
     /// By round and index.
     calls: BTreeMap<(u32, u32), AuditedCall>,
     /// Newest time in the journal, used for entries without a time.
@@ -51,7 +51,7 @@ enum Stage {
     /// The call may run.
     Permitted,
     /// The call has its result or was rejected.
-    Over,
+    Finished,
 }
 
 impl TurnLog {
@@ -71,11 +71,11 @@ impl TurnLog {
             Entry::Decisions(decisions) => turn.decisions(decisions, entries),
             Entry::Intent(intent) => turn.intent(intent, entries),
             Entry::Outcome(outcome) => turn.result(&outcome.result, entries),
-            Entry::Paused(paused) => turn.saw(paused.at),
-            Entry::Resumed(resumed) => turn.saw(resumed.at),
-            Entry::Closing(closing) => turn.saw(closing.at),
+            Entry::Paused(paused) => turn.advance_clock(paused.at),
+            Entry::Resumed(resumed) => turn.advance_clock(resumed.at),
+            Entry::Closing(closing) => turn.advance_clock(closing.at),
             Entry::Ended(ended) => {
-                turn.saw(ended.at);
+                turn.advance_clock(ended.at);
                 // A call that runs again when the turn is resumed has no outcome yet.
                 if !ended.runs_again {
                     ended.results.iter().for_each(|result| turn.result(result, entries));
@@ -95,13 +95,13 @@ impl Turn {
             id: TurnId::new(thread, accepted.turn),
             requester: accepted.user.clone(),
             options: accepted.options.clone(),
-            deciders: BTreeMap::new(),
+            approvers: BTreeMap::new(),
             calls: BTreeMap::new(),
             clock: accepted.at,
         }
     }
 
-    fn saw(&mut self, at: Timestamp) {
+    fn advance_clock(&mut self, at: Timestamp) {
         self.clock = self.clock.max(at);
     }
 
@@ -115,8 +115,8 @@ impl Turn {
     }
 
     fn decisions(&mut self, decisions: &Decisions, entries: &mut Vec<AuditEntry>) {
-        self.saw(decisions.decided_at);
-        self.deciders.entry(decisions.round).or_insert_with(|| decisions.by.clone());
+        self.advance_clock(decisions.decided_at);
+        self.approvers.entry(decisions.round).or_insert_with(|| decisions.by.clone());
         for (index, decision) in &decisions.decided {
             let Some(seen) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
             if seen.stage != Stage::Undecided {
@@ -132,7 +132,7 @@ impl Turn {
                 }
                 Decision::Reject { .. } => AuditKind::CallRejected,
             };
-            seen.stage = if kind == AuditKind::CallRejected { Stage::Over } else { Stage::Permitted };
+            seen.stage = if kind == AuditKind::CallRejected { Stage::Finished } else { Stage::Permitted };
             let call = CallId::new(self.id.clone(), decisions.round, *index);
             entries.push(seen.entry(call, kind, decisions.decided_at, decisions.by.clone()));
         }
@@ -140,8 +140,8 @@ impl Turn {
 
     fn intent(&mut self, intent: &Intent, entries: &mut Vec<AuditEntry>) {
         let at = intent.at.unwrap_or(self.clock);
-        self.saw(at);
-        let by = self.deciders.get(&intent.round).unwrap_or(&self.requester).clone();
+        self.advance_clock(at);
+        let by = self.approvers.get(&intent.round).unwrap_or(&self.requester).clone();
         let Some(seen) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
         seen.target = Some((&intent.target).into());
         if seen.stage == Stage::Undecided {
@@ -157,9 +157,9 @@ impl Turn {
         let kind = match seen.stage {
             Stage::Denied => Some(AuditKind::CallDenied),
             Stage::Permitted => Some(AuditKind::CallEffect),
-            Stage::Undecided | Stage::Over => None,
+            Stage::Undecided | Stage::Finished => None,
         };
-        seen.stage = Stage::Over;
+        seen.stage = Stage::Finished;
         let Some(kind) = kind else { return };
         let call = CallId::new(self.id.clone(), result.round, result.index);
         let outcome = (kind == AuditKind::CallEffect).then(|| result.status.as_str().to_owned());

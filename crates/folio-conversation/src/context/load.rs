@@ -31,7 +31,7 @@ pub(crate) struct ContextLoader {
 
 struct Loaded {
     /// Value of the turn's write counter at the time of the read.
-    written: u64,
+    write_counter: u64,
     documents: Vec<DocumentPart>,
     artifacts: Vec<Artifact>,
 }
@@ -48,22 +48,22 @@ impl ContextLoader {
     }
 
     /// Loads the sections in advance. If this fails, the next model call loads them.
-    pub(crate) async fn prefetch(&mut self, written: u64) {
-        if let Err(error) = self.load(written).await {
+    pub(crate) async fn prefetch(&mut self, write_counter: u64) {
+        if let Err(error) = self.load(write_counter).await {
             tracing::debug!(%error, "cannot prefetch the context");
         }
     }
 
-    /// Returns the system message for the next model call. `written` is the turn's write counter; sections that were
+    /// Returns the system message for the next model call. `write_counter` is the turn's write counter; sections that were
     /// read before the newest write are read again.
     pub(crate) async fn system_message(
         &mut self,
         instructions: &str,
         working: &WorkingState,
         context_tokens: u32,
-        written: u64,
+        write_counter: u64,
     ) -> Result<String> {
-        let loaded = self.load(written).await?;
+        let loaded = self.load(write_counter).await?;
         Ok(system_message(Parts {
             documents: &loaded.documents,
             artifacts: &loaded.artifacts,
@@ -74,12 +74,12 @@ impl ContextLoader {
     }
 
     /// Returns the current sections. They are cached unless the text of a document is still being extracted.
-    async fn load(&mut self, written: u64) -> Result<Arc<Loaded>> {
-        let loaded = match self.loaded.take().filter(|loaded| loaded.written == written) {
+    async fn load(&mut self, write_counter: u64) -> Result<Arc<Loaded>> {
+        let loaded = match self.loaded.take().filter(|loaded| loaded.write_counter == write_counter) {
             Some(loaded) => loaded,
             None => {
                 let (documents, artifacts) = try_join!(self.load_documents(), self.load_artifacts())?;
-                Arc::new(Loaded { written, documents, artifacts })
+                Arc::new(Loaded { write_counter, documents, artifacts })
             }
         };
         let settled = loaded.documents.iter().all(|document| match &document.found {

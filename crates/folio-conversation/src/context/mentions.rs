@@ -4,7 +4,7 @@ use folio_history::journal::Mention;
 use folio_resources::{PromptRevision, SchemaRevision, Tag};
 use folio_types::limits;
 
-use super::text::{cut, delimited, quoted};
+use super::text::{delimited, quoted, truncate_with_note};
 
 /// A mention with its resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,7 @@ fn write_one(out: &mut String, artifact: &Artifact, max: usize) {
             out.push_str(&format!("## Tag {}\n\n", tag.id));
             out.push_str(&format!("name: {}\n", quoted(&tag.name)));
             if let Some(description) = &tag.description {
-                delimited(out, "description", &cut(description, max, "Description"));
+                delimited(out, "description", &truncate_with_note(description, max, "Description"));
             }
         }
         Artifact::Missing(mention) => {
@@ -60,7 +60,7 @@ fn write_one(out: &mut String, artifact: &Artifact, max: usize) {
 }
 
 fn write_schema(out: &mut String, schema: &SchemaRevision, max: usize) {
-    delimited(out, "schema", &cut(&schema.response_format.to_string(), max, "Schema"));
+    delimited(out, "schema", &truncate_with_note(&schema.response_format.to_string(), max, "Schema"));
 }
 
 fn write_prompt(out: &mut String, prompt: &PromptRevision, schema: Option<&SchemaRevision>, tags: &[Tag], max: usize) {
@@ -70,7 +70,7 @@ fn write_prompt(out: &mut String, prompt: &PromptRevision, schema: Option<&Schem
     let tags: Vec<String> = tags.iter().map(|tag| format!("{} {}", tag.id, quoted(&tag.name))).collect();
     out.push_str(&format!("tags: {}\n", if tags.is_empty() { "none".to_owned() } else { tags.join(", ") }));
     // An extraction must match the schema, so the schema gets at least half of the space.
-    let content = cut(&prompt.content, max / 2, "Prompt");
+    let content = truncate_with_note(&prompt.content, max / 2, "Prompt");
     let left = max.saturating_sub(content.chars().count());
     delimited(out, "prompt", &content);
     match (schema, &prompt.schema) {

@@ -27,7 +27,7 @@ pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {
 }
 
 /// Returns the first `max` characters, with a note if the text is longer.
-pub(super) fn cut(text: &str, max: usize, what: &str) -> String {
+pub(super) fn truncate_with_note(text: &str, max: usize, what: &str) -> String {
     match first_chars(text, max) {
         (whole, false) => whole.to_owned(),
         (kept, true) => format!("{kept}\n[{what} cut after {max} characters]"),

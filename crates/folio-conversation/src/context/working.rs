@@ -2,7 +2,7 @@
 
 use folio_history::journal::WorkingState;
 
-use super::text::{cut, delimited};
+use super::text::{delimited, truncate_with_note};
 
 pub(super) fn write(out: &mut String, working: &WorkingState, max: usize) {
     let or_none = |id: Option<String>| id.unwrap_or_else(|| "none".to_owned());
@@ -16,7 +16,7 @@ pub(super) fn write(out: &mut String, working: &WorkingState, max: usize) {
                 "extraction: {} of {} by {}\n",
                 extraction.id, extraction.document, extraction.prompt
             ));
-            delimited(out, "extraction", &cut(&extraction.data.to_string(), max, "Extraction"));
+            delimited(out, "extraction", &truncate_with_note(&extraction.data.to_string(), max, "Extraction"));
         }
     }
 }

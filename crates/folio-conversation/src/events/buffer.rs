@@ -26,7 +26,7 @@ struct Inner {
     bytes: usize,
     /// Number of the next event.
     next: u64,
-    cut: Option<Error>,
+    closed: Option<Error>,
     moved: bool,
 }
 
@@ -80,14 +80,14 @@ impl TurnBuffer {
     }
 
     /// Lets all readers reopen their streams at the conversation.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn redirect_readers(&self) {
         self.lock().moved = true;
         self.changed.send_replace(());
     }
 
     /// Ends the streams of all readers with an error. The first error is kept.
-    pub(crate) fn cut(&self, why: Error) {
-        self.lock().cut.get_or_insert(why);
+    pub(crate) fn close(&self, why: Error) {
+        self.lock().closed.get_or_insert(why);
         self.changed.send_replace(());
     }
 
@@ -107,7 +107,7 @@ impl TurnBuffer {
     /// Returns at most `max` events from this number on.
     pub(crate) fn pull(&self, from: u64, max: usize) -> PullResult {
         let inner = self.lock();
-        let rest = match (inner.moved, &inner.cut) {
+        let rest = match (inner.moved, &inner.closed) {
             (true, _) => PullResult::Evicted,
             (false, Some(why)) => PullResult::Stopped(why.clone()),
             (false, None) => PullResult::Empty,
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(buffer.pull(4, 1), PullResult::Events(vec![event(4, "x")]));
         assert_eq!(buffer.pull(6, 10), PullResult::Empty);
         assert!(buffer.covers(3) && buffer.covers(6) && !buffer.covers(2) && !buffer.covers(7));
-        buffer.cut(crate::events::stopped());
-        buffer.cut(folio_types::Error::internal("a later error"));
+        buffer.close(crate::events::stopped());
+        buffer.close(folio_types::Error::internal("a later error"));
         assert_eq!(buffer.pull(5, 10), PullResult::Events(vec![event(5, "x")]));
         assert_eq!(buffer.pull(6, 10), PullResult::Stopped(crate::events::stopped()));
     }

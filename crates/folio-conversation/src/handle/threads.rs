@@ -6,7 +6,7 @@ use folio_types::op::{IdempotencyRecord, OpKey, Target};
 use folio_types::{Digest, Error, Principal, Reason, RequestId, Result, Role, ThreadId};
 use serde_json::json;
 
-use super::{ANSWER_WITHIN, Conversations};
+use super::{ANSWER_TIMEOUT, Conversations};
 use crate::actor::Request;
 use crate::prepare::{self, requested_thread};
 use crate::turn::request_taken;
@@ -37,13 +37,13 @@ impl Conversations {
         self.may_begin(principal)?;
         let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
         if let Some(request) = &request {
-            self.visible(principal, thread).await?;
+            self.readable_thread(principal, thread).await?;
             self.reserve_request_id(principal, request, thread, &digest).await?;
         }
         let row = request.map(|request| RequestRow { request, turn: 0, digest });
         let key = (principal.org.clone(), thread.clone());
         let make = |reply| Request::Rename(title.clone(), row.clone(), reply);
-        self.ask(principal, &key, ANSWER_WITHIN, make).await
+        self.request(principal, &key, ANSWER_TIMEOUT, make).await
     }
 
     /// Cancels a running turn, then deletes the thread with its history. A missing thread is `NOT_FOUND` unless this
@@ -61,7 +61,7 @@ impl Conversations {
         }
         let key = (principal.org.clone(), thread.clone());
         let by = request.map(|request| op(principal, request));
-        match self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Delete(by.clone(), reply)).await {
+        match self.request(principal, &key, ANSWER_TIMEOUT, |reply| Request::Delete(by.clone(), reply)).await {
             Err(error) if error.reason == Reason::NotFound && by.is_some() => {
                 let removed_by =
                     self.node.shared.dependencies.stores.threads.removed_by(&principal.org, thread).await?;
@@ -83,12 +83,12 @@ impl Conversations {
             if let Some(fork) = self.created_fork(principal, &id, &row).await? {
                 return Ok(fork);
             }
-            self.visible(principal, &command.thread).await?;
+            self.readable_thread(principal, &command.thread).await?;
             self.reserve_request_id(principal, request, &id, &row.digest).await?;
         }
         let key = (principal.org.clone(), command.thread.clone());
         let make = |reply| Request::Fork(Box::new(command.clone()), reply);
-        self.ask(principal, &key, ANSWER_WITHIN, make).await
+        self.request(principal, &key, ANSWER_TIMEOUT, make).await
     }
 
     /// Returns the thread that an earlier attempt of this request created. None: there is none.
@@ -107,7 +107,7 @@ impl Conversations {
     }
 
     /// Returns a thread to which the principal has access.
-    async fn visible(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
+    async fn readable_thread(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
         let found = self.node.shared.dependencies.stores.threads.header(&principal.org, thread).await?;
         found
             .filter(|header| header.user == principal.user || principal.role == Role::Admin)

@@ -17,7 +17,7 @@ pub(crate) struct MemoryBudget {
     /// Notified when bytes are returned.
     freed: Notify,
     /// Notified when the budget is nearly exhausted.
-    crowded: Notify,
+    low_memory: Notify,
 }
 
 /// Reservation of one conversation. Dropping it returns its bytes.
@@ -28,8 +28,8 @@ pub(crate) struct BudgetReservation {
 
 impl MemoryBudget {
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
-        let (reserved, freed, crowded) = (AtomicU64::new(0), Notify::new(), Notify::new());
-        Arc::new(Self { bytes_max, reserved, freed, crowded })
+        let (reserved, freed, low_memory) = (AtomicU64::new(0), Notify::new(), Notify::new());
+        Arc::new(Self { bytes_max, reserved, freed, low_memory })
     }
 
     pub(crate) fn reserved(&self) -> u64 {
@@ -47,7 +47,7 @@ impl MemoryBudget {
                 if let Some(reservation) = self.take(bytes) {
                     return reservation;
                 }
-                self.crowded.notify_one();
+                self.low_memory.notify_one();
                 freed.await;
             }
         };
@@ -64,13 +64,13 @@ impl MemoryBudget {
             (reserved == 0 || after <= self.bytes_max).then_some(after)
         };
         self.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
-        self.notify_if_crowded();
+        self.notify_if_low();
         Some(BudgetReservation { budget: Arc::clone(self), bytes })
     }
 
     /// Completes when idle conversations must be evicted.
-    pub(crate) async fn crowded(&self) {
-        self.crowded.notified().await;
+    pub(crate) async fn low_memory(&self) {
+        self.low_memory.notified().await;
     }
 
     /// Returns the bytes to evict so that a quarter of the budget is free.
@@ -78,9 +78,9 @@ impl MemoryBudget {
         self.reserved().saturating_sub(self.bytes_max - self.bytes_max / 4)
     }
 
-    fn notify_if_crowded(&self) {
+    fn notify_if_low(&self) {
         if self.reserved() > self.bytes_max - self.bytes_max / 8 {
-            self.crowded.notify_one();
+            self.low_memory.notify_one();
         }
     }
 }
@@ -91,7 +91,7 @@ impl BudgetReservation {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes > before {
             self.budget.reserved.fetch_add(bytes - before, Ordering::AcqRel);
-            self.budget.notify_if_crowded();
+            self.budget.notify_if_low();
         } else if bytes < before {
             self.budget.reserved.fetch_sub(before - bytes, Ordering::AcqRel);
             self.budget.freed.notify_waiters();
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(error.reason, Reason::Overloaded);
         assert!(error.is_retriable());
         let (two, ()) = tokio::join!(budget.reserve(80), async {
-            budget.crowded().await;
+            budget.low_memory().await;
             drop(one);
         });
         assert_eq!(two.unwrap().bytes(), 80);
@@ -143,7 +143,7 @@ mod tests {
         let mut share = budget.reserve(100).await.unwrap();
         assert_eq!(budget.excess(), 0);
         share.resize(900);
-        budget.crowded().await;
+        budget.low_memory().await;
         assert_eq!(budget.excess(), 150);
         share.resize(2_000);
         assert_eq!(budget.reserved(), 2_000, "running turns are not refused");

@@ -1,8 +1,8 @@
 //! The supervisor of a node's conversations: starts and monitors them, restarts failed ones, evicts idle ones, and
 //! sweeps.
 
-mod exit;
 mod memory_budget;
+mod stop_reason;
 mod sweep;
 mod table;
 
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
-pub(crate) use exit::Exit;
 pub(crate) use memory_budget::{BudgetReservation, MEMORY_WAIT, MemoryBudget};
+pub(crate) use stop_reason::StopReason;
 pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
 /// Maximum number of conversations that are evicted to start another one.
@@ -27,19 +27,19 @@ const EVICTED_AT_ONCE: usize = 64;
 /// Time for evicted conversations to stop before others are evicted.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
 /// First pause before a failed conversation is restarted. Each failure doubles the pause.
-const WAKE_FIRST: Duration = Duration::from_millis(100);
+const RESTART_PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Maximum pause before a failed conversation is restarted.
-const WAKE_LONGEST: Duration = Duration::from_secs(10);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) enum SupervisorMsg {
     /// Start the conversation of a thread unless it is in memory.
-    Find(Key, oneshot::Sender<Result<()>>),
+    Start(Key, oneshot::Sender<Result<()>>),
     /// Evict conversations and histories that have been idle for a long time.
     Tick,
     /// Evict idle conversations to free memory.
-    Shed,
+    FreeMemory,
     /// Restart a failed conversation.
-    Wake(Key),
+    Restart(Key),
 }
 
 pub(crate) struct Supervisor;
@@ -47,21 +47,21 @@ pub(crate) struct Supervisor;
 pub(crate) struct SupervisorState {
     shared: Arc<Shared>,
     /// Start of this incarnation.
-    born: Instant,
+    started_at: Instant,
     /// Keys by actor, to identify stopped actors.
     keys: HashMap<ActorId, Key>,
     /// Consecutive failures by conversation.
-    broken: HashMap<Key, u32>,
+    failures: HashMap<Key, u32>,
 }
 
 pub(crate) struct SupervisorStart {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) born: Instant,
+    pub(crate) started_at: Instant,
 }
 
 /// Returns the milliseconds since the start of this incarnation.
-pub(crate) fn age(born: Instant) -> u64 {
-    u64::try_from(born.elapsed().as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn millis_since(started_at: Instant) -> u64 {
+    u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Actor for Supervisor {
@@ -74,10 +74,10 @@ impl Actor for Supervisor {
         myself: ActorRef<SupervisorMsg>,
         start: SupervisorStart,
     ) -> Result<SupervisorState, ActorProcessingErr> {
-        let SupervisorStart { shared, born } = start;
+        let SupervisorStart { shared, started_at } = start;
         tick_until_stopped(&shared, &myself);
-        shed_until_stopped(&shared, &myself);
-        Ok(SupervisorState { shared, born, keys: HashMap::new(), broken: HashMap::new() })
+        free_memory_until_stopped(&shared, &myself);
+        Ok(SupervisorState { shared, started_at, keys: HashMap::new(), failures: HashMap::new() })
     }
 
     async fn handle(
@@ -87,13 +87,13 @@ impl Actor for Supervisor {
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            SupervisorMsg::Find(key, reply) => {
-                let _ = reply.send(state.find(&myself, key).await);
+            SupervisorMsg::Start(key, reply) => {
+                let _ = reply.send(state.ensure_started(&myself, key).await);
             }
-            SupervisorMsg::Tick => state.tidy(),
-            SupervisorMsg::Shed => state.shed(),
-            SupervisorMsg::Wake(key) => {
-                if let Ok(()) = state.find(&myself, key.clone()).await
+            SupervisorMsg::Tick => state.evict_expired(),
+            SupervisorMsg::FreeMemory => state.free_memory(),
+            SupervisorMsg::Restart(key) => {
+                if let Ok(()) = state.ensure_started(&myself, key.clone()).await
                     && let Some(actor) = state.shared.table.find(&key)
                 {
                     let _ = actor.send_message(Msg::Sweep);
@@ -111,11 +111,11 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorTerminated(cell, _, reason) => {
-                state.left(&myself, cell.get_id(), Exit::of(reason.as_deref()));
+                state.handle_stopped(&myself, cell.get_id(), StopReason::of(reason.as_deref()));
             }
             SupervisionEvent::ActorFailed(cell, error) => {
                 tracing::error!(%error, "a conversation failed");
-                state.left(&myself, cell.get_id(), Exit::Broken);
+                state.handle_stopped(&myself, cell.get_id(), StopReason::Failed);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -150,13 +150,13 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
 }
 
 /// Requests eviction whenever the memory budget is nearly exhausted.
-fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
+fn free_memory_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
     let (node, supervisor, token) = (shared.clone(), supervisor.clone(), shared.token.clone());
     shared.tracker.spawn(async move {
-        let shed = async {
+        let free_memory = async {
             loop {
-                node.memory.crowded().await;
-                if supervisor.send_message(SupervisorMsg::Shed).is_err() {
+                node.memory.low_memory().await;
+                if supervisor.send_message(SupervisorMsg::FreeMemory).is_err() {
                     return;
                 }
                 tokio::time::sleep(EVICTION_PAUSE).await;
@@ -164,14 +164,14 @@ fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
         };
         tokio::select! {
             () = token.cancelled() => {}
-            () = shed => {}
+            () = free_memory => {}
         }
     });
 }
 
 impl SupervisorState {
     /// Starts the conversation of a thread unless it is in memory. `OVERLOADED` if the maximum number is in memory.
-    async fn find(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
+    async fn ensure_started(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
         if self.shared.table.find(&key).is_some() {
             return Ok(());
         }
@@ -184,7 +184,7 @@ impl SupervisorState {
             .retry_after(Duration::from_millis(200)));
         }
         let activity = Arc::new(Activity::default());
-        activity.touch(age(self.born));
+        activity.touch(millis_since(self.started_at));
         let start = Start { shared: self.shared.clone(), key: key.clone(), activity: activity.clone() };
         let (actor, _joined) = Actor::spawn_linked(None, ConversationActor, start, myself.get_cell())
             .await
@@ -199,51 +199,53 @@ impl SupervisorState {
 
     fn evict(&self, before: u64, limit: usize) {
         for (_, actor) in self.shared.table.idle(before).into_iter().take(limit) {
-            let _ = actor.send_message(Msg::LeaveIfIdle);
+            let _ = actor.send_message(Msg::StopIfIdle);
         }
     }
 
     /// Evicts the least recently used histories until the excess is freed.
-    fn shed(&self) {
+    fn free_memory(&self) {
         let mut excess = self.shared.memory.excess();
         for (bytes, actor) in self.shared.table.idle(u64::MAX).into_iter().filter(|(bytes, _)| *bytes > 0) {
             if excess == 0 {
                 return;
             }
             excess = excess.saturating_sub(bytes);
-            let _ = actor.send_message(Msg::LeaveIfIdle);
+            let _ = actor.send_message(Msg::StopIfIdle);
         }
     }
 
     /// Evicts conversations after `idle_timeout`, and their histories after `history_timeout`.
-    fn tidy(&mut self) {
-        let since = |span: Duration| age(self.born).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+    fn evict_expired(&mut self) {
+        let since = |span: Duration| {
+            millis_since(self.started_at).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+        };
         if let Some(before) = since(self.shared.options.idle_timeout) {
             self.evict(before, usize::MAX);
         }
         if let Some(before) = since(self.shared.options.history_timeout) {
             let holding = self.shared.table.idle(before).into_iter().filter(|(bytes, _)| *bytes > 0);
             for (_, actor) in holding {
-                let _ = actor.send_message(Msg::Forget);
+                let _ = actor.send_message(Msg::DropHistory);
             }
         }
     }
 
     /// Handles a stopped conversation.
-    fn left(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, exit: Exit) {
+    fn handle_stopped(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, exit: StopReason) {
         let Some(key) = self.keys.remove(&actor) else { return };
         self.shared.table.remove(&key, actor);
         match exit {
-            Exit::Idle => {
-                self.broken.remove(&key);
+            StopReason::Idle => {
+                self.failures.remove(&key);
                 self.shared.counters.passivated.fetch_add(1, Ordering::Relaxed);
             }
-            Exit::ThreadDeleted | Exit::Stopped | Exit::Elsewhere => {
-                self.broken.remove(&key);
+            StopReason::ThreadDeleted | StopReason::Stopped | StopReason::OwnedElsewhere => {
+                self.failures.remove(&key);
             }
-            Exit::Lost | Exit::Broken => {
+            StopReason::StoreFailed | StopReason::Failed => {
                 self.shared.counters.failed.fetch_add(1, Ordering::Relaxed);
-                self.wake_later(myself, key);
+                self.restart_later(myself, key);
             }
         }
         self.shared.idled.notify_waiters();
@@ -251,16 +253,16 @@ impl SupervisorState {
 
     /// Restarts a failed conversation, which may have an open turn without an owner, after a pause that each failure
     /// doubles.
-    fn wake_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
-        let times = self.broken.entry(key.clone()).or_insert(0);
-        let pause = WAKE_FIRST.saturating_mul(1 << (*times).min(8)).min(WAKE_LONGEST);
+    fn restart_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
+        let times = self.failures.entry(key.clone()).or_insert(0);
+        let pause = RESTART_PAUSE_FIRST.saturating_mul(1 << (*times).min(8)).min(RESTART_PAUSE_MAX);
         *times = times.saturating_add(1);
         let (supervisor, token) = (myself.clone(), self.shared.token.clone());
         self.shared.tracker.spawn(async move {
             tokio::select! {
                 () = token.cancelled() => {}
                 () = tokio::time::sleep(pause) => {
-                    let _ = supervisor.send_message(SupervisorMsg::Wake(key));
+                    let _ = supervisor.send_message(SupervisorMsg::Restart(key));
                 }
             }
         });

@@ -20,7 +20,7 @@ use crate::turn::{OPEN_TURN_ROW_HOURS, is_open_row_over};
 /// Rows per read.
 const PAGE: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
-const BEGINS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
+const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Interval of the check that a pending turn is still published.
 const REPUBLISH_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum number of threads that one sweep removes.
@@ -86,22 +86,22 @@ impl Sweeper {
         let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
         let action = classify(row, header.as_ref(), now);
         match action {
-            SweepAction::Ended | SweepAction::Due
+            SweepAction::Remove | SweepAction::Advance
                 if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {}
-            SweepAction::Ended => self.forget(row).await?,
-            SweepAction::Later => {}
-            SweepAction::Waiting(_) if seen.is_some() => return Ok(seen),
-            SweepAction::Waiting(until) => {
+            SweepAction::Remove => self.remove_ended_row(row).await?,
+            SweepAction::Skip => {}
+            SweepAction::WaitUntil(_) if seen.is_some() => return Ok(seen),
+            SweepAction::WaitUntil(until) => {
                 self.republish_if_lost(key, row, header.as_ref()).await;
                 return Ok(Some(until.min(now.saturating_add(REPUBLISH_CHECK_INTERVAL).unwrap_or(until))));
             }
-            SweepAction::Due => self.wake(key).await,
+            SweepAction::Advance => self.advance(key).await,
         }
         Ok(None)
     }
 
     /// Removes the row of an ended turn after the turn's audit entries are stored.
-    async fn forget(&self, row: &OpenTurnRow) -> Result<()> {
+    async fn remove_ended_row(&self, row: &OpenTurnRow) -> Result<()> {
         if let Err(error) = audit::write_turn(&self.shared, &row.org, &row.turn).await {
             tracing::warn!(turn = %row.turn, %error, "cannot write the audit entries of a turn; the next sweep retries");
             return Ok(());
@@ -111,11 +111,11 @@ impl Sweeper {
 
     /// Publishes a pending turn again if Redis lost its published state.
     async fn republish_if_lost(&self, key: Key, row: &OpenTurnRow, header: Option<&ThreadHeader>) {
-        let Some(share) = &self.shared.dependencies.shared_turns else { return };
+        let Some(shared_stores) = &self.shared.dependencies.shared_turns else { return };
         if !self.shared.is_responsible_for(&key.0, &key.1, header).await {
             return;
         }
-        if matches!(share.turns.get(&row.org, &row.turn).await, Ok(None))
+        if matches!(shared_stores.turns.get(&row.org, &row.turn).await, Ok(None))
             && let Some(actor) = self.start(key).await
         {
             let _ = actor.send_message(Msg::Republish);
@@ -123,7 +123,7 @@ impl Sweeper {
     }
 
     /// Starts the conversation of a turn, which ends the turn. A conversation in memory has been notified already.
-    async fn wake(&self, key: Key) {
+    async fn advance(&self, key: Key) {
         if self.shared.table.find(&key).is_some() {
             return;
         }
@@ -135,7 +135,7 @@ impl Sweeper {
     /// Returns the conversation of a thread, started if necessary. None: the node has no capacity.
     async fn start(&self, key: Key) -> Option<ActorRef<Msg>> {
         let (reply, found) = oneshot::channel();
-        self.supervisor.send_message(SupervisorMsg::Find(key.clone(), reply)).ok()?;
+        self.supervisor.send_message(SupervisorMsg::Start(key.clone(), reply)).ok()?;
         found.await.ok()?.ok()?;
         self.shared.table.find(&key)
     }
@@ -165,7 +165,7 @@ impl Sweeper {
                 live => live,
             };
             if let Some(actor) = actor {
-                let _ = actor.send_message(Msg::RemoveThread);
+                let _ = actor.send_message(Msg::DeleteThread);
             }
         }
         Ok(())
@@ -176,33 +176,35 @@ impl Sweeper {
 #[derive(Debug, PartialEq, Eq)]
 enum SweepAction {
     /// Remove the row: the turn ended, and the header's epoch is not below the row's epoch.
-    Ended,
+    Remove,
     /// Check the row later: its append may still arrive.
-    Later,
+    Skip,
     /// The turn waits for decisions until this time.
-    Waiting(Timestamp),
+    WaitUntil(Timestamp),
     /// The turn has no owner, or its pause has expired: advance it.
-    Due,
+    Advance,
 }
 
 /// Returns true if the append that creates the row's thread may still arrive.
-fn begins(row: &OpenTurnRow, now: Timestamp) -> bool {
+fn may_create_thread(row: &OpenTurnRow, now: Timestamp) -> bool {
     let inserted = row.until.saturating_sub(SignedDuration::from_hours(OPEN_TURN_ROW_HOURS));
     let first = row.turn.number == 1 && row.epoch == 1;
-    first && inserted.is_ok_and(|inserted| now.duration_since(inserted) < BEGINS_WITHIN)
+    first && inserted.is_ok_and(|inserted| now.duration_since(inserted) < FIRST_APPEND_TIMEOUT)
 }
 
 fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> SweepAction {
-    let Some(header) = header else { return if begins(row, now) { SweepAction::Later } else { SweepAction::Ended } };
+    let Some(header) = header else {
+        return if may_create_thread(row, now) { SweepAction::Skip } else { SweepAction::Remove };
+    };
     if is_open_row_over(header, row) {
-        return SweepAction::Ended;
+        return SweepAction::Remove;
     }
     match header.open_turn.as_ref().filter(|open| open.number == row.turn.number) {
-        None if row.until <= now => SweepAction::Ended,
-        None => SweepAction::Later,
+        None if row.until <= now => SweepAction::Remove,
+        None => SweepAction::Skip,
         Some(open) => match (open.phase, open.expires_at) {
-            (Phase::Paused, Some(until)) if now < until => SweepAction::Waiting(until),
-            (Phase::Paused | Phase::Running | Phase::Executing | Phase::Closing, _) => SweepAction::Due,
+            (Phase::Paused, Some(until)) if now < until => SweepAction::WaitUntil(until),
+            (Phase::Paused | Phase::Running | Phase::Executing | Phase::Closing, _) => SweepAction::Advance,
         },
     }
 }
@@ -245,25 +247,28 @@ mod tests {
         let row =
             OpenTurnRow { org: OrgId::derive(&["o"]), turn: TurnId::new(thread, 1), epoch: 2, until: second(1_000) };
         let open = |phase, expires_at| Some(OpenTurn { number: 1, phase, expires_at });
-        let judged = |header: ThreadHeader| classify(&row, Some(&header), second(100));
-        assert_eq!(classify(&row, None, second(100)), SweepAction::Ended);
+        let classified = |header: ThreadHeader| classify(&row, Some(&header), second(100));
+        assert_eq!(classify(&row, None, second(100)), SweepAction::Remove);
         let until = second(1_000 + OPEN_TURN_ROW_HOURS * 3_600);
         let begins = OpenTurnRow { epoch: 1, until, ..row.clone() };
         assert_eq!(
             classify(&begins, None, second(4_599)),
-            SweepAction::Later,
+            SweepAction::Skip,
             "the append that makes the thread may arrive"
         );
-        assert_eq!(classify(&begins, None, second(4_600)), SweepAction::Ended);
-        assert_eq!(judged(header(2, 1, None)), SweepAction::Ended);
+        assert_eq!(classify(&begins, None, second(4_600)), SweepAction::Remove);
+        assert_eq!(classified(header(2, 1, None)), SweepAction::Remove);
         assert_eq!(
-            judged(header(1, 1, None)),
-            SweepAction::Later,
+            classified(header(1, 1, None)),
+            SweepAction::Skip,
             "the append that the row announces may still arrive"
         );
-        assert_eq!(judged(header(2, 0, None)), SweepAction::Later);
-        assert_eq!(judged(header(2, 1, open(Phase::Running, None))), SweepAction::Due);
-        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(200))))), SweepAction::Waiting(second(200)));
-        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(100))))), SweepAction::Due);
+        assert_eq!(classified(header(2, 0, None)), SweepAction::Skip);
+        assert_eq!(classified(header(2, 1, open(Phase::Running, None))), SweepAction::Advance);
+        assert_eq!(
+            classified(header(2, 1, open(Phase::Paused, Some(second(200))))),
+            SweepAction::WaitUntil(second(200))
+        );
+        assert_eq!(classified(header(2, 1, open(Phase::Paused, Some(second(100))))), SweepAction::Advance);
     }
 }

@@ -120,7 +120,7 @@ impl Table {
 
     /// Removes a conversation of this actor unless a request is in flight. Returns false if one is. Later requests
     /// start another actor.
-    pub(crate) fn leave(&self, key: &Key, actor: ActorId) -> bool {
+    pub(crate) fn remove_if_idle(&self, key: &Key, actor: ActorId) -> bool {
         let mut conversations = self.lock();
         match conversations.get(key) {
             Some(conversation) if conversation.actor.get_id() == actor && conversation.in_flight() == 0 => {

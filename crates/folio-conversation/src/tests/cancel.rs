@@ -3,7 +3,7 @@
 use folio_metering::AbandonedCalls;
 
 use super::*;
-use crate::window::{prompt_tokens, tokens};
+use crate::window::{estimated_tokens, prompt_tokens};
 
 async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
     sandbox.conversations.cancel(&sandbox.principal, turn).await.unwrap().status
@@ -27,7 +27,7 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     let request = sandbox.models.requests().remove(0);
     let tools = request.tools.iter();
-    let tools: usize = tools.map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum();
+    let tools: usize = tools.map(|tool| estimated_tokens(&tool.description) + estimated_tokens(&tool.parameters.to_string())).sum();
     let prompt = prompt_tokens(&request.system, &request.messages) + tools;
     assert!(tools > 0, "the definitions of tools are a part of the prompt");
     assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");

@@ -44,7 +44,7 @@ impl Owners for Seen {
     }
 
     /// The first live node is responsible for every thread.
-    async fn placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
+    async fn is_placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
         let nodes = self.known.nodes.lock().unwrap();
         nodes.iter().find(|(_, liveness)| *liveness == Liveness::Live).is_some_and(|(node, _)| *node == self.me)
     }

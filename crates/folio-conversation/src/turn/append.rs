@@ -45,7 +45,7 @@ pub(super) enum AfterAppend {
     /// The turn is resumed: answer the request, if any, and continue the turn.
     Resumed(Option<Ticket>),
     /// Decisions on some calls of this round are committed; further decisions are needed.
-    Partly(Ticket, u32),
+    PartlyDecided(Ticket, u32),
     /// The intent of the call with this index is committed: run the call.
     Run(u32),
     Paused,
@@ -94,15 +94,15 @@ impl Machine {
         after_append: AfterAppend,
     ) {
         let mut first = drafts.remove(0);
-        let takes = !self.owner || retries;
-        let epoch = if takes { self.header.epoch.saturating_add(1) } else { self.header.epoch };
+        let takes_over = !self.owner || retries;
+        let epoch = if takes_over { self.header.epoch.saturating_add(1) } else { self.header.epoch };
         let accepts = first.entries.iter().find_map(|entry| match entry {
             Entry::Accepted(accepted) => Some(accepted.turn),
             _ => None,
         });
         let mut snapshot = None;
         let mut opens = accepts;
-        if takes && accepts.is_none() {
+        if takes_over && accepts.is_none() {
             opens = self.take_turn(now, epoch, retries, &mut first);
             snapshot = opens.map(|_| self.first_number());
         }
@@ -110,7 +110,7 @@ impl Machine {
             batch: self.batch(),
             fence: Fence { epoch: self.header.epoch, version: self.header.version },
             entries: first.entries,
-            new_owner: takes.then(|| (epoch, self.me.clone())),
+            new_owner: takes_over.then(|| (epoch, self.incarnation.clone())),
             change: first.change,
             request: first.request,
             opens: opens.map(|turn| self.open_row(now, turn, epoch)),
@@ -125,7 +125,7 @@ impl Machine {
         let record = self.history.last()?;
         let resumed = Resumed {
             turn: record.number(),
-            owner: self.me.clone(),
+            owner: self.incarnation.clone(),
             epoch,
             why: if retries { ResumeCause::Retry } else { ResumeCause::Takeover },
             at: now,
@@ -159,7 +159,7 @@ impl Machine {
             return self.refuse(ticket, request_taken());
         }
         if self.state == State::Orphaned {
-            self.adopt(now);
+            self.advance_unowned(now);
             return self.defer(super::Command::Rename { ticket, title, request });
         }
         let append = Append {
@@ -178,7 +178,7 @@ impl Machine {
     }
 
     fn send(&mut self, in_flight: SentAppend) {
-        self.out.push(Effect::Append(Box::new(in_flight.append.clone())));
+        self.effects.push(Effect::Append(Box::new(in_flight.append.clone())));
         self.in_flight = Some(in_flight);
     }
 
@@ -219,7 +219,7 @@ impl Machine {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };
         let append = in_flight.append;
         if header.version != append.fence.version.saturating_add(1) {
-            return self.lost();
+            return self.give_up_ownership();
         }
         self.owner |= append.new_owner.is_some();
         self.header = header;
@@ -249,7 +249,7 @@ impl Machine {
         match after_append {
             AfterAppend::Accepted(ticket) => self.accepted(now, ticket),
             AfterAppend::Resumed(ticket) => self.resumed(now, ticket),
-            AfterAppend::Partly(ticket, round) => self.partly(ticket, round),
+            AfterAppend::PartlyDecided(ticket, round) => self.answer_still_awaiting(ticket, round),
             AfterAppend::Run(index) => self.run_write(index),
             AfterAppend::Paused => self.paused(),
             AfterAppend::Ended => self.ended(),
@@ -279,14 +279,14 @@ impl Machine {
                 AfterAppend::Accepted(ticket) if existing.turn == 0 => {
                     let ticket = *ticket;
                     self.refuse(ticket, request_taken());
-                    return self.lost();
+                    return self.give_up_ownership();
                 }
                 _ => {}
             }
         }
         match &self.in_flight {
             Some(in_flight) if in_flight.append.batch == batch && in_flight.sends > 1 => self.unknown(batch),
-            Some(in_flight) if in_flight.append.batch == batch => self.lost(),
+            Some(in_flight) if in_flight.append.batch == batch => self.give_up_ownership(),
             _ => {}
         }
     }
@@ -294,7 +294,7 @@ impl Machine {
     /// Looks up the append, whose outcome is unknown.
     pub(super) fn unknown(&mut self, batch: u128) {
         if let Some(in_flight) = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch) {
-            self.out.push(Effect::LookUp { batch, sends: in_flight.sends });
+            self.effects.push(Effect::LookUp { batch, sends: in_flight.sends });
         }
     }
 
@@ -307,17 +307,17 @@ impl Machine {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };
         let fence = in_flight.append.fence;
         if header.epoch != fence.epoch || header.version != fence.version {
-            return self.lost();
+            return self.give_up_ownership();
         }
         self.send(SentAppend { sends: in_flight.sends.saturating_add(1), ..in_flight });
     }
 
     /// Stops the machine, because another node owns the thread.
-    fn lost(&mut self) {
-        self.state = State::Lost;
+    fn give_up_ownership(&mut self) {
+        self.state = State::NotOwner;
         self.in_flight = None;
         self.deferred.clear();
-        self.out.push(Effect::StopWork);
-        self.out.push(Effect::Reload);
+        self.effects.push(Effect::StopWork);
+        self.effects.push(Effect::Reload);
     }
 }

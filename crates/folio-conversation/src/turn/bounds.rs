@@ -26,15 +26,15 @@ const END_FRAME: usize = 24 * 1024;
 /// Maximum bytes of a tool name and of a provider's call id.
 const NAME_BYTES: usize = 128;
 /// Suffix of a truncated text.
-const MARK: &str = "\n[… cut here: the rest is too long]";
+const TRUNCATION_NOTE: &str = "\n[… cut here: the rest is too long]";
 
-/// Truncates a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends [`MARK`].
-pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
+/// Truncates a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends [`TRUNCATION_NOTE`].
+pub(super) fn truncate(text: &mut String, raw: usize, escaped: usize) {
     if text.len() <= raw && json_bytes(text) <= escaped {
         return;
     }
-    let raw = raw.saturating_sub(MARK.len());
-    let mut bytes_left = escaped.saturating_sub(json_bytes(&MARK));
+    let raw = raw.saturating_sub(TRUNCATION_NOTE.len());
+    let mut bytes_left = escaped.saturating_sub(json_bytes(&TRUNCATION_NOTE));
     let mut end = 0;
     for (at, character) in text.char_indices() {
         let size = match character {
@@ -49,7 +49,7 @@ pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
         end = at + character.len_utf8();
     }
     text.truncate(end);
-    text.push_str(MARK);
+    text.push_str(TRUNCATION_NOTE);
 }
 
 /// Truncates a result so that it fits into an entry.
@@ -59,7 +59,7 @@ pub(super) fn fit_result(result: &mut CallResult) {
         result.content.insert_str(0, "(The working state could not follow: it is too large.)\n");
     }
     let bytes_max = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
-    cut(&mut result.content, limits::TOOL_RESULT_BYTES, bytes_max);
+    truncate(&mut result.content, limits::TOOL_RESULT_BYTES, bytes_max);
 }
 
 /// Reduces the calls of an answer so that they fit into an entry. Calls beyond the limit of a round cannot run; calls
@@ -88,7 +88,7 @@ pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
 /// Truncates a round without results so that it fits into an entry. [`fit_calls`] must have reduced its calls.
 pub(super) fn fit_round(round: &mut Round) {
     for problem in round.calls.iter_mut().filter_map(|call| call.problem.as_mut()) {
-        cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
+        truncate(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
     }
     let calls = json_bytes(&round.calls);
     fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(calls).saturating_sub(1024));
@@ -111,7 +111,7 @@ fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, bytes_max: usi
     if json_bytes(text).saturating_add(json_bytes(thinking)) > bytes_max {
         thinking.clear();
     }
-    cut(text, bytes_max, bytes_max);
+    truncate(text, bytes_max, bytes_max);
 }
 
 /// Converts a round to an entry with the results that fit, and one more entry per other result.

@@ -29,11 +29,11 @@ impl Machine {
         let Some(record) = self.history.open() else { return };
         if record.closing.is_some() {
             if matches!(self.state, State::Orphaned) {
-                self.adopt(now);
+                self.advance_unowned(now);
             }
             return;
         }
-        self.out.push(Effect::StopWork);
+        self.effects.push(Effect::StopWork);
         let (turn, open) = (record.number(), record.open_intents().next().is_some());
         if !open {
             return self.end(now, ending(why));
@@ -55,7 +55,7 @@ impl Machine {
         }
         debug_assert!(self.is_open(number));
         self.state = State::Closing(open.iter().map(|(run, _)| (run.call.round, run.call.index)).collect());
-        self.out.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
+        self.effects.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
     }
 
     /// Handles a closed op row. `result`: the result of an existing row.
@@ -71,8 +71,8 @@ impl Machine {
             Some(ClosingCause::Cancelled) | None => CallStatus::Cancelled,
         };
         let not_run = || bounds::not_run(round, index, status, synthetic(status));
-        let result = result.map_or_else(not_run, |result| result.at(round, index));
-        self.settle(now, result);
+        let result = result.map_or_else(not_run, |result| result.into_call_result(round, index));
+        self.record_result(now, result);
         if done {
             self.advance(now);
         }

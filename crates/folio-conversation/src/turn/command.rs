@@ -220,7 +220,7 @@ pub enum ToolOutcome {
     /// be.
     Done(ToolResult),
     /// The outcome is unknown or the target changed, so recovery must determine the outcome.
-    Unclear,
+    Unknown,
     /// The tool's first model call was refused (no credit or no slot): nothing was charged, no deciding write was sent
     /// and none will be.
     Refused(Error),

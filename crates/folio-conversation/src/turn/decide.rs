@@ -16,9 +16,9 @@ impl Machine {
     pub(super) fn decide(&mut self, now: Timestamp, decide: Decide) {
         match self.evaluate(&decide) {
             Err(error) => self.refuse(decide.ticket, error),
-            Ok(Evaluation { round, new, complete: true }) if new.is_empty() => self.recorded(now, decide, round),
+            Ok(Evaluation { round, new, complete: true }) if new.is_empty() => self.answer_recorded(now, decide, round),
             Ok(_) if self.expire_if_due(now) => self.defer(Command::Decide(Box::new(decide))),
-            Ok(Evaluation { round, new, .. }) if new.is_empty() => self.partly(decide.ticket, round),
+            Ok(Evaluation { round, new, .. }) if new.is_empty() => self.answer_still_awaiting(decide.ticket, round),
             Ok(Evaluation { round, new, complete }) => self.record(now, decide, round, new, complete),
         }
     }
@@ -80,21 +80,21 @@ impl Machine {
     }
 
     /// Answers a request whose decisions are all recorded: with the outcome of the round, or later if there is none.
-    fn recorded(&mut self, now: Timestamp, decide: Decide, round: u32) {
+    fn answer_recorded(&mut self, now: Timestamp, decide: Decide, round: u32) {
         let (ticket, turn) = (decide.ticket, decide.turn);
         let Some(record) = self.history.turn(turn) else { return };
         // A round that needs no decision is decided by the first `Approve` without decisions.
         if record.ended.is_none() && !record.round(round).is_some_and(RoundRecord::is_decided) {
             return self.run_undecided(now, decide, round);
         }
-        if record.answer_event(&self.header.id, round).is_some() && !self.is_last_failure(now, record, round) {
+        if record.answer_event(&self.header.id, round).is_some() && !self.is_resumable_failure(now, record, round) {
             return self.answer_decided(ticket, turn, round);
         }
         self.waiters.decisions.push((ticket, round));
         match self.state {
             State::Idle if self.is_resumable(now, turn) => self.retry(now, None),
-            State::Orphaned => self.join_orphan(now),
-            _ => self.keep_alive(),
+            State::Orphaned => self.take_over_for_request(now),
+            _ => self.cancel_pending_failure(),
         }
     }
 
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     /// Returns true if the outcome of the round is a failure that a repeated request resumes.
-    fn is_last_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
+    fn is_resumable_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
         let paused_later = record.rounds.iter().any(|later| later.round > round && later.paused.is_some());
         !paused_later && self.is_resumable(now, record.number())
     }
@@ -128,7 +128,12 @@ impl Machine {
         }
         if !complete {
             let entries = vec![Entry::Decisions(decisions)];
-            return self.append(now, entries, HeaderChange::default(), AfterAppend::Partly(decide.ticket, round));
+            return self.append(
+                now,
+                entries,
+                HeaderChange::default(),
+                AfterAppend::PartlyDecided(decide.ticket, round),
+            );
         }
         self.waiters.decisions.push((decide.ticket, round));
         if let Some(record) = self.open_mut() {
@@ -139,7 +144,7 @@ impl Machine {
     }
 
     /// Answers a request whose decisions are committed although decisions on other calls are missing.
-    pub(super) fn partly(&mut self, ticket: Ticket, round: u32) {
+    pub(super) fn answer_still_awaiting(&mut self, ticket: Ticket, round: u32) {
         let id = self.header.id.clone();
         let Some(record) = self.history.open() else { return };
         let turn = record.id(&id);
@@ -214,7 +219,7 @@ fn check(
     turn: &TurnRecord,
     decide: &Decide,
 ) -> Result<(), Error> {
-    runnable(position, requested, call)?;
+    check_edited_arguments(position, requested, call)?;
     let arguments = match &requested.decision {
         Decision::Reject { .. } => return Ok(()),
         Decision::ApproveEdited { arguments } => arguments,
@@ -225,7 +230,7 @@ fn check(
     policy::may_approve(&accepted.options.policy, what, (&decide.by, decide.role), &accepted.user)
 }
 
-fn runnable(position: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {
+fn check_edited_arguments(position: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {
     match (&requested.decision, &requested.problem) {
         (Decision::ApproveEdited { .. }, Some(problem)) => {
             let field = format!("decisions[{position}].approved_edited.arguments_json");

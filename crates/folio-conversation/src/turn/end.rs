@@ -30,7 +30,7 @@ impl Machine {
     /// Handles a committed pause: closes the stream and answers waiting requests.
     pub(super) fn paused(&mut self) {
         self.state = State::Waiting;
-        self.orphan = None;
+        self.pending_failure = None;
         self.emit_closing();
         self.answer_waiters();
     }
@@ -57,7 +57,7 @@ impl Machine {
         if let End::Completed { text, thinking, .. } = &mut how {
             bounds::fit_answer(text, thinking, json_bytes(&working));
         }
-        let status = unrun_status(&how);
+        let status = status_without_result(&how);
         let why = if runs_again { NOT_STARTED } else { synthetic(status) };
         let ended = Ended {
             turn: record.number(),
@@ -76,7 +76,7 @@ impl Machine {
     /// Handles a committed end: closes the stream, answers waiting requests, and removes the open-turn row.
     pub(super) fn ended(&mut self) {
         self.state = State::Idle;
-        self.orphan = None;
+        self.pending_failure = None;
         self.emit_closing();
         self.answer_waiters();
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
@@ -90,7 +90,7 @@ impl Machine {
             epoch: self.header.epoch,
             until: Timestamp::MAX,
         };
-        self.out.push(Effect::RemoveOpenTurn(row));
+        self.effects.push(Effect::RemoveOpenTurn(row));
     }
 
     /// Emits the closing event with its number from the journal.
@@ -104,7 +104,7 @@ impl Machine {
 }
 
 /// Returns the status of calls without a result in a turn with this end.
-fn unrun_status(how: &End) -> CallStatus {
+fn status_without_result(how: &End) -> CallStatus {
     match how {
         End::Completed { .. } | End::Failed { .. } => CallStatus::NotRun,
         End::Cancelled => CallStatus::Cancelled,

@@ -11,7 +11,7 @@ impl Machine {
     /// Ends the turn if its pause has expired. An open turn without an owner is taken over.
     pub(super) fn expire_turn(&mut self, now: Timestamp, turn: u32) {
         if self.is_open(turn) {
-            self.adopt(now);
+            self.advance_unowned(now);
         }
     }
 

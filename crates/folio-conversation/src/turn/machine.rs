@@ -16,7 +16,7 @@ pub const DEFERRED_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    pub(super) me: Incarnation,
+    pub(super) incarnation: Incarnation,
     /// Maximum number of concurrent read-only calls.
     pub(super) reads_max: usize,
     pub(super) header: ThreadHeader,
@@ -27,14 +27,14 @@ pub struct Machine {
     pub(super) state: State,
     /// Error with which the turn fails once its open work is done: the turn was taken over without a waiting request,
     /// or the store refuses its entries.
-    pub(super) orphan: Option<Error>,
+    pub(super) pending_failure: Option<Error>,
     pub(super) buffered: Buffered,
     pub(super) in_flight: Option<SentAppend>,
     pub(super) deferred: VecDeque<Command>,
     pub(super) waiters: Waiters,
     /// Number of the open turn's next event.
     pub(super) next_event: u64,
-    pub(super) out: Vec<Effect>,
+    pub(super) effects: Vec<Effect>,
 }
 
 /// State of the thread's newest turn.
@@ -51,7 +51,7 @@ pub(super) enum State {
     /// The op rows of these calls (round, index) are being closed.
     Closing(BTreeSet<(u32, u32)>),
     /// Another node owns the thread.
-    Lost,
+    NotOwner,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +87,13 @@ pub(super) struct Waiters {
 impl Machine {
     /// Creates the machine of a stored thread, which it does not own yet. `reads_max`: maximum number of concurrent
     /// read-only calls. `seed`: random bits, unique per machine, from which batch ids are derived.
-    pub fn load(me: Incarnation, reads_max: usize, header: ThreadHeader, history: History, seed: u128) -> Self {
+    pub fn load(
+        incarnation: Incarnation,
+        reads_max: usize,
+        header: ThreadHeader,
+        history: History,
+        seed: u128,
+    ) -> Self {
         let open = history.open();
         let state = match open {
             None => State::Idle,
@@ -97,29 +103,29 @@ impl Machine {
         let written_round = open.and_then(TurnRecord::newest_round).map_or(0, |round| round.round);
         let next_event = open.map_or(1, TurnRecord::next_event);
         Self {
-            me,
+            incarnation,
             reads_max,
             header,
             history,
             next_batch: seed,
             owner: false,
             state,
-            orphan: None,
+            pending_failure: None,
             buffered: Buffered { written_round, ..Buffered::default() },
             in_flight: None,
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
             next_event,
-            out: Vec::new(),
+            effects: Vec::new(),
         }
     }
 
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
-        if self.state != State::Lost {
+        if self.state != State::NotOwner {
             self.dispatch(now, command);
             self.retry_deferred(now);
         }
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.effects)
     }
 
     /// Executes a command, or defers it while an append is in flight.
@@ -138,7 +144,7 @@ impl Machine {
             Command::Resume { ticket, turn } => self.resume(now, ticket, turn),
             Command::Rename { ticket, title, request } => self.rename(now, ticket, title, request),
             Command::Expire { turn } => self.expire_turn(now, turn),
-            Command::TakeOver => self.adopt(now),
+            Command::TakeOver => self.advance_unowned(now),
             Command::Unwritable { error } => self.unwritable(now, error),
             Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
             Command::ModelReplied { round, attempt, reply } => self.model_replied(now, round, attempt, *reply),
@@ -163,7 +169,7 @@ impl Machine {
     /// Dispatches each deferred command once.
     fn retry_deferred(&mut self, now: Timestamp) {
         for _ in 0..self.deferred.len() {
-            if self.in_flight.is_some() || self.state == State::Lost {
+            if self.in_flight.is_some() || self.state == State::NotOwner {
                 return;
             }
             if let Some(command) = self.deferred.pop_front() {
@@ -201,7 +207,7 @@ impl Machine {
             _ if self.buffered.decisions.is_some() || self.buffered.bytes > super::append::BUFFERED_BYTES => {
                 self.flush(now)
             }
-            _ => match self.orphan.take() {
+            _ => match self.pending_failure.take() {
                 Some(error) => {
                     let retriable = error.is_retriable();
                     self.fail(now, error, retriable);
@@ -224,7 +230,7 @@ impl Machine {
     /// None: no turn is open.
     pub fn phase(&self) -> Option<Phase> {
         match &self.state {
-            State::Idle | State::Lost => None,
+            State::Idle | State::NotOwner => None,
             State::Waiting => Some(Phase::Paused),
             State::Closing(_) => Some(Phase::Closing),
             State::Orphaned | State::Calling(_) => Some(Phase::Running),
@@ -271,21 +277,21 @@ impl Machine {
     /// Returns true if the machine is unusable, because another node owns the thread.
     #[cfg(test)]
     pub fn is_lost(&self) -> bool {
-        self.state == State::Lost
+        self.state == State::NotOwner
     }
 
     /// Returns true if no append, model call, tool call or request is in progress, so that the machine can be dropped.
-    pub fn is_at_rest(&self) -> bool {
-        matches!(self.state, State::Idle | State::Waiting | State::Lost)
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle | State::Waiting | State::NotOwner)
             && self.in_flight.is_none()
             && self.buffered.decisions.is_none()
             && self.deferred.is_empty()
     }
 
     /// Returns true if the machine can be dropped and reloaded: it has no work, or does not run the open turn.
-    pub fn is_idle(&self) -> bool {
+    pub fn can_be_dropped(&self) -> bool {
         let found = self.state == State::Orphaned && self.in_flight.is_none() && self.deferred.is_empty();
-        found || self.is_at_rest()
+        found || self.is_idle()
     }
 
     pub(super) fn turn_id(&self, turn: u32) -> TurnId {
@@ -303,15 +309,15 @@ impl Machine {
         if let Some(turn) = self.history.last().map(TurnRecord::number) {
             let number = self.next_event;
             self.next_event = number.saturating_add(1);
-            self.out.push(Effect::Emit(Event { turn: self.turn_id(turn), number, kind }));
+            self.effects.push(Effect::Emit(Event { turn: self.turn_id(turn), number, kind }));
         }
     }
 
     pub(super) fn answer(&mut self, ticket: Ticket, answer: Answer) {
-        self.out.push(Effect::Answer(ticket, Ok(answer)));
+        self.effects.push(Effect::Answer(ticket, Ok(answer)));
     }
 
     pub(super) fn refuse(&mut self, ticket: Ticket, error: Error) {
-        self.out.push(Effect::Answer(ticket, Err(Box::new(error))));
+        self.effects.push(Effect::Answer(ticket, Err(Box::new(error))));
     }
 }

@@ -27,7 +27,7 @@ impl Machine {
         };
         self.state = State::Calling(ActiveModelCall { round, attempt, text: String::new(), thinking: String::new() });
         self.emit(EventKind::RoundStarted { round, attempt });
-        self.out.push(Effect::CallModel(call));
+        self.effects.push(Effect::CallModel(call));
     }
 
     fn is_calling(&self, round: u32, attempt: u32) -> bool {
@@ -103,15 +103,17 @@ impl Machine {
 
     /// Ends a turn whose last permitted round requested calls. These calls do not run.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
-        if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(finished) {
-            self.emit(finished);
+        if let Some(round_finished_event) =
+            self.history.open().and_then(TurnRecord::newest_round).map(round_finished_event)
+        {
+            self.emit(round_finished_event);
         }
         let text = "(Max tool rounds reached.)".to_owned();
         self.end(now, End::Completed { text, thinking: Vec::new(), finish: FinishReason::MaxRounds });
     }
 }
 
-pub(super) fn finished(round: &RoundRecord) -> EventKind {
+pub(super) fn round_finished_event(round: &RoundRecord) -> EventKind {
     EventKind::RoundFinished { round: round.round, model: round.model.clone(), usage: round.usage }
 }
 

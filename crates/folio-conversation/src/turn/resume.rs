@@ -19,11 +19,11 @@ impl Machine {
                 State::Waiting => self.refuse(ticket, not_resumable("it waits for approval")),
                 State::Closing(_) => self.refuse(ticket, not_resumable("it is being ended")),
                 State::Orphaned => {
-                    self.join_orphan(now);
+                    self.take_over_for_request(now);
                     self.defer(Command::Resume { ticket, turn });
                 }
                 _ => {
-                    self.keep_alive();
+                    self.cancel_pending_failure();
                     self.answer(ticket, Answer::Streaming { turn, from: 1, joined: true });
                 }
             },
@@ -47,26 +47,26 @@ impl Machine {
     }
 
     /// Takes over a turn without an owner. The turn continues instead of failing, because a request waits for it.
-    pub(super) fn join_orphan(&mut self, now: Timestamp) {
+    pub(super) fn take_over_for_request(&mut self, now: Timestamp) {
         self.take_over(now);
-        self.keep_alive();
+        self.cancel_pending_failure();
     }
 
     /// Lets the taken-over turn continue instead of failing, because a request waits for it.
-    pub(super) fn keep_alive(&mut self) {
-        self.orphan.take_if(|error| error.is_retriable());
+    pub(super) fn cancel_pending_failure(&mut self) {
+        self.pending_failure.take_if(|error| error.is_retriable());
     }
 
     /// Ends the open turn because the store permanently refuses its entries. A retry would fail again.
     pub(super) fn unwritable(&mut self, now: Timestamp, error: Error) {
         if self.state == State::Orphaned {
             self.take_over(now);
-            self.orphan = Some(error);
+            self.pending_failure = Some(error);
         }
     }
 
     /// Takes over an open turn without an owner, or ends a turn whose pause has expired.
-    pub(super) fn adopt(&mut self, now: Timestamp) {
+    pub(super) fn advance_unowned(&mut self, now: Timestamp) {
         match self.state {
             State::Orphaned => self.take_over(now),
             State::Waiting => drop(self.expire_if_due(now)),
@@ -78,7 +78,7 @@ impl Machine {
         let Some(record) = self.history.open() else { return };
         let lost = Error::unavailable(Reason::NodeLost, "the node that ran the turn died or restarted");
         let phase = if record.closing.is_some() { Phase::Closing } else { self.working_phase() };
-        self.orphan = Some(lost);
+        self.pending_failure = Some(lost);
         let change = self.phase_change(phase);
         self.append(now, Vec::new(), change, AfterAppend::Resumed(None));
     }

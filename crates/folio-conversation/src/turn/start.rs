@@ -22,7 +22,7 @@ impl Machine {
             return self.defer(Command::Start(Box::new(start)));
         }
         match &self.state {
-            State::Idle | State::Lost => self.accept(now, start),
+            State::Idle | State::NotOwner => self.accept(now, start),
             State::Waiting => match start.if_pending {
                 IfPending::Reject => self.refuse(start.ticket, pending()),
                 IfPending::Supersede => match self.refusal_once_ended(now, &start) {
@@ -34,11 +34,11 @@ impl Machine {
                 },
             },
             State::Orphaned => {
-                self.adopt(now);
+                self.advance_unowned(now);
                 self.defer(Command::Start(Box::new(start)));
             }
             State::Closing(_) => self.defer(Command::Start(Box::new(start))),
-            State::Calling(_) | State::Working(_) if self.orphan.is_some() => {
+            State::Calling(_) | State::Working(_) if self.pending_failure.is_some() => {
                 self.defer(Command::Start(Box::new(start)))
             }
             State::Calling(_) | State::Working(_) => match start.if_busy {
@@ -63,12 +63,12 @@ impl Machine {
         match &self.state {
             _ if resumable => self.retry(now, Some(start.ticket)),
             State::Orphaned if self.is_open(turn) => {
-                self.join_orphan(now);
+                self.take_over_for_request(now);
                 self.defer(Command::Start(Box::new(start)));
             }
             _ => {
                 if self.is_open(turn) {
-                    self.keep_alive();
+                    self.cancel_pending_failure();
                 }
                 self.answer(start.ticket, Answer::Streaming { turn, from: 1, joined: true });
             }
@@ -141,7 +141,7 @@ impl Machine {
         let Some(record) = self.history.open() else { return };
         let (turn, model) = (record.number(), record.accepted.options.model.clone());
         self.next_event = 1;
-        self.orphan = None;
+        self.pending_failure = None;
         self.emit(EventKind::TurnStarted { model });
         self.answer(ticket, Answer::Streaming { turn, from: 1, joined: false });
         self.advance(now);

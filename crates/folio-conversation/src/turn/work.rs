@@ -10,7 +10,7 @@ use folio_types::Timestamp;
 use super::append::AfterAppend;
 use super::cancel::synthetic;
 use super::machine::State;
-use super::model::finished;
+use super::model::round_finished_event;
 use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
 
 /// Next step of a round.
@@ -32,7 +32,7 @@ impl Machine {
     pub(super) fn work(&mut self, now: Timestamp) {
         match self.next() {
             Next::Settle(results) => {
-                results.into_iter().for_each(|result| self.settle(now, result));
+                results.into_iter().for_each(|result| self.record_result(now, result));
                 self.advance(now);
             }
             Next::Read(_)
@@ -44,17 +44,17 @@ impl Machine {
                 self.state = State::Working(indexes(&runs));
                 for run in runs {
                     self.emit_started(&run);
-                    self.out.push(Effect::RunRead(run));
+                    self.effects.push(Effect::RunRead(run));
                 }
             }
             Next::Recover(run, intent) => {
                 self.state = State::Working(BTreeSet::from([run.call.index]));
                 self.emit_started(&run);
-                self.out.push(Effect::Recover(run, intent));
+                self.effects.push(Effect::Recover(run, intent));
             }
             Next::Plan(run) => {
                 self.state = State::Working(BTreeSet::from([run.call.index]));
-                self.out.push(Effect::PlanTool(run));
+                self.effects.push(Effect::PlanTool(run));
             }
             Next::Nothing => {}
         }
@@ -109,7 +109,7 @@ impl Machine {
         }
         match plan {
             Err(problem) => {
-                self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
+                self.record_result(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                 self.advance(now);
             }
             Ok(plan) => {
@@ -118,7 +118,7 @@ impl Machine {
                 let entry = Entry::Intent(intent);
                 if json_bytes(&entry) > bounds::ENTRY_CONTENT_BYTES {
                     let problem = "what the call would change is too large to record";
-                    self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
+                    self.record_result(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                     return self.advance(now);
                 }
                 let change = self.phase_change(self.working_phase());
@@ -137,22 +137,22 @@ impl Machine {
         let run = self.tool_run(record, round.round, call);
         self.state = State::Working(BTreeSet::from([index]));
         self.emit_started(&run);
-        self.out.push(Effect::RunTool(run, intent));
+        self.effects.push(Effect::RunTool(run, intent));
     }
 
     pub(super) fn tool_finished(&mut self, now: Timestamp, round: u32, index: u32, outcome: ToolOutcome) {
         let Some((record, call)) = self.running_call(round, index) else { return };
         let result = match (outcome, &call.intent) {
-            (ToolOutcome::Done(result), _) => result.at(round, index),
-            (ToolOutcome::Unclear, Some(intent)) => {
+            (ToolOutcome::Done(result), _) => result.into_call_result(round, index),
+            (ToolOutcome::Unknown, Some(intent)) => {
                 let effect = Effect::Recover(self.tool_run(record, round, call), intent.clone());
-                return self.out.push(effect);
+                return self.effects.push(effect);
             }
             (ToolOutcome::Refused(error), Some(_)) => return self.fail_unstarted(now, error),
             (ToolOutcome::Refused(error), None) => bounds::not_run(round, index, CallStatus::Failed, error.message),
-            (ToolOutcome::Unclear, None) => bounds::not_run(round, index, CallStatus::Failed, "the tool failed"),
+            (ToolOutcome::Unknown, None) => bounds::not_run(round, index, CallStatus::Failed, "the tool failed"),
         };
-        self.settle(now, result);
+        self.record_result(now, result);
         let State::Working(running) = &mut self.state else { return };
         running.remove(&index);
         if running.is_empty() {
@@ -161,7 +161,7 @@ impl Machine {
     }
 
     /// Records the result of a call. The result is appended with the next step.
-    pub(super) fn settle(&mut self, now: Timestamp, mut result: CallResult) {
+    pub(super) fn record_result(&mut self, now: Timestamp, mut result: CallResult) {
         bounds::fit_result(&mut result);
         result.at = Some(now);
         let (number, index) = (result.round, result.index);
@@ -175,7 +175,7 @@ impl Machine {
         let name = record.call(number, index).map(|call| call.call.name.clone()).unwrap_or_default();
         let (status, content) = (result.status, result.content.clone());
         record.push_result(result);
-        let over = record.round(number).filter(|round| round.unanswered().next().is_none()).map(finished);
+        let over = record.round(number).filter(|round| round.unanswered().next().is_none()).map(round_finished_event);
         self.emit(EventKind::ToolResult { call, name, status, content });
         if let Some(over) = over {
             self.emit(over);
@@ -207,7 +207,7 @@ fn indexes(runs: &[ToolRun]) -> BTreeSet<u32> {
 }
 
 impl ToolResult {
-    pub(super) fn at(self, round: u32, index: u32) -> CallResult {
+    pub(super) fn into_call_result(self, round: u32, index: u32) -> CallResult {
         let Self { status, content, change, usage } = self;
         CallResult { round, index, status, content, change, usage, at: None }
     }

@@ -5,29 +5,29 @@ use std::time::Duration;
 use folio_types::audit::AuditEntry;
 use folio_types::{Error, Reason};
 
-use super::Work;
+use super::TaskContext;
 
 /// Maximum attempts. Afterwards the conversation stops, and the node that loads it derives the entries from the
 /// journal.
 const TRIES: u32 = 8;
 /// Retry delay of requests that wait for the stopped conversation.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Work {
+impl TaskContext {
     /// Returns true once the entries are stored. Returns false after too many attempts, and stops the conversation.
     pub(crate) async fn record(&self, entries: &[AuditEntry]) -> bool {
         if entries.is_empty() {
             return true;
         }
-        self.point("audit", "before").await;
+        self.hit_failpoint("audit", "before").await;
         if let Err(error) = self.retry(TRIES, || self.shared.dependencies.stores.audit.append(&self.org, entries)).await
         {
             tracing::warn!(thread = %self.thread, %error, "cannot store audit entries");
             let message = "audit entries cannot be stored; retry later";
-            self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+            self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER));
             return false;
         }
-        self.point("audit", "after").await;
+        self.hit_failpoint("audit", "after").await;
         true
     }
 }

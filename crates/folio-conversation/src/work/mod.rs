@@ -5,9 +5,9 @@ mod audit;
 mod model;
 mod model_stream;
 mod recovery;
-mod spent;
 mod store;
 mod tools;
+mod usage_recorder;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::shared::Shared;
 use crate::turn::Command;
 
 pub(crate) use model::ModelWork;
-pub(crate) use spent::Spent;
 pub(crate) use tools::ToolWork;
+pub(crate) use usage_recorder::UsageRecorder;
 
 /// First pause before a retry.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(2);
 
 /// Environment of a conversation's task.
 #[derive(Clone)]
-pub(crate) struct Work {
+pub(crate) struct TaskContext {
     pub(crate) shared: Arc<Shared>,
     pub(crate) org: OrgId,
     pub(crate) thread: ThreadId,
@@ -46,11 +46,11 @@ pub(crate) struct Work {
     pub(crate) span: Span,
 }
 
-impl Work {
+impl TaskContext {
     /// Runs a task until it ends or the token stops it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let token = self.token.clone();
-        self.spawn_whole(async move {
+        self.spawn_uncancelled(async move {
             tokio::select! {
                 biased;
                 () = token.cancelled() => {}
@@ -60,12 +60,12 @@ impl Work {
     }
 
     /// Runs a task that must check the token itself, because it cleans up when it is stopped.
-    pub(crate) fn spawn_whole(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_uncancelled(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.shared.tracker.spawn(task.instrument(self.span.clone()));
     }
 
     /// Waits at a failpoint unless the token is cancelled.
-    pub(crate) async fn point(&self, stage: &str, position: &str) {
+    pub(crate) async fn hit_failpoint(&self, stage: &str, position: &str) {
         tokio::select! {
             biased;
             () = self.token.cancelled() => {}

@@ -12,12 +12,12 @@ use folio_types::{DocumentId, Error, Reason, TurnId, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 
-use super::Work;
+use super::TaskContext;
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use crate::context::ContextLoader;
 use crate::shared::Shared;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
-use crate::window::{Window, prompt_tokens, tokens};
+use crate::window::{Window, estimated_tokens, prompt_tokens};
 
 /// Maximum number of calls of an answer to keep. The turn machine has a smaller limit for the calls that run.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
@@ -25,7 +25,7 @@ const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
 const ANSWER_TOKENS_MIN: usize = 256;
 
 pub(crate) struct ModelWork {
-    pub(crate) work: Work,
+    pub(crate) work: TaskContext,
     pub(crate) call: ModelCall,
     pub(crate) user: UserId,
     pub(crate) profile: Arc<ProfileTools>,
@@ -36,7 +36,7 @@ pub(crate) struct ModelWork {
     /// Shared by all calls of a turn.
     pub(crate) context: Arc<Mutex<ContextLoader>>,
     /// Value of the turn's write counter when the call started.
-    pub(crate) written: u64,
+    pub(crate) write_counter: u64,
 }
 
 /// None: the call was stopped.
@@ -64,7 +64,7 @@ impl ModelWork {
     /// The settlement is sent before the report and awaited after it: it may share a commit with the machine's next
     /// append, and a store that writes in order never commits the append first.
     pub(crate) async fn run(mut self) {
-        self.work.point("model", "before").await;
+        self.work.hit_failpoint("model", "before").await;
         let (settlement, outcome) = match self.call_model().await {
             Ok((permit, settlement, outcome)) => (Some((permit, settlement)), outcome),
             Err(outcome) => (None, outcome),
@@ -76,7 +76,7 @@ impl ModelWork {
         };
         let mut settled = pin!(settle);
         let at_once = poll!(settled.as_mut()).is_ready();
-        self.work.point("model", "after").await;
+        self.work.hit_failpoint("model", "after").await;
         self.report_outcome(outcome);
         if !at_once {
             settled.await;
@@ -101,22 +101,22 @@ impl ModelWork {
     /// settle. Usage of failed fallback attempts counts towards the outcome.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let mut spent = Usage::default();
-        match self.ask_models(&mut spent).await {
-            Ok((permit, settlement, outcome)) => Ok((permit, settlement, with(outcome, spent))),
-            Err(outcome) => Err(with(outcome, spent)),
+        match self.call_with_fallbacks(&mut spent).await {
+            Ok((permit, settlement, outcome)) => Ok((permit, settlement, add_usage(outcome, spent))),
+            Err(outcome) => Err(add_usage(outcome, spent)),
         }
     }
 
     /// Calls the models in order until one answers or fails permanently. Adds the usage of failed models to `spent`.
-    async fn ask_models(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
+    async fn call_with_fallbacks(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
         let catalogue = shared.dependencies.models.catalogue(&self.work.org).await;
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
-        let asked = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
+        let requested = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
         let has_tools = !self.profile.definitions().is_empty();
-        let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
-        let candidates = catalogue.candidates(asked, able);
+        let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !requested.tools);
+        let candidates = catalogue.candidates(requested, able);
         let last = candidates.len().saturating_sub(1);
         // Error of the requested model. Returned if no fallback model has enough context or credit.
         let mut first = None;
@@ -139,7 +139,7 @@ impl ModelWork {
             match read(self, request).await {
                 ReadOutcome::Failed { error, sent, output: 0 } if error.allows_fallback() && position < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
-                    let (settlement, usage) = unanswered(sent, prompt, 0);
+                    let (settlement, usage) = failed_settlement(sent, prompt, 0);
                     settle(shared, &self.call.turn, permit, settlement).await;
                     *spent = spent.plus(usage);
                     first.get_or_insert(error);
@@ -177,18 +177,23 @@ impl ModelWork {
         let load = async {
             let mut context = self.context.lock().await;
             context
-                .system_message(self.profile.profile.instructions, &self.working, info.context_tokens, self.written)
+                .system_message(
+                    self.profile.profile.instructions,
+                    &self.working,
+                    info.context_tokens,
+                    self.write_counter,
+                )
                 .await
         };
         let system = shared.with_store_timeout(load).await?;
         let tool_tokens = shared.tool_tokens(&self.profile);
         let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
-        let around = tokens(&system).saturating_add(tool_tokens);
+        let around = estimated_tokens(&system).saturating_add(tool_tokens);
         let prompt_tokens = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
         let least = answer.min(ANSWER_TOKENS_MIN);
         let messages =
-            window.for_model(&info.name).within(prompt_tokens(answer), prompt_tokens(least)).map_err(|turn| {
+            window.for_model(&info.name).fit(prompt_tokens(answer), prompt_tokens(least)).map_err(|turn| {
                 let takes = turn.saturating_add(around).saturating_add(least);
                 let message =
                     format!("the turn takes about {takes} tokens, the context of model {} holds {context}", info.name);
@@ -227,7 +232,7 @@ impl ModelWork {
             ReadOutcome::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output())), Ok(None)),
             ReadOutcome::Failed { error, sent, output } => {
                 let retriable = error.is_retriable();
-                let (settlement, usage) = unanswered(sent, prompt, output);
+                let (settlement, usage) = failed_settlement(sent, prompt, output);
                 (settlement, Err(Box::new(Failure { error: error.into(), retriable, usage })))
             }
         }
@@ -270,7 +275,7 @@ async fn settle(shared: &Shared, turn: &TurnId, permit: Permit, settlement: Sett
 }
 
 /// Adds earlier usage to the outcome of a call.
-fn with(outcome: Outcome, spent: Usage) -> Outcome {
+fn add_usage(outcome: Outcome, spent: Usage) -> Outcome {
     match outcome {
         Ok(reply) => Ok(reply.map(|reply| Reply { usage: spent.plus(reply.usage), ..reply })),
         Err(failure) => Err(Box::new(Failure { usage: spent.plus(failure.usage), ..*failure })),
@@ -278,7 +283,7 @@ fn with(outcome: Outcome, spent: Usage) -> Outcome {
 }
 
 /// Returns the settlement and the usage of a failed call. `sent`: the provider may charge for the call.
-fn unanswered(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
+fn failed_settlement(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
     if !sent {
         return (Settlement::NotSent, Usage::default());
     }

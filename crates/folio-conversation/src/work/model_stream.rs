@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::model::ModelWork;
 use crate::actor::{Deltas, Msg};
 use crate::turn::Delta;
-use crate::window::tokens;
+use crate::window::estimated_tokens;
 
 /// Bytes at which a message is sent although further deltas are available.
 const BATCH_BYTES: usize = 16 * 1024;
@@ -59,7 +59,7 @@ impl AbandonedAnswer {
             match item.ok()? {
                 ModelEvent::Done(reply) => return Some(reply.usage),
                 ModelEvent::Text(text) | ModelEvent::Thinking(text) => {
-                    self.text_tokens = self.text_tokens.saturating_add(tokens(&text));
+                    self.text_tokens = self.text_tokens.saturating_add(estimated_tokens(&text));
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Batch {
         self.bytes = self.bytes.saturating_add(text.len());
         self.batch_bytes = self.batch_bytes.saturating_add(text.len());
         self.has_yielded = false;
-        self.tokens = self.tokens.saturating_add(tokens(text));
+        self.tokens = self.tokens.saturating_add(estimated_tokens(text));
         match (self.waiting.last_mut(), delta) {
             (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
                 last.push_str(&next);

@@ -17,9 +17,9 @@ const TRIES: u32 = 3;
 impl ToolWork {
     /// Determines the outcome of the call and reports it. Waits until the store answers.
     pub(crate) async fn recover(self, intent: Intent) {
-        self.work.point("recover", "before").await;
+        self.work.hit_failpoint("recover", "before").await;
         let result = self.recovered(&intent).await;
-        self.work.point("recover", "after").await;
+        self.work.hit_failpoint("recover", "after").await;
         self.finished(ToolOutcome::Done(result));
     }
 
@@ -32,15 +32,15 @@ impl ToolWork {
             }
             tries += 1;
             let failure = match self.write_once(intent).await {
-                GuardedResult::Answered(Ok(output)) => return done(output),
-                GuardedResult::Answered(Err(ToolError::Conflict)) => String::new(),
-                GuardedResult::Answered(Err(ToolError::Failed(error)))
+                GuardedResult::Finished(Ok(output)) => return done(output),
+                GuardedResult::Finished(Err(ToolError::Conflict)) => String::new(),
+                GuardedResult::Finished(Err(ToolError::Failed(error)))
                     if error.reason == Reason::StoreUnavailable && tries < TRIES =>
                 {
                     backoff.pause().await;
                     continue;
                 }
-                GuardedResult::Answered(Err(error)) => self.error_text(error),
+                GuardedResult::Finished(Err(error)) => self.error_text(error),
                 GuardedResult::TimedOut => "The tool timed out.".to_owned(),
                 GuardedResult::Panicked => "The tool failed.".to_owned(),
             };
@@ -58,13 +58,13 @@ impl ToolWork {
 
     /// Closes the op as aborted unless its row exists, and reports the stored row.
     pub(crate) async fn close(self, intent: Intent) {
-        self.work.point("close", "before").await;
+        self.work.hit_failpoint("close", "before").await;
         let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
         let result = match row.state {
             OpState::Aborted if row.digest == self.run.digest => None,
             _ => Some(self.result_of(&intent, row, "")),
         };
-        self.work.point("close", "after").await;
+        self.work.hit_failpoint("close", "after").await;
         let command = Command::Closed { round: self.run.call.round, index: self.run.call.index, result };
         self.work.report(command);
     }

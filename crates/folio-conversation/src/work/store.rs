@@ -9,9 +9,9 @@ use folio_types::{Code, Error, Reason, Result};
 
 use tokio::sync::Mutex;
 
-use super::{Backoff, Work};
+use super::{Backoff, TaskContext};
 use crate::actor::Msg;
-use crate::audit::Writes;
+use crate::audit::AuditWrites;
 use crate::context::ContextLoader;
 use crate::turn::Command;
 
@@ -21,23 +21,23 @@ const LOOK_UPS: u32 = 12;
 /// write.
 const SENDS: u32 = 8;
 /// Retry delay of requests that wait for the stopped conversation.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum rows of ended turns that one append removes. They are in several partitions.
 const REMOVALS_PER_APPEND: usize = 8;
 /// Time during which rows of ended turns are collected for one removal.
 const REMOVAL_DELAY: Duration = Duration::from_millis(200);
 
-impl Work {
+impl TaskContext {
     /// Sends an append, and creates the thread if `new` is given. Reports the response of the store. A commit is
     /// reported after the audit entries are durable.
-    pub(crate) async fn append(self, mut append: Append, new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
+    pub(crate) async fn append(self, mut append: Append, new: Option<Arc<NewThread>>, audit: Arc<AuditWrites>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
         if append.opens.is_some() {
             append.removes = self.shared.removals.take(REMOVALS_PER_APPEND);
         }
         for stage in &stages {
-            self.point(stage, "before").await;
+            self.hit_failpoint(stage, "before").await;
         }
         let threads = &self.shared.dependencies.stores.threads;
         let sent = async {
@@ -49,11 +49,11 @@ impl Work {
         let sent = self.shared.with_store_timeout(sent);
         let (answer, recorded) = tokio::join!(sent, self.record(&audit.with_append));
         for stage in &stages {
-            self.point(stage, "after").await;
+            self.hit_failpoint(stage, "after").await;
         }
         match answer {
             Ok(Appended::Done(header)) => {
-                if recorded && self.record(&audit.after).await {
+                if recorded && self.record(&audit.after_commit).await {
                     self.report(Command::Appended { batch, header });
                 }
             }
@@ -69,27 +69,32 @@ impl Work {
     }
 
     /// Prefetches a turn's context within half the store time limit. The first model call waits for the prefetch.
-    pub(crate) async fn prefetch(self, context: Arc<Mutex<ContextLoader>>, written: u64) {
-        let read = async { context.lock().await.prefetch(written).await };
+    pub(crate) async fn prefetch(self, context: Arc<Mutex<ContextLoader>>, write_counter: u64) {
+        let read = async { context.lock().await.prefetch(write_counter).await };
         let _ = tokio::time::timeout(self.shared.options.store_timeout / 2, read).await;
     }
 
     /// Looks up an append until the store answers. An append that is not committed is sent again after a growing pause,
     /// at most [`SENDS`] times; afterwards the conversation stops.
-    pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, audit: Arc<Writes>) {
+    pub(crate) async fn look_up(
+        self,
+        (batch, sends): (u128, u32),
+        new: Option<Arc<NewThread>>,
+        audit: Arc<AuditWrites>,
+    ) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
             match self.shared.with_store_timeout(self.look(batch, new.as_deref())).await {
                 Ok(Some((false, _))) if sends >= SENDS => {
                     let message = "the store of threads refuses writes";
                     return self.stop_conversation(
-                        Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN),
+                        Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER),
                     );
                 }
                 Ok(Some((is_committed, header))) => {
                     if !is_committed {
                         Backoff::after(&self.shared, sends.saturating_sub(1)).pause().await;
-                    } else if !(self.record(&audit.with_append).await && self.record(&audit.after).await) {
+                    } else if !(self.record(&audit.with_append).await && self.record(&audit.after_commit).await) {
                         return;
                     }
                     return self.report(Command::LookedUp { batch, is_committed, header: Box::new(header) });
@@ -100,7 +105,7 @@ impl Work {
             backoff.pause().await;
         }
         let message = "the store of threads is unavailable";
-        self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+        self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER));
     }
 
     /// Returns whether the append is committed, and a header that was read consistently with that state. None: the

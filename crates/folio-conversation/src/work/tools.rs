@@ -14,23 +14,23 @@ use serde_json::{Value, json};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level};
 
-use super::{Spent, Work};
+use super::{TaskContext, UsageRecorder};
 use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
 
 pub(crate) struct ToolWork {
-    pub(crate) work: Work,
+    pub(crate) work: TaskContext,
     pub(crate) run: ToolRun,
     /// None: the tool does not exist.
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
     pub(crate) resources: ToolResources,
     /// Meter that records the usage of the tool's model calls.
-    pub(crate) spent: Arc<Spent>,
+    pub(crate) spent: Arc<UsageRecorder>,
 }
 
 /// Outcome of a future with a time limit and panic handling.
 pub(super) enum GuardedResult<T> {
-    Answered(Result<T, ToolError>),
+    Finished(Result<T, ToolError>),
     TimedOut,
     Panicked,
 }
@@ -38,7 +38,7 @@ pub(super) enum GuardedResult<T> {
 impl ToolWork {
     /// Runs a read-only call.
     pub(crate) async fn read(self) {
-        self.work.point("read", "before").await;
+        self.work.hit_failpoint("read", "before").await;
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
                 let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
@@ -46,54 +46,54 @@ impl ToolWork {
             }
             _ => failed(&format!("Unknown read-only tool {:?}.", self.run.name)),
         };
-        self.work.point("read", "after").await;
+        self.work.hit_failpoint("read", "after").await;
         self.finished(ToolOutcome::Done(result));
     }
 
     /// Resolves the target of a write call.
     pub(crate) async fn plan(self) {
-        self.work.point("plan", "before").await;
+        self.work.hit_failpoint("plan", "before").await;
         let plan = match &self.tool {
             Some(Tool { kind: ToolKind::Write(tool), .. }) => {
                 let plan = tool.plan(&self.resources, &self.context, &self.run.arguments);
                 match self.guarded(plan).await {
-                    GuardedResult::Answered(Ok(Plan { target, expected, resolved })) => {
+                    GuardedResult::Finished(Ok(Plan { target, expected, resolved })) => {
                         Ok(CallPlan { target, expected, resolved })
                     }
-                    GuardedResult::Answered(Err(error)) => Err(error_content(&self.error_text(error))),
+                    GuardedResult::Finished(Err(error)) => Err(error_content(&self.error_text(error))),
                     GuardedResult::TimedOut => Err(error_content("The tool timed out.")),
                     GuardedResult::Panicked => Err(error_content("The tool failed.")),
                 }
             }
             _ => Err(error_content(&format!("Unknown write tool {:?}.", self.run.name))),
         };
-        self.work.point("plan", "after").await;
+        self.work.hit_failpoint("plan", "after").await;
         let command = Command::Planned { round: self.run.call.round, index: self.run.call.index, plan };
         self.work.report(command);
     }
 
     /// Makes the deciding write of a call whose intent is committed.
     pub(crate) async fn write(self, intent: Intent) {
-        self.work.point("write", "before").await;
+        self.work.hit_failpoint("write", "before").await;
         let outcome = match self.write_once(&intent).await {
-            GuardedResult::Answered(Ok(output)) => ToolOutcome::Done(done(output)),
-            GuardedResult::Answered(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
-            GuardedResult::Answered(Err(ToolError::Conflict)) => ToolOutcome::Unclear,
-            GuardedResult::Answered(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
+            GuardedResult::Finished(Ok(output)) => ToolOutcome::Done(done(output)),
+            GuardedResult::Finished(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
+            GuardedResult::Finished(Err(ToolError::Conflict)) => ToolOutcome::Unknown,
+            GuardedResult::Finished(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
                 tracing::warn!(call = %self.run.call, %error, "the effect of a write is unknown");
-                ToolOutcome::Unclear
+                ToolOutcome::Unknown
             }
-            GuardedResult::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => {
+            GuardedResult::Finished(Err(ToolError::Failed(error))) if self.is_refused(&error) => {
                 ToolOutcome::Refused(error)
             }
             // A model or the tool failed. The op is closed without a retry, so that the call has no later effect.
-            GuardedResult::Answered(Err(error)) => {
+            GuardedResult::Finished(Err(error)) => {
                 ToolOutcome::Done(self.close_failed(&intent, &self.error_text(error)).await)
             }
             GuardedResult::TimedOut => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
             GuardedResult::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
         };
-        self.work.point("write", "after").await;
+        self.work.hit_failpoint("write", "after").await;
         self.finished(outcome);
     }
 
@@ -107,7 +107,7 @@ impl ToolWork {
     pub(super) async fn write_once(&self, intent: &Intent) -> GuardedResult<ToolOutput> {
         let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
             let message = format!("Unknown write tool {:?}.", self.run.name);
-            return GuardedResult::Answered(Err(ToolError::ForModel(message)));
+            return GuardedResult::Finished(Err(ToolError::ForModel(message)));
         };
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
         self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
@@ -140,10 +140,10 @@ impl ToolWork {
         );
         let answer = self.guarded(call).instrument(span.clone()).await;
         match &answer {
-            GuardedResult::Answered(Ok(_)) => {}
-            GuardedResult::Answered(Err(ToolError::ForModel(_))) => record_error(&span, "tool_error"),
-            GuardedResult::Answered(Err(ToolError::Conflict)) => record_error(&span, "moved"),
-            GuardedResult::Answered(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
+            GuardedResult::Finished(Ok(_)) => {}
+            GuardedResult::Finished(Err(ToolError::ForModel(_))) => record_error(&span, "tool_error"),
+            GuardedResult::Finished(Err(ToolError::Conflict)) => record_error(&span, "moved"),
+            GuardedResult::Finished(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
             GuardedResult::TimedOut => record_error(&span, "timeout"),
             GuardedResult::Panicked => record_error(&span, "panic"),
         }
@@ -154,7 +154,7 @@ impl ToolWork {
     /// Traces the tool's arguments and result if content is captured.
     fn trace_content(&self, answer: &GuardedResult<ToolOutput>) {
         let result = match answer {
-            GuardedResult::Answered(Ok(output)) => &output.content,
+            GuardedResult::Finished(Ok(output)) => &output.content,
             _ => &Value::Null,
         };
         tracing::event!(
@@ -172,7 +172,7 @@ impl ToolWork {
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         let limit = if calls_models { options.model_tool_timeout } else { options.tool_timeout };
         match tokio::time::timeout(limit, caught).await {
-            Ok(Ok(answer)) => GuardedResult::Answered(answer),
+            Ok(Ok(answer)) => GuardedResult::Finished(answer),
             Ok(Err(_panic)) => {
                 tracing::error!(call = %self.run.call, tool = self.run.name, "a tool panicked");
                 GuardedResult::Panicked
@@ -186,8 +186,8 @@ impl ToolWork {
 
     fn read_result(&self, answer: GuardedResult<ToolOutput>) -> ToolResult {
         match answer {
-            GuardedResult::Answered(Ok(output)) => done(output),
-            GuardedResult::Answered(Err(error)) => failed(&self.error_text(error)),
+            GuardedResult::Finished(Ok(output)) => done(output),
+            GuardedResult::Finished(Err(error)) => failed(&self.error_text(error)),
             GuardedResult::TimedOut => failed("The tool timed out."),
             GuardedResult::Panicked => failed("The tool failed."),
         }

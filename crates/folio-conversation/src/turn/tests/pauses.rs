@@ -9,7 +9,7 @@ fn a_round_with_a_call_that_waits_runs_none_of_its_calls() {
     assert_eq!(rig.journal(), ["accepted", "round", "paused"]);
     let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!() };
     assert_eq!(pending.iter().map(|call| call.needs_approval).collect::<Vec<_>>(), [false, true]);
-    assert!(rig.machine.is_at_rest());
+    assert!(rig.machine.is_idle());
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
         16 => rig.wait(i64::from(size) * 4),
         _ => {
             // Stale answers and unknown calls.
-            let outcome = ToolOutcome::Unclear;
+            let outcome = ToolOutcome::Unknown;
             rig.send(Command::ToolFinished { round: size % 4, index: size % 5, outcome });
             rig.send(Command::Closed { round: size % 4, index: size % 5, result: None });
             rig.send(Command::Planned { round: size % 4, index: size % 5, plan: Err("late".into()) });

@@ -143,7 +143,7 @@ impl Rig {
     }
 
     pub(super) fn check_stored(&self) {
-        if self.machine.is_at_rest() && !self.lost {
+        if self.machine.is_idle() && !self.lost {
             assert_eq!(self.stored().turns(), self.machine.history().turns());
         }
     }
@@ -265,7 +265,7 @@ impl Rig {
             Effect::RunTool(run, intent) => {
                 let outcome = match self.aggregates.write(&run.call, &run.name, &intent) {
                     Some(row) => ToolOutcome::Done(tool_result(row)),
-                    None => ToolOutcome::Unclear,
+                    None => ToolOutcome::Unknown,
                 };
                 Command::ToolFinished { round, index, outcome }
             }

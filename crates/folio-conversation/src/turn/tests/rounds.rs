@@ -15,7 +15,7 @@ fn a_chat_without_tools_appends_twice() {
     let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "invariant 9");
     assert_eq!(rig.record().ended.as_ref().unwrap().event, *numbers.last().unwrap());
-    assert!(rig.store.open_rows.is_empty() && rig.machine.is_at_rest());
+    assert!(rig.store.open_rows.is_empty() && rig.machine.is_idle());
     assert_eq!(rig.store.header.title, "hello");
 }
 
@@ -65,7 +65,7 @@ fn a_write_with_an_unknown_outcome_is_recovered_not_repeated() {
     rig.step();
     let Some(Effect::RunTool(run, intent)) = rig.work.pop_front() else { panic!() };
     rig.aggregates.write(&run.call, &run.name, &intent);
-    rig.send(Command::ToolFinished { round: 1, index: 1, outcome: ToolOutcome::Unclear });
+    rig.send(Command::ToolFinished { round: 1, index: 1, outcome: ToolOutcome::Unknown });
     assert!(matches!(rig.work.front(), Some(Effect::Recover(..))));
     rig.run();
     assert_eq!(rig.aggregates.effects.len(), 1, "invariant 3");

@@ -75,7 +75,7 @@ proptest! {
     #[test]
     fn a_text_is_cut_at_a_character_within_its_bounds(text in "[\\PC\u{0}-\u{1f}\"\\\\ü🦀]{0,400}", raw in 40usize..500, escaped in 60usize..500) {
         let mut cut = text.clone();
-        bounds::cut(&mut cut, raw, escaped);
+        bounds::truncate(&mut cut, raw, escaped);
         prop_assert!(cut.len() <= raw && json_bytes(&cut) <= escaped);
         if text.len() <= raw && json_bytes(&text) <= escaped {
             prop_assert_eq!(cut, text);

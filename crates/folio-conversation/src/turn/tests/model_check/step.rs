@@ -72,7 +72,7 @@ impl World {
                 actions.push(Action::ModelFails { node });
             }
         }
-        if self.left.watches > 0 && live.is_none_or(|live| live.machine.is_at_rest() && !live.machine.is_lost()) {
+        if self.left.watches > 0 && live.is_none_or(|live| live.machine.is_idle() && !live.machine.is_lost()) {
             actions.push(Action::Watch { node });
         }
         if self.left.crashes > 0 && live.is_some() {
@@ -391,7 +391,7 @@ impl World {
             }
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
                 let op = self.write(&run.call, &run.name, &intent, version);
-                let outcome = op.map_or(ToolOutcome::Unclear, |op| ToolOutcome::Done(tool_result(op)));
+                let outcome = op.map_or(ToolOutcome::Unknown, |op| ToolOutcome::Done(tool_result(op)));
                 self.give(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::Recover(run, intent), Stage::Second(version)) => {
@@ -455,7 +455,7 @@ impl World {
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
                 self.write(&run.call, &run.name, &intent, version);
                 let (round, index) = (run.call.round, run.call.index);
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unclear });
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unknown });
             }
             _ => {}
         }

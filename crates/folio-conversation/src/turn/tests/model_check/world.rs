@@ -236,7 +236,7 @@ impl Node {
         let mut hasher = DefaultHasher::new();
         let machine = &self.machine;
         hash_debug(
-            &(&machine.state, &machine.buffered, &machine.in_flight, &machine.orphan, machine.owner),
+            &(&machine.state, &machine.buffered, &machine.in_flight, &machine.pending_failure, machine.owner),
             &mut hasher,
         );
         hash_debug(&(&machine.waiters, &machine.deferred, machine.next_event, machine.next_batch), &mut hasher);

@@ -3,30 +3,31 @@
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum StopReason {
     Idle,
     ThreadDeleted,
     /// The node stopped the conversation.
     Stopped,
     /// Another node owns or may own the thread.
-    Elsewhere,
+    OwnedElsewhere,
     /// A store did not answer. The conversation is restarted after a pause, because its turn may be open.
-    Lost,
+    StoreFailed,
     /// An invariant was violated, or the actor panicked.
-    Broken,
+    Failed,
 }
 
-impl Exit {
-    const ALL: [Self; 6] = [Self::Idle, Self::ThreadDeleted, Self::Stopped, Self::Elsewhere, Self::Lost, Self::Broken];
+impl StopReason {
+    const ALL: [Self; 6] =
+        [Self::Idle, Self::ThreadDeleted, Self::Stopped, Self::OwnedElsewhere, Self::StoreFailed, Self::Failed];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::ThreadDeleted => "thread deleted",
             Self::Stopped => "stopped",
-            Self::Elsewhere => "owned elsewhere",
-            Self::Lost => "lost",
-            Self::Broken => "broken",
+            Self::OwnedElsewhere => "owned elsewhere",
+            Self::StoreFailed => "lost",
+            Self::Failed => "broken",
         }
     }
 
@@ -39,7 +40,7 @@ impl Exit {
     }
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

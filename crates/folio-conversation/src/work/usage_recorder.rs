@@ -8,13 +8,13 @@ use folio_types::Result;
 use folio_types::message::Usage;
 
 /// A meter that sums the settled usage and forwards to the node's meter.
-pub(crate) struct Spent {
+pub(crate) struct UsageRecorder {
     meter: SharedMeter,
     usage: Mutex<Usage>,
 }
 
-impl Spent {
-    pub(crate) fn before(meter: SharedMeter) -> Arc<Self> {
+impl UsageRecorder {
+    pub(crate) fn new(meter: SharedMeter) -> Arc<Self> {
         Arc::new(Self { meter, usage: Mutex::default() })
     }
 
@@ -24,7 +24,7 @@ impl Spent {
 }
 
 #[async_trait]
-impl Meter for Spent {
+impl Meter for UsageRecorder {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
         self.meter.permit(call).await
     }
