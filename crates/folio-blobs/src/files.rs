@@ -28,18 +28,18 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// Only this process.
-    Alone,
+    SingleProcess,
     /// Several processes, possibly on several machines.
-    Many,
+    Shared,
 }
 
-pub struct Blobs {
+pub struct FolderBlobStore {
     root: PathBuf,
     unfinished: PathBuf,
     sharing: Sharing,
 }
 
-impl Blobs {
+impl FolderBlobStore {
     /// Creates the folder if it does not exist.
     pub fn open(root: PathBuf, sharing: Sharing) -> Result<Self> {
         let unfinished = root.join("unfinished");
@@ -74,7 +74,7 @@ fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
             let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
             age.is_some_and(|age| age > UNFINISHED_FOR)
         };
-        if sharing == Sharing::Alone || is_old() {
+        if sharing == Sharing::SingleProcess || is_old() {
             removed(std::fs::remove_file(entry.path()))?;
         }
     }
@@ -86,7 +86,7 @@ async fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 #[async_trait]
-impl BlobStore for Blobs {
+impl BlobStore for FolderBlobStore {
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
         let path = self.path(org, id);
         let temporary = self.unfinished.join(format!("{:032x}", System.random()));
@@ -122,7 +122,7 @@ impl BlobStore for Blobs {
         let root = self.root.clone();
         let (unfinished, sharing) = (self.unfinished.clone(), self.sharing);
         let folders = stream::once(async move {
-            if sharing == Sharing::Many {
+            if sharing == Sharing::Shared {
                 let removed = tokio::task::spawn_blocking(move || remove_unfinished(&unfinished, sharing)).await;
                 let removed = removed.map_err(|error| Error::internal(format!("a clean-up panicked: {error}")))?;
                 removed.map_err(failed("unfinished blobs cannot be removed"))?;

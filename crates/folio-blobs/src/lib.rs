@@ -47,7 +47,7 @@ fn up_to_error(
 pub fn blobs_at(address: &str, options: &S3Options) -> Result<Arc<dyn BlobStore>> {
     if let Some(bucket) = address.strip_prefix("s3://") {
         let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
-        return Ok(Arc::new(s3::Bucket::open(bucket, prefix, options)?));
+        return Ok(Arc::new(s3::S3BlobStore::open(bucket, prefix, options)?));
     }
     if address.is_empty() || address.contains("://") {
         let message = format!("invalid address of the blobs {address:?}: expected s3://BUCKET[/PREFIX] or a folder");
@@ -64,5 +64,5 @@ fn shared_folder(path: PathBuf) -> Result<Arc<dyn BlobStore>> {
             format!("the folder of the blobs {path} cannot be created: {error}"),
         )
     })?;
-    Ok(Arc::new(files::Blobs::open(path, files::Sharing::Many)?))
+    Ok(Arc::new(files::FolderBlobStore::open(path, files::Sharing::Shared)?))
 }

@@ -75,13 +75,13 @@ pub(super) async fn request<T>(
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Bucket {
+pub(super) struct S3BlobStore {
     store: AmazonS3,
     prefix: Path,
     part_bytes: usize,
 }
 
-impl Bucket {
+impl S3BlobStore {
     pub(super) fn open(bucket: &str, prefix: &str, options: &S3Options) -> Result<Self> {
         let client = ClientOptions::new()
             .with_timeout_disabled()
@@ -138,7 +138,7 @@ impl Bucket {
         let parts: Option<Vec<_>> = record.prefix_match(folder).map(Iterator::collect);
         if let Some([org, document, upload]) = parts.as_deref() {
             let path = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
-            let upload = upload_of(upload.as_ref())?;
+            let upload = decode_upload_id(upload.as_ref())?;
             match self.store.abort_multipart(&path, &upload).await {
                 // If the upload has ended, only its record remains.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
@@ -180,7 +180,7 @@ impl Bucket {
 }
 
 #[async_trait]
-impl BlobStore for Bucket {
+impl BlobStore for S3BlobStore {
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
         let records = self.folder("unfinished").join(org.as_str()).join(id.as_str());
         Ok(Box::new(Upload::new(self.store.clone(), self.blob_path(org, id), records, self.part_bytes)))
@@ -228,7 +228,7 @@ impl BlobStore for Bucket {
 }
 
 /// Returns the id of an upload from the name of its record, in which some characters are percent-encoded.
-fn upload_of(record: &str) -> Result<String> {
+fn decode_upload_id(record: &str) -> Result<String> {
     let id = Path::from_url_path(record)
         .map_err(|error| Error::internal(format!("the record of an upload has a malformed name: {error}")))?;
     Ok(id.to_string())
@@ -263,7 +263,7 @@ mod tests {
         for id in ["2~WDQ6e3wmnKvTDqzcQuaQnNbSYQ3J6Gq", "VXBsb2FkIElE.-_", "a#b%7Ec*[d]?e|f"] {
             let record = Path::from("unfinished").join("org").join("document").join(id);
             let name = record.parts().next_back().unwrap();
-            assert_eq!(upload_of(name.as_ref()).unwrap(), id);
+            assert_eq!(decode_upload_id(name.as_ref()).unwrap(), id);
         }
     }
 }

@@ -216,7 +216,7 @@ impl PublisherTask {
                 AppendOutcome::Done
             }
             Ok(EventsAppended::NeedsSnapshot) => AppendOutcome::NeedsSnapshot,
-            Ok(EventsAppended::Replaced { epoch: newer }) => {
+            Ok(EventsAppended::Fenced { epoch: newer }) => {
                 tracing::info!(%turn, epoch, newer, "another owner publishes the events of a turn");
                 let _ = self.work.actor.send_message(Msg::Replaced { epoch: newer });
                 AppendOutcome::Done

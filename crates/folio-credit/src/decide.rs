@@ -2,8 +2,8 @@
 //!
 //! | write | order | condition | decision |
 //! |---|---|---|---|
-//! | change of an account | 1 | an entry with this key exists | [`AccountChanged::EntryExists`] |
-//! | | 2 | the account has another version | [`AccountChanged::VersionMismatch`] |
+//! | change of an account | 1 | an entry with this key exists | [`AccountChangeOutcome::EntryExists`] |
+//! | | 2 | the account has another version | [`AccountChangeOutcome::VersionMismatch`] |
 //! | | 3 | – | store the account and its entry |
 //! | reservation | 1 | the same permit reserved the row, and the row is not settled | [`Reserved::Done`] |
 //! | | 2 | the row exists | [`Reserved::Exists`] |
@@ -28,7 +28,7 @@ pub struct AccountChange {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccountChanged {
+pub enum AccountChangeOutcome {
     Done,
     /// An entry with this key exists, written by this change or by another one. If it existed before, nothing changed.
     EntryExists(Box<AccountEntry>),
@@ -39,10 +39,10 @@ pub enum AccountChanged {
 impl AccountChange {
     /// Returns the answer if the change must not be written. None: store the account and its entry. `version` is the
     /// version of the stored account, or 0 if none is stored; a store reads it before `entry`.
-    pub fn answer(&self, entry: Option<AccountEntry>, version: u64) -> Option<AccountChanged> {
+    pub fn outcome(&self, entry: Option<AccountEntry>, version: u64) -> Option<AccountChangeOutcome> {
         match entry {
-            Some(entry) => Some(AccountChanged::EntryExists(Box::new(entry))),
-            None if version != self.expected => Some(AccountChanged::VersionMismatch),
+            Some(entry) => Some(AccountChangeOutcome::EntryExists(Box::new(entry))),
+            None if version != self.expected => Some(AccountChangeOutcome::VersionMismatch),
             None => None,
         }
     }
@@ -152,11 +152,11 @@ mod tests {
         let change = AccountChange { org: OrgId::derive(&["acme"]), expected: 7, account, entry: granted("one") };
         for version in [0, 6, 7, 8, 9] {
             for entry in [granted("one"), granted("other")] {
-                let exists = Some(AccountChanged::EntryExists(Box::new(entry.clone())));
-                assert_eq!(change.answer(Some(entry), version), exists, "at version {version}");
+                let exists = Some(AccountChangeOutcome::EntryExists(Box::new(entry.clone())));
+                assert_eq!(change.outcome(Some(entry), version), exists, "at version {version}");
             }
-            let expected = (version != 7).then_some(AccountChanged::VersionMismatch);
-            assert_eq!(change.answer(None, version), expected, "at version {version}");
+            let expected = (version != 7).then_some(AccountChangeOutcome::VersionMismatch);
+            assert_eq!(change.outcome(None, version), expected, "at version {version}");
         }
     }
 

@@ -17,7 +17,7 @@ mod ledger;
 mod tests;
 
 pub use account::{Account, InsufficientCredit, OpenBlock, Part};
-pub use decide::{AccountChange, AccountChanged, Ledger, Reserved, Settlement};
+pub use decide::{AccountChange, AccountChangeOutcome, Ledger, Reserved, Settlement};
 pub use grant::{Grant, GrantKind};
 pub use ledger::{Basis, LedgerRow, Settled};
 

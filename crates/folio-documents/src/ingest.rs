@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use folio_resources::{Document, TextState};
-use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, TextWait};
+use folio_storage::{BlobReader, ClaimedJob, IngestUpdate, Job, JobStore, Stores, TextWait};
 use folio_trace::TraceContext;
 use folio_types::{DocumentId, Environment, Error, Incarnation, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
@@ -176,7 +176,7 @@ struct Actor {
 
 struct ActiveRead {
     key: Key,
-    job: TakenJob,
+    job: ClaimedJob,
     since: Instant,
 }
 
@@ -295,7 +295,7 @@ impl Actor {
         self.installed = installed;
     }
 
-    async fn start(&mut self, job: TakenJob) {
+    async fn start(&mut self, job: ClaimedJob) {
         let Some(key) = parse(&job.job.key) else {
             tracing::error!(key = job.job.key, "dropped a job with an invalid document key");
             return self.done(&job).await;
@@ -355,7 +355,7 @@ impl Actor {
     }
 
     /// Removes a job. If that fails, the job is taken again and its document is already settled.
-    async fn done(&self, job: &TakenJob) {
+    async fn done(&self, job: &ClaimedJob) {
         if let Err(error) = self.queue.jobs.done(QUEUE, job).await {
             tracing::debug!(%error, "cannot remove a finished job");
         }

@@ -58,7 +58,7 @@ impl Entry {
 
     /// Returns true if the entry starts a segment of the history: a turn or imported messages. The entries up to the
     /// next such entry belong to the segment.
-    pub fn begins(&self) -> bool {
+    pub fn starts_segment(&self) -> bool {
         matches!(self, Self::Accepted(_) | Self::Imported(_))
     }
 

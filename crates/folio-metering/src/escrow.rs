@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_credit::{
-    Account, AccountChange, AccountChanged, AccountEntry, Grant, InsufficientCredit, LedgerRow, OpenBlock,
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Grant, InsufficientCredit, LedgerRow, OpenBlock,
 };
 use folio_storage::{Charged, CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
@@ -75,9 +75,9 @@ impl Escrow {
             let Some((entry, output)) = change(&mut account, self.now())? else { return Ok(None) };
             let change = AccountChange { org: org.clone(), expected, account, entry };
             match self.store.change_account(change).await? {
-                AccountChanged::Done => return Ok(Some(output)),
-                AccountChanged::EntryExists(_) => return Ok(Some(output)),
-                AccountChanged::VersionMismatch => {}
+                AccountChangeOutcome::Done => return Ok(Some(output)),
+                AccountChangeOutcome::EntryExists(_) => return Ok(Some(output)),
+                AccountChangeOutcome::VersionMismatch => {}
             }
         }
         let message = "too many concurrent changes of the credit account; retry";

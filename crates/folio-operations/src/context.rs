@@ -315,7 +315,7 @@ impl Context {
         let listing = Listing::new(request, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
         self.find::<A>(id).await?;
         let store = &self.stores().of::<A>();
-        listing.fetch(|page| async move { store.versions(org, id, &page).await }).await
+        listing.fetch(|page| async move { store.list_revisions(org, id, &page).await }).await
     }
 
     /// The resources that the extraction engine requires. Their meter counts model calls.

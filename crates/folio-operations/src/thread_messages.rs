@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         while end > 0 {
             let from = end.saturating_sub(count);
             let entries = self.entries(from, usize::try_from(end - from).unwrap_or(usize::MAX)).await?;
-            if let Some((at, _)) = entries.iter().rev().find(|(at, entry)| *at < end && entry.begins()) {
+            if let Some((at, _)) = entries.iter().rev().find(|(at, entry)| *at < end && entry.starts_segment()) {
                 return Ok(Some(*at));
             }
             (end, count) = (from, count.saturating_mul(2).min(ENTRIES_AT_ONCE as u64));
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         let mut next = at;
         while next < self.header.entries {
             for (sequence, entry) in self.entries(next, SEGMENT_ENTRIES_AT_ONCE).await? {
-                if (sequence > at && entry.begins()) || sequence >= self.header.entries {
+                if (sequence > at && entry.starts_segment()) || sequence >= self.header.entries {
                     next = self.header.entries;
                     break;
                 }

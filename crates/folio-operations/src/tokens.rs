@@ -161,7 +161,7 @@ impl Operation for RevokeToken {
             }
             deleted => deleted?,
         }
-        context.stores().access().forget_use(&context.principal().org, &self.token_id).await
+        context.stores().access().delete_use(&context.principal().org, &self.token_id).await
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn revoke_tokens(context: &Context, org: &OrgId, user: Option<U
     let revoke = |token: TokenRecord| async move {
         // A version mismatch means that another request has revoked the token.
         stores.of::<TokenRecord>().decide(&token.id, TokenChange::revoke_by_platform(org, &token.id, now)?).await?;
-        stores.access().forget_use(org, &token.id).await
+        stores.access().delete_use(org, &token.id).await
     };
     let revocations = futures::stream::iter(tokens_of(context, org, user).await?).map(revoke);
     let revoked: Result<()> = revocations.buffer_unordered(REVOCATIONS).try_collect().await;

@@ -39,8 +39,8 @@ impl QuotaCache {
         }
         let found = self.organizations.get(&OrgId::platform(), org).await?;
         let own = found.map(|organization| organization.quotas).unwrap_or_default();
-        let counts = own.over(self.defaults);
-        self.cache.insert(org.clone(), counts).await;
-        Ok(counts)
+        let effective = own.over(self.defaults);
+        self.cache.insert(org.clone(), effective).await;
+        Ok(effective)
     }
 }

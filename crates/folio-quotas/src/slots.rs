@@ -16,7 +16,7 @@ use crate::QuotaCache;
 use folio_storage::{SLOTS_SYNC_MAX, SlotStore};
 
 /// Retry delay after a refusal: other work has to end first.
-const ENDS_SOON: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Renewals within one lease.
 const RENEWALS: u32 = 3;
 const CONCURRENT_SYNCS: usize = 16;
@@ -27,12 +27,12 @@ pub struct Slots(Arc<Inner>);
 
 struct Inner {
     kind: &'static str,
-    most: fn(&Quotas) -> u32,
+    limit: fn(&Quotas) -> u32,
     quotas: QuotaCache,
     store: Arc<dyn SlotStore>,
     local: Mutex<HashMap<OrgId, OrgSlots>>,
     changed: Arc<Notify>,
-    renews: Arc<Notify>,
+    has_leases_changed: Arc<Notify>,
 }
 
 /// Slots of one organization in this process.
@@ -41,7 +41,7 @@ struct OrgSlots {
     /// Taken slots by name, with the number of [`Slot`]s that share the name.
     taken: HashMap<String, usize>,
     /// Slots taken without asking the store and not yet registered there.
-    joined: Vec<String>,
+    unregistered: Vec<String>,
     /// Freed slots that are still registered in the store.
     freed: Vec<String>,
     /// If true, the organization has a quota according to the newest read, and leases are renewed.
@@ -73,13 +73,14 @@ impl Slots {
         Self::new("concurrent_model_calls", |quotas| quotas.concurrent_model_calls, quotas, store)
     }
 
-    fn new(kind: &'static str, most: fn(&Quotas) -> u32, quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
-        let [changed, renews] = std::array::from_fn(|_| Arc::new(Notify::new()));
-        let (changes, renewed) = (Arc::clone(&changed), Arc::clone(&renews));
-        let inner = Arc::new(Inner { kind, most, quotas, store, local: Mutex::default(), changed, renews });
+    fn new(kind: &'static str, limit: fn(&Quotas) -> u32, quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
+        let [changed, has_leases_changed] = std::array::from_fn(|_| Arc::new(Notify::new()));
+        let (changes, leases_changed) = (Arc::clone(&changed), Arc::clone(&has_leases_changed));
+        let inner =
+            Arc::new(Inner { kind, limit, quotas, store, local: Mutex::default(), changed, has_leases_changed });
         // Both tasks end when the last clone is dropped.
         tokio::spawn(sync_changes(Arc::downgrade(&inner), changes));
-        tokio::spawn(renew(Arc::downgrade(&inner), renewed)); // See above.
+        tokio::spawn(renew(Arc::downgrade(&inner), leases_changed)); // See above.
         Self(inner)
     }
 
@@ -90,16 +91,16 @@ impl Slots {
     /// `QUOTA_EXCEEDED`, or `STORE_UNAVAILABLE` if the quota cannot be read. If only the slot store fails, the slot is
     /// taken.
     pub async fn take(&self, org: &OrgId, name: &str) -> Result<Slot> {
-        let most = self.0.most(org).await?;
-        let over = || exceeded(self.0.kind, most.into(), ENDS_SOON);
-        if !self.0.hold(org, name, most) {
+        let limit = self.0.limit(org).await?;
+        let over = || exceeded(self.0.kind, limit.into(), RETRY_AFTER);
+        if !self.0.count_locally(org, name, limit) {
             return Err(over());
         }
         let mut slot = self.slot(org, name);
-        if most == 0 {
+        if limit == 0 {
             return Ok(slot);
         }
-        match self.0.take(org, name, most).await {
+        match self.0.take(org, name, limit).await {
             Ok(true) => Ok(slot),
             Ok(false) => {
                 slot.refused = true;
@@ -146,14 +147,14 @@ impl Drop for Slot {
 }
 
 impl Inner {
-    async fn most(&self, org: &OrgId) -> Result<u32> {
-        Ok((self.most)(&self.quotas.of(org).await?))
+    async fn limit(&self, org: &OrgId) -> Result<u32> {
+        Ok((self.limit)(&self.quotas.of(org).await?))
     }
 
     /// Takes a slot in the store. If none is free, frees the released slots of this process in the store and retries
     /// once.
-    async fn take(&self, org: &OrgId, name: &str, most: u32) -> Result<bool> {
-        if self.store.take(org, self.kind, name, most).await? {
+    async fn take(&self, org: &OrgId, name: &str, limit: u32) -> Result<bool> {
+        if self.store.take(org, self.kind, name, limit).await? {
             return Ok(true);
         }
         let freed = self.local().get(org).map(|local| local.freed.clone()).unwrap_or_default();
@@ -164,28 +165,28 @@ impl Inner {
             self.store.sync(org, self.kind, &[], freed).await?;
         }
         self.remove_freed(org, &freed);
-        self.store.take(org, self.kind, name, most).await
+        self.store.take(org, self.kind, name, limit).await
     }
 
     /// Counts a slot locally. Returns false if this process alone has reached the limit.
-    fn hold(&self, org: &OrgId, name: &str, most: u32) -> bool {
+    fn count_locally(&self, org: &OrgId, name: &str, limit: u32) -> bool {
         let mut local = self.local();
         let local = local.entry(org.clone()).or_default();
-        if most > 0 && local.taken.len() >= most as usize && !local.taken.contains_key(name) {
+        if limit > 0 && local.taken.len() >= limit as usize && !local.taken.contains_key(name) {
             return false;
         }
-        if !std::mem::replace(&mut local.limited, most > 0) && most > 0 {
-            self.renews.notify_one();
+        if !std::mem::replace(&mut local.limited, limit > 0) && limit > 0 {
+            self.has_leases_changed.notify_one();
         }
-        local.hold(name);
+        local.count_locally(name);
         true
     }
 
     fn join(&self, org: &OrgId, name: &str) {
         let mut local = self.local();
         let local = local.entry(org.clone()).or_default();
-        local.hold(name);
-        local.joined.push(name.to_owned());
+        local.count_locally(name);
+        local.unregistered.push(name.to_owned());
         self.changed.notify_one();
     }
 
@@ -196,7 +197,7 @@ impl Inner {
             *holders = holders.saturating_sub(1);
             if *holders == 0 {
                 local.taken.remove(&name);
-                local.joined.retain(|joined| *joined != name);
+                local.unregistered.retain(|unregistered| *unregistered != name);
                 if local.limited && !refused {
                     local.freed.push(name);
                     self.changed.notify_one();
@@ -208,22 +209,23 @@ impl Inner {
         }
     }
 
-    /// Returns the changes since the previous sync; if `renews`, all slots of organizations with a quota instead, and
+    /// Returns the changes since the previous sync; if `has_leases_changed`, all slots of organizations with a quota instead, and
     /// only the unregistered slots of the others.
-    fn updates(&self, renews: bool) -> Vec<LeaseUpdate> {
+    fn updates(&self, has_leases_changed: bool) -> Vec<LeaseUpdate> {
         let mut local = self.local();
         let updates = local.iter_mut().map(|(org, local)| {
-            let joined = std::mem::take(&mut local.joined);
-            let taken = if renews && local.limited { local.taken.keys().cloned().collect() } else { joined };
-            let freed = if renews { Vec::new() } else { local.freed.clone() };
+            let unregistered = std::mem::take(&mut local.unregistered);
+            let taken =
+                if has_leases_changed && local.limited { local.taken.keys().cloned().collect() } else { unregistered };
+            let freed = if has_leases_changed { Vec::new() } else { local.freed.clone() };
             LeaseUpdate { org: org.clone(), taken, freed }
         });
         updates.filter(|update| !update.taken.is_empty() || !update.freed.is_empty()).collect()
     }
 
     /// Writes all updates to the store.
-    async fn sync_all(&self, renews: bool) {
-        let updates = futures::stream::iter(self.updates(renews));
+    async fn sync_all(&self, has_leases_changed: bool) {
+        let updates = futures::stream::iter(self.updates(has_leases_changed));
         updates.for_each_concurrent(CONCURRENT_SYNCS, |update| self.sync(update)).await;
     }
 
@@ -232,7 +234,7 @@ impl Inner {
     async fn sync(&self, update: LeaseUpdate) {
         let LeaseUpdate { org, mut taken, freed } = update;
         let synced = async {
-            let limited = self.most(&org).await? > 0;
+            let limited = self.limit(&org).await? > 0;
             if let Some(local) = self.local().get_mut(&org) {
                 local.limited = limited;
                 taken.retain(|name| local.taken.contains_key(name));
@@ -251,7 +253,7 @@ impl Inner {
         let synced = tokio::time::timeout(self.renewal(), synced).await;
         self.remove_freed(&org, &freed);
         let problem = match synced {
-            Ok(Ok(())) => return self.renews.notify_one(),
+            Ok(Ok(())) => return self.has_leases_changed.notify_one(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the store timed out".to_owned(),
         };
@@ -261,11 +263,12 @@ impl Inner {
             "slot leases could not be synced; other processes see the previous ones"
         );
         if let Some(local) = self.local().get_mut(&org) {
-            let taken = taken.into_iter().filter(|name| local.taken.contains_key(name) && !local.joined.contains(name));
+            let taken =
+                taken.into_iter().filter(|name| local.taken.contains_key(name) && !local.unregistered.contains(name));
             let taken: Vec<_> = taken.collect();
-            local.joined.extend(taken);
+            local.unregistered.extend(taken);
         }
-        self.renews.notify_one();
+        self.has_leases_changed.notify_one();
     }
 
     /// Forgets slots that the store has freed or whose leases expire there.
@@ -284,7 +287,7 @@ impl Inner {
     }
 
     fn has_leases(&self) -> bool {
-        self.local().values().any(|local| local.limited || !local.joined.is_empty())
+        self.local().values().any(|local| local.limited || !local.unregistered.is_empty())
     }
 
     /// The lock is never held across an await.
@@ -298,7 +301,7 @@ impl OrgSlots {
         self.taken.is_empty() && self.freed.is_empty()
     }
 
-    fn hold(&mut self, name: &str) {
+    fn count_locally(&mut self, name: &str) {
         self.freed.retain(|freed| freed != name);
         *self.taken.entry(name.to_owned()).or_default() += 1;
     }
@@ -307,7 +310,7 @@ impl OrgSlots {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.changed.notify_one();
-        self.renews.notify_one();
+        self.has_leases_changed.notify_one();
     }
 }
 
@@ -321,9 +324,9 @@ async fn sync_changes(slots: Weak<Inner>, changed: Arc<Notify>) {
 }
 
 /// Renews all leases three times per lease duration. Sleeps while there are none.
-async fn renew(weak: Weak<Inner>, renews: Arc<Notify>) {
+async fn renew(weak: Weak<Inner>, has_leases_changed: Arc<Notify>) {
     while weak.strong_count() > 0 {
-        renews.notified().await;
+        has_leases_changed.notified().await;
         while let Some(slots) = weak.upgrade().filter(|slots| slots.has_leases()) {
             let renewal = slots.renewal();
             drop(slots);

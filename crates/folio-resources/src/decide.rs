@@ -93,7 +93,7 @@ impl ResourceWrite {
     }
 
     pub fn target(&self) -> Target {
-        Target::new(self.kind.word, &self.id)
+        Target::new(self.kind.name, &self.id)
     }
 }
 

@@ -225,7 +225,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         revision("prompt_revision.plain", prompt().newest_revision().unwrap()),
         revision("prompt_revision.bare", bare.newest_revision().unwrap()),
     ];
-    samples.extend(KINDS.iter().map(|kind| (format!("{}.tombstone", kind.word), kind.tombstone(5, at()).unwrap())));
+    samples.extend(KINDS.iter().map(|kind| (format!("{}.tombstone", kind.name), kind.tombstone(5, at()).unwrap())));
     samples
 }
 
@@ -270,10 +270,10 @@ fn every_kind_has_golden_files_and_reads_all_of_them() {
                 let word = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
                 let payload = std::fs::read(&path).unwrap();
                 let stored = [&[format], payload.trim_ascii_end()].concat();
-                if word == kind.word {
+                if word == kind.name {
                     kind.read(&stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                     read += 1;
-                } else if word == format!("{}_revision", kind.word) {
+                } else if word == format!("{}_revision", kind.name) {
                     kind.revision_references(&stored).unwrap();
                 }
             }
@@ -285,12 +285,12 @@ fn every_kind_has_golden_files_and_reads_all_of_them() {
 #[test]
 fn a_newer_or_damaged_format_is_refused_with_an_error_that_names_the_kind() {
     for (case, stored) in samples().into_iter().filter(|(case, _)| !case.contains("_revision")) {
-        let kind: &Kind = Kind::named(case.split('.').next().unwrap()).unwrap();
+        let kind: &Kind = Kind::by_name(case.split('.').next().unwrap()).unwrap();
         let payload = &stored[1..];
         for bad in [vec![], [&[200], payload].concat(), [&[0], payload].concat(), stored[..stored.len() - 1].to_vec()] {
             let error = kind.read(&bad).unwrap_err();
             assert_eq!((error.code, error.reason), (Code::DataLoss, Reason::StoredFormat), "{case}: {error}");
-            assert!(error.message.contains(kind.word), "{error}");
+            assert!(error.message.contains(kind.name), "{error}");
         }
     }
 }

@@ -49,7 +49,7 @@ pub const NAMED_USERS_MAX: usize = 5;
 /// A kind of resource, type-erased. See the constants of [`Resource`].
 pub struct Kind {
     /// One lowercase word.
-    pub word: &'static str,
+    pub name: &'static str,
     /// Prefix of the ids, before the underscore.
     pub id_prefix: &'static str,
     pub is_referenced: bool,
@@ -65,7 +65,7 @@ pub struct Kind {
 impl Kind {
     pub const fn of<R: Resource>() -> Self {
         Self {
-            word: R::KIND,
+            name: R::KIND,
             id_prefix: R::ID_PREFIX,
             is_referenced: R::IS_REFERENCED,
             keeps_revisions: R::KEEPS_REVISIONS,
@@ -95,8 +95,8 @@ impl Kind {
         let found = KINDS.iter().find(|kind| Some(kind.id_prefix) == prefix);
         found.ok_or_else(|| Error::internal(format!("the id {id:?} belongs to no kind of resource")))
     }
-    pub fn named(word: &str) -> Option<&'static Self> {
-        KINDS.iter().find(|kind| kind.word == word)
+    pub fn by_name(word: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == word)
     }
 
     /// # Errors
@@ -118,7 +118,7 @@ impl Kind {
 
     /// Returns the error for a resource that does not exist or was deleted.
     pub fn not_found(&self, id: &str) -> Error {
-        Error::not_found(self.word, id)
+        Error::not_found(self.name, id)
     }
 
     /// Returns an error unless the resource `of` with the newest revision `newest` has revision `number`. `newest` is
@@ -127,7 +127,7 @@ impl Kind {
         if newest.is_some_and(|newest| (1..=newest).contains(&number)) {
             return Ok(());
         }
-        Err(Error::not_found(&format!("{} revision", Self::of_id(of)?.word), format!("{of}.{number}")))
+        Err(Error::not_found(&format!("{} revision", Self::of_id(of)?.name), format!("{of}.{number}")))
     }
 
     /// Returns the error for a name of the kind `word` that the resource `id` has.
@@ -152,13 +152,13 @@ impl Kind {
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word)
+        f.write_str(self.name)
     }
 }
 
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {
-        self.word == other.word
+        self.name == other.name
     }
 }
 
@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_word_and_an_id_prefix_of_its_own() {
-        let words: BTreeSet<_> = KINDS.iter().map(|kind| kind.word).collect();
+        let words: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
         let prefixes: BTreeSet<_> = KINDS.iter().map(|kind| kind.id_prefix).collect();
         assert_eq!((words.len(), prefixes.len()), (KINDS.len(), KINDS.len()));
         for kind in KINDS {
             assert_eq!(Kind::of_id(&format!("{}_0", kind.id_prefix)).unwrap(), kind);
-            assert_eq!(Kind::named(kind.word), Some(kind));
+            assert_eq!(Kind::by_name(kind.name), Some(kind));
         }
         assert!(Kind::of_id("thr_0").is_err());
     }

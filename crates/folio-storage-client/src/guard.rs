@@ -12,7 +12,7 @@ use folio_types::{Error, Reason, Result, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument as _;
 
-use folio_storage::Traffic;
+use folio_storage::CallCounters;
 use folio_storage::spans;
 
 const IN_FLIGHT_MAX: usize = 1_024;
@@ -116,9 +116,9 @@ impl Guard {
     }
 
     /// Returns the counters since the guard was created.
-    pub fn traffic(&self) -> Traffic {
+    pub fn call_counters(&self) -> CallCounters {
         let sent = self.sent.iter().map(|sent| sent.load(Ordering::Relaxed));
-        Traffic {
+        CallCounters {
             server: self.server,
             calls: self.kinds.iter().copied().zip(sent).collect(),
             failed: self.failed.load(Ordering::Relaxed),
@@ -168,11 +168,14 @@ mod tests {
         let refused = works(&guard).await.unwrap_err();
         assert_eq!(refused.reason, Reason::StoreUnavailable);
         assert!(refused.retry_after.is_some_and(|after| after <= LIMIT), "{refused:?}");
-        let traffic = guard.traffic();
-        assert_eq!((traffic.calls, traffic.failed, traffic.refused), (vec![("read", 0), ("write", 2)], 2, 1));
-        assert!(traffic.is_open);
+        let call_counters = guard.call_counters();
+        assert_eq!(
+            (call_counters.calls, call_counters.failed, call_counters.refused),
+            (vec![("read", 0), ("write", 2)], 2, 1)
+        );
+        assert!(call_counters.is_open);
         folio_testkit::wait_for("a probe", Duration::from_secs(5), async || works(&guard).await.ok()).await.unwrap();
-        assert!(!guard.traffic().is_open);
+        assert!(!guard.call_counters().is_open);
     }
 
     #[tokio::test]
@@ -186,7 +189,7 @@ mod tests {
         for call in &mut calls {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());
         }
-        assert_eq!(guard.traffic().calls[0].1, IN_FLIGHT_MAX as u64, "the others wait");
+        assert_eq!(guard.call_counters().calls[0].1, IN_FLIGHT_MAX as u64, "the others wait");
         assert_eq!(works(&guard).await.unwrap_err().reason, Reason::StoreUnavailable);
         drop(calls);
         works(&guard).await.unwrap().unwrap();
@@ -204,6 +207,6 @@ mod tests {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());
         }
         assert_eq!(works(&guard).await.unwrap_err().reason, Reason::StoreUnavailable);
-        assert_eq!(guard.traffic().refused, 1);
+        assert_eq!(guard.call_counters().refused, 1);
     }
 }

@@ -121,11 +121,11 @@ async fn uses(context: &Context) -> Outcome {
     let (store, org, at) = (context.stores.access(), &context.org, context.now());
     let tokens = ["unused", "used"].map(|name| TokenId::derive(&[name]));
     let [_, used] = &tokens;
-    store.note_use(org, used, context.now()).await?;
-    store.note_use(org, used, at).await?;
+    store.record_use(org, used, context.now()).await?;
+    store.record_use(org, used, at).await?;
     same!(store.last_uses(org, &tokens).await?, vec![None, Some(at)], "the use that was stored last");
     same!(store.last_uses(&context.other(), &tokens).await?, vec![None, None], "uses in another organization");
-    store.forget_use(org, used).await?;
+    store.delete_use(org, used).await?;
     same!(store.last_uses(org, &tokens).await?, vec![None, None], "uses after their removal");
     Ok(())
 }

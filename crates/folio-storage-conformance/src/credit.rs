@@ -1,8 +1,8 @@
 //! [`folio_storage::CreditStore`].
 
 use folio_credit::{
-    Account, AccountChange, AccountChanged, AccountEntry, Basis, Grant, GrantKind, Ledger, LedgerRow, OpenBlock, Part,
-    Reserved, Settled,
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Basis, Grant, GrantKind, Ledger, LedgerRow, OpenBlock,
+    Part, Reserved, Settled,
 };
 use folio_types::message::Usage;
 use folio_types::{BlockId, GrantId, Incarnation, OrgId};
@@ -34,13 +34,17 @@ async fn accounts(context: &Context) -> Outcome {
     let (store, org) = (&context.stores.credit, &context.org);
     same!(store.account(org).await?, Account::default(), "an account that does not exist");
     let first = granting(context, org, &Account::default())?;
-    same!(store.change_account(first.clone()).await?, AccountChanged::Done, "a first grant");
+    same!(store.change_account(first.clone()).await?, AccountChangeOutcome::Done, "a first grant");
     same!(store.account(org).await?, first.account, "the account after it");
     let late = granting(context, org, &Account::default())?;
-    same!(store.change_account(late.clone()).await?, AccountChanged::VersionMismatch, "a change of an older version");
+    same!(
+        store.change_account(late.clone()).await?,
+        AccountChangeOutcome::VersionMismatch,
+        "a change of an older version"
+    );
     let ahead = AccountChange { expected: 7, ..granting(context, org, &first.account)? };
-    same!(store.change_account(ahead).await?, AccountChanged::VersionMismatch, "a change of a future version");
-    let exists = AccountChanged::EntryExists(Box::new(first.entry.clone()));
+    same!(store.change_account(ahead).await?, AccountChangeOutcome::VersionMismatch, "a change of a future version");
+    let exists = AccountChangeOutcome::EntryExists(Box::new(first.entry.clone()));
     same!(store.change_account(first.clone()).await?, exists, "the same grant again");
     let again = AccountChange { entry: first.entry.clone(), ..granting(context, org, &first.account)? };
     same!(store.change_account(again).await?, exists, "the same grant on the newest version");
@@ -54,7 +58,7 @@ async fn accounts(context: &Context) -> Outcome {
     account.blocks.push(block.clone());
     let entry = AccountEntry::Drawn(block.clone());
     let draw = AccountChange { org: org.clone(), expected: first.account.version, account, entry: entry.clone() };
-    same!(store.change_account(draw.clone()).await?, AccountChanged::Done, "a draw");
+    same!(store.change_account(draw.clone()).await?, AccountChangeOutcome::Done, "a draw");
     same!(store.account(org).await?, draw.account, "the account with a block");
     let entries = store.account_entries(org, "", None, 10).await?;
     same!(entries, vec![entry.clone(), first.entry.clone()], "all entries, by key");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_credit::{AccountChange, AccountChanged, Grant, GrantKind, LedgerRow};
+use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::{
     Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
@@ -86,7 +86,7 @@ async fn filled_token(context: &Context, id: &str, name: &str) -> Result<TokenId
     let token = Token::with_id(org, TokenId::derive(&[org.as_str(), id]), &System);
     let write = TokenChange::create_by_platform(&token, NewToken::new(&token, user, Role::Admin, name), context.now())?;
     done(context.stores.of::<TokenRecord>().decide(token.id(), write).await?)?;
-    context.stores.access().note_use(org, token.id(), context.now()).await?;
+    context.stores.access().record_use(org, token.id(), context.now()).await?;
     Ok(token.id().clone())
 }
 
@@ -169,7 +169,7 @@ async fn filled_account(context: &Context, name: &str) -> Outcome {
     let expected = account.version;
     let entry = account.grant(grant, now)?;
     let change = AccountChange { org: org.clone(), expected, account, entry };
-    same!(credit.change_account(change).await?, AccountChanged::Done, "a grant");
+    same!(credit.change_account(change).await?, AccountChangeOutcome::Done, "a grant");
     let row = LedgerRow { model: name.to_owned(), ..context.ledger_row("call", 1) };
     credit.reserve(org, &BlockId::derive(&["filled", org.as_str()]), row).await?;
     let record = UsageRecord { model: name.to_owned(), ..context.usage_record("call") };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved};
 use folio_history::event::Event;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
@@ -91,7 +91,7 @@ layers! {
     }
     CreditLayer of CreditStore {
         account(org: &OrgId) -> Account;
-        change_account(change: AccountChange) -> AccountChanged;
+        change_account(change: AccountChange) -> AccountChangeOutcome;
         account_entries(org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Vec<AccountEntry>;
         reserve(org: &OrgId, block: &BlockId, row: LedgerRow) -> Reserved;
         settle(org: &OrgId, block: &BlockId, row: LedgerRow) -> LedgerRow;
@@ -157,9 +157,9 @@ layers! {
     }
     JobLayer of JobStore {
         push(queue: &str, job: &Job) -> bool;
-        take(queue: &str, worker: &Incarnation, limit: usize, abandoned_after: Duration) -> Vec<TakenJob>;
-        keep(queue: &str, taken: &TakenJob) -> bool;
-        done(queue: &str, taken: &TakenJob) -> bool;
+        take(queue: &str, worker: &Incarnation, limit: usize, abandoned_after: Duration) -> Vec<ClaimedJob>;
+        keep(queue: &str, taken: &ClaimedJob) -> bool;
+        done(queue: &str, taken: &ClaimedJob) -> bool;
         waiting(queue: &str) -> u64;
     }
     NodeLayer of NodeStore {

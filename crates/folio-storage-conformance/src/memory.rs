@@ -189,7 +189,7 @@ impl Memory {
         for row in plan.rows {
             match row {
                 RowWrite::InsertOp(row) => {
-                    self.ops.insert((Target::new(plan.kind.word, &plan.id), row.op.clone()), row);
+                    self.ops.insert((Target::new(plan.kind.name, &plan.id), row.op.clone()), row);
                 }
                 RowWrite::PutRevision(number, stored) => {
                     self.revisions.insert((plan.id.clone(), number), stored);

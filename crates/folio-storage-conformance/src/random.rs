@@ -147,7 +147,7 @@ impl Random {
 
     async fn close(&mut self) -> Outcome {
         let ((sampled, id), (op, digest)) = (self.target()?, self.op()?);
-        let (context, target) = (&self.run.context, Target::new(sampled.kind.word, &id));
+        let (context, target) = (&self.run.context, Target::new(sampled.kind.name, &id));
         let closed = if self.dice.one_in(2) { ClosedAs::Aborted } else { ClosedAs::Conflict };
         let at = context.now();
         let row = context.stores.ops.close(&context.org, &target, &op, &digest, closed, at).await?;

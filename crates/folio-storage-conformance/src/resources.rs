@@ -30,12 +30,12 @@ pub(crate) struct Run {
 
 /// Runs the suite of each kind; of one kind if the name of the suite is `resources/KIND`.
 pub(crate) async fn suite(context: &Context) -> Outcome {
-    let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.word).collect();
-    same!(SAMPLES.iter().map(|sampled| sampled.kind.word).collect::<BTreeSet<_>>(), kinds, "the kinds with samples");
-    for sampled in SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.word)) {
-        let mut run = Run::new(context.of_kind(sampled.kind.word));
+    let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
+    same!(SAMPLES.iter().map(|sampled| sampled.kind.name).collect::<BTreeSet<_>>(), kinds, "the kinds with samples");
+    for sampled in SAMPLES.iter().filter(|sampled| context.covers(sampled.kind.name)) {
+        let mut run = Run::new(context.of_kind(sampled.kind.name));
         let outcome = run.kind(sampled).await;
-        outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.word)))?;
+        outcome.map_err(|Failure(what)| Failure(format!("{}: {what}", sampled.kind.name)))?;
     }
     revisions_by_page(context).await
 }
@@ -392,7 +392,7 @@ impl Run {
             for id in [&kept, &id, &id] {
                 resources.forget_deleted(&self.context.org, kind, id).await?;
             }
-            self.memory.remove_content(&Target::new(kind.word, &id));
+            self.memory.remove_content(&Target::new(kind.name, &id));
         }
         check!(!resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in the index after its clean-up");
         Ok(())
@@ -471,7 +471,7 @@ async fn revisions_by_page(context: &Context) -> Outcome {
     for (order, expected) in [(Order::Newest, [2, 1]), (Order::Oldest, [1, 2])] {
         let (mut seen, mut page) = (Vec::new(), PageRequest { size: 1, order, ..PageRequest::default() });
         loop {
-            let part = store.versions(org, &id, &page).await?;
+            let part = store.list_revisions(org, &id, &page).await?;
             same!(part.total, 2, "the number of revisions");
             check!(part.items.iter().all(|revision| revision.name == "after"), "a revision under an old name");
             seen.extend(part.items.into_iter().map(|revision| revision.revid.version));
@@ -486,6 +486,6 @@ async fn revisions_by_page(context: &Context) -> Outcome {
     same!(both, [2, 1], "several revisions in the requested order");
     done(store.decide(&id, context.write(Expected::Version(2), Schema::DELETE)?).await?)?;
     same!(store.revision(org, &revid(2)).await?, None, "a revision of a deleted schema");
-    same!(store.versions(org, &id, &PageRequest::default()).await?.total, 0, "the revisions of a deleted schema");
+    same!(store.list_revisions(org, &id, &PageRequest::default()).await?.total, 0, "the revisions of a deleted schema");
     Ok(())
 }

@@ -22,13 +22,13 @@ use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::enter_expiry;
 use super::{crash_points, dependents, open_turns, references, retry};
 use folio_storage::EncodedThreadWrite;
-use folio_storage::value::{Mark, decode, encode};
+use folio_storage::value::{Empty, decode, encode};
 
 /// Maximum number of attempts with an unknown outcome; the last one returns its error.
-const UNKNOWN: u32 = 3;
+const UNKNOWN_OUTCOMES_MAX: u32 = 3;
 
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct LoadedThread {
     pub(crate) record: Option<ThreadRecord>,
     /// The expiry, in nanoseconds since the Unix epoch.
     pub(crate) expires_at: Option<i64>,
@@ -36,13 +36,13 @@ pub(crate) struct Read {
     pub(crate) imported: Option<(u64, String)>,
 }
 
-impl Read {
+impl LoadedThread {
     pub(crate) fn live(self) -> Option<ThreadHeader> {
         self.record.and_then(ThreadRecord::live)
     }
 }
 
-pub(crate) fn instant(nanoseconds: i64) -> Result<Timestamp> {
+pub(crate) fn timestamp_from_nanoseconds(nanoseconds: i64) -> Result<Timestamp> {
     let at = Timestamp::from_nanosecond(i128::from(nanoseconds));
     at.map_err(|error| Error::internal(format!("a stored time is out of range: {error}")))
 }
@@ -56,16 +56,16 @@ pub(crate) async fn read(
     org: &OrgId,
     id: &ThreadId,
     consistency: ReadConsistency,
-) -> Result<Read> {
+) -> Result<LoadedThread> {
     let row = keyspace.tables.threads.header(&keyspace.cql, org, id, consistency).await?;
     let mut record: Option<ThreadRecord> = match row.live {
         Some(_) => Some(decode(&row.header)?),
         None => None,
     };
     if let Some(ThreadRecord::Live(header)) = &mut record {
-        header.expires_at = row.expires_at.map(instant).transpose()?;
+        header.expires_at = row.expires_at.map(timestamp_from_nanoseconds).transpose()?;
     }
-    Ok(Read { record, expires_at: row.expires_at, imported: row.imported })
+    Ok(LoadedThread { record, expires_at: row.expires_at, imported: row.imported })
 }
 
 pub(crate) async fn request(
@@ -146,7 +146,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
         }
         if let Some(after) = &plan.list_after {
             let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));
-            catalogue::enter(keyspace, org, Target::THREAD, before.as_ref(), &after).await?;
+            catalogue::insert_new_rows(keyspace, org, Target::THREAD, before.as_ref(), &after).await?;
         }
         let stored = encode(&ThreadRecord::Live(Box::new(plan.after.clone())))?;
         let bytes = stored.len();
@@ -159,13 +159,13 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
                 if let Some(before) = &plan.list_before {
                     settle(keyspace, &plan.after, before, plan.list_after.as_ref()).await;
                 }
-                keyspace.headers.wrote(&plan.after, bytes).await;
+                keyspace.headers.insert(&plan.after, bytes).await;
                 return Ok(Appended::Done(Box::new(plan.after)));
             }
             ConditionalResult::Refused => {}
             ConditionalResult::Unknown(error) => {
                 unknown += 1;
-                if unknown >= UNKNOWN {
+                if unknown >= UNKNOWN_OUTCOMES_MAX {
                     return Err(error);
                 }
             }
@@ -217,10 +217,10 @@ fn statements<'a>(
         }
     }];
     if let Some(batch) = plan.batch {
-        statements.push(threads.insert_once(thread, (ThreadPart::Batch, &batch_key(batch)), encode(&Mark)?));
+        statements.push(threads.insert_if_absent(thread, (ThreadPart::Batch, &batch_key(batch)), encode(&Empty)?));
     }
     for row in &plan.requests {
-        statements.push(threads.insert_once(thread, (ThreadPart::Request, row.request.as_str()), encode(row)?));
+        statements.push(threads.insert_if_absent(thread, (ThreadPart::Request, row.request.as_str()), encode(row)?));
     }
     for (at, entry) in (plan.appends_at..).zip(&write.appended) {
         statements.push(threads.entry(thread, at, entry.clone()));
@@ -237,7 +237,8 @@ async fn settle(
 ) {
     let (before, after, version) =
         (ListEntry::from(before), after.map(ListEntry::from), header.version.saturating_add(1));
-    let settled = catalogue::settle(keyspace, &header.org, Target::THREAD, &before, after.as_ref(), version).await;
+    let settled =
+        catalogue::remove_old_rows(keyspace, &header.org, Target::THREAD, &before, after.as_ref(), version).await;
     if let Err(error) = settled {
         tracing::warn!(%error, thread = %header.id, "list rows stay until a reader repairs them");
     }

@@ -15,9 +15,9 @@ use folio_storage::value::decode;
 use folio_storage::{AuditStore, encoded_audit};
 
 /// Time range of a partition, in microseconds.
-const HOUR: i64 = 60 * 60 * 1_000_000;
+const HOUR_MICROSECONDS: i64 = 60 * 60 * 1_000_000;
 /// Maximum number of hours that one read of the index returns.
-const HOURS: usize = 256;
+const HOURS_PER_READ: usize = 256;
 /// Maximum number of concurrent writes, and of concurrent reads of partitions.
 const CONCURRENCY: usize = 8;
 /// Maximum size of [`Audits::indexed`], about 1 MiB.
@@ -55,7 +55,7 @@ impl Audits {
 }
 
 fn hour(micros: i64) -> i64 {
-    micros.div_euclid(HOUR)
+    micros.div_euclid(HOUR_MICROSECONDS)
 }
 
 #[async_trait]
@@ -85,7 +85,7 @@ impl AuditStore for Audits {
         let (mut first, mut last) = (hour(low.micros), hour(high.micros));
         let mut found = Vec::new();
         while found.len() < limit && first <= last {
-            let hours = tables.audit.hours(cql, org, (first, last), newest_first, HOURS).await?;
+            let hours = tables.audit.hours(cql, org, (first, last), newest_first, HOURS_PER_READ).await?;
             let (read, end) = (hours.len(), hours.last().copied());
             let pages =
                 hours.into_iter().map(|hour| tables.audit.list(cql, org, hour, (low, high), newest_first, limit));
@@ -99,8 +99,8 @@ impl AuditStore for Audits {
                 }
             }
             match end {
-                Some(end) if read == HOURS && newest_first => last = end.saturating_sub(1),
-                Some(end) if read == HOURS => first = end.saturating_add(1),
+                Some(end) if read == HOURS_PER_READ && newest_first => last = end.saturating_sub(1),
+                Some(end) if read == HOURS_PER_READ => first = end.saturating_add(1),
                 _ => break,
             }
         }

@@ -20,7 +20,7 @@ use folio_storage::value::{decode, encode};
 
 /// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to the
 /// dependents are refused, and removes the texts of the resource.
-pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+pub(crate) async fn delete_dependents(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
         delete_dependent(keyspace, org, &dependent, at).await?;
     }
@@ -34,7 +34,7 @@ pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timest
 }
 
 /// Deletes a resource if its parent was deleted and the clean-up has not deleted the resource yet.
-pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
+pub(crate) async fn delete_if_parent_deleted(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let Some(fields) = load(keyspace, org, id, ReadConsistency::Quorum).await?.live() else { return Ok(()) };
     let Some(parent) = fields.parent else { return Ok(()) };
     match load(keyspace, org, &parent, ReadConsistency::Quorum).await?.record {
@@ -44,22 +44,22 @@ pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) ->
 }
 
 /// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
-pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
+pub(crate) async fn finish(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, ReadConsistency::Serial).await?;
     let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
-    empty(keyspace, org, id, at).await?;
+    delete_dependents(keyspace, org, id, at).await?;
     // The deletion may have stopped before it removed the list row.
     let row = ListRow { id: id.to_owned(), ..ListRow::default() };
     catalogue::repair_row(keyspace, org, &ListEntry { row, at: loaded.header.created_at, version: 0 }).await?;
     for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
-        remove_content(keyspace, org, &Target::new(Kind::of_id(&dependent)?.word, &dependent)).await?;
+        remove_content(keyspace, org, &Target::new(Kind::of_id(&dependent)?.name, &dependent)).await?;
         dependents::remove(keyspace, org, id, (Part::Dependent, &dependent)).await?;
     }
     for generation in dependents::entries(keyspace, org, id, Part::Text).await? {
         dependents::remove(keyspace, org, id, (Part::Text, &generation)).await?;
     }
-    remove_content(keyspace, org, &Target::new(kind.word, id)).await?;
+    remove_content(keyspace, org, &Target::new(kind.name, id)).await?;
     tables.system_rows.remove(cql, &deleted_index(kind), micros(at), &key(org, id)).await
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Ta
 async fn delete_dependent(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     let Some(fields) = write_tombstone(keyspace, org, id, at).await? else { return Ok(()) };
     let before = ListEntry { at: micros(fields.created_at), version: fields.version, row: fields.row };
-    catalogue::settle(keyspace, org, Kind::of_id(id)?.word, &before, None, fields.version + 1).await
+    catalogue::remove_old_rows(keyspace, org, Kind::of_id(id)?.name, &before, None, fields.version + 1).await
 }
 
 async fn write_tombstone(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<Option<IndexedFields>> {

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved, Settlement};
+use folio_credit::{
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved, Settlement,
+};
 use folio_types::{BlockId, OrgId, Result};
 
 use super::keyspace::Keyspace;
@@ -38,7 +40,7 @@ impl CreditStore for Credits {
         Ok(account.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
-    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChangeOutcome> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let AccountChange { org, expected, account, entry } = &change;
         let (key, ttl_seconds) = (entry.key(), if entry.is_permanent() { 0 } else { BLOCK_ENTRY_SECONDS });
@@ -49,13 +51,13 @@ impl CreditStore for Credits {
                 tables.credit.enter(org, &key, entry.clone(), ttl_seconds),
             ];
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
-                return Ok(AccountChanged::Done);
+                return Ok(AccountChangeOutcome::Done);
             }
             // The version is read first: if it has changed, no batch that was sent under the old version can be applied
             // later.
             let version = self.account(org).await?.version;
             let stored = tables.credit.entry(cql, org, &key).await?.map(|bytes| decode(&bytes)).transpose()?;
-            match change.answer(stored, version) {
+            match change.outcome(stored, version) {
                 Some(answer) => return Ok(answer),
                 None => self.pause(attempt).await,
             }

@@ -23,7 +23,7 @@ use folio_types::{Error, Reason, Result};
 
 use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
-use super::record::{Loaded, load};
+use super::record::{LoadedResource, load};
 use super::session::{ConditionalResult, ReadConsistency, Statements};
 use super::table::Part;
 use super::values::micros;
@@ -31,7 +31,7 @@ use super::{crash_points, dependents, idempotency, names, ops, references, retry
 use folio_storage::value::encode;
 
 /// Maximum number of attempts with an unknown outcome; the last one returns its error.
-const UNKNOWN: u32 = 3;
+const UNKNOWN_OUTCOMES_MAX: u32 = 3;
 
 enum Step {
     Done(OpRow),
@@ -77,7 +77,7 @@ impl Attempt<'_> {
                     attempts += 1;
                     if let Some(error) = error {
                         unknown += 1;
-                        if unknown >= UNKNOWN {
+                        if unknown >= UNKNOWN_OUTCOMES_MAX {
                             return Err(error);
                         }
                     }
@@ -97,7 +97,7 @@ impl Attempt<'_> {
         // first attempt expects that the target was never written; the deciding write has that condition.
         let is_new = write.expected == Expected::Absent && matches!(write.op, OpKey::Call(_));
         let loaded = match consistency {
-            ReadConsistency::Quorum if is_new => Loaded::default(),
+            ReadConsistency::Quorum if is_new => LoadedResource::default(),
             _ => load(keyspace, &write.org, &write.id, consistency).await?,
         };
         // The version is read first: an op row that is missing afterwards was missing when the version was read. The
@@ -152,7 +152,7 @@ impl Attempt<'_> {
         if let Some(name) = &plan.claim_name
             && plan.request.is_some()
         {
-            names::check(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
+            names::check(keyspace, org, (plan.kind.name, name), &plan.id, &plan.op).await?;
         }
         for referenced in &plan.add_references {
             references::check(keyspace, org, referenced).await?;
@@ -168,7 +168,7 @@ impl Attempt<'_> {
         if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide
             && uses > 0
         {
-            references::refuse_if_used(keyspace, org, plan.kind.word, &plan.id, uses).await?;
+            references::refuse_if_used(keyspace, org, plan.kind.name, &plan.id, uses).await?;
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Attempt<'_> {
             idempotency::enter(keyspace, org, &plan.op, request.clone()).await?;
         }
         if let Some(name) = &plan.claim_name {
-            names::claim(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
+            names::claim(keyspace, org, (plan.kind.name, name), &plan.id, &plan.op).await?;
         }
         for referenced in &plan.add_references {
             references::add(keyspace, org, referenced, &plan.id, &plan.op.to_string()).await?;
@@ -191,7 +191,7 @@ impl Attempt<'_> {
         if let Some(after) = &plan.list_after {
             let (before, after) = (plan.list_before.as_ref().map(ListEntry::from), ListEntry::from(after));
             self.entered = Some(after.clone());
-            catalogue::enter(keyspace, org, plan.kind.word, before.as_ref(), &after).await?;
+            catalogue::insert_new_rows(keyspace, org, plan.kind.name, before.as_ref(), &after).await?;
         }
         Ok(())
     }
@@ -201,10 +201,10 @@ impl Attempt<'_> {
         let (keyspace, org) = (self.keyspace, &plan.org);
         if let Some(before) = &plan.list_before {
             let (before, after) = (ListEntry::from(before), plan.list_after.as_ref().map(ListEntry::from));
-            catalogue::settle(keyspace, org, plan.kind.word, &before, after.as_ref(), plan.version()).await?;
+            catalogue::remove_old_rows(keyspace, org, plan.kind.name, &before, after.as_ref(), plan.version()).await?;
         }
         if let Some(name) = &plan.free_name {
-            names::free(keyspace, org, (plan.kind.word, name), &plan.id).await?;
+            names::free(keyspace, org, (plan.kind.name, name), &plan.id).await?;
         }
         for referenced in &plan.remove_references {
             references::remove_dead(keyspace, org, referenced, &plan.id).await?;
@@ -227,7 +227,9 @@ fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revisio
     }];
     for row in &plan.rows {
         statements.push(match row {
-            RowWrite::InsertOp(row) => aggregates.insert_once(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
+            RowWrite::InsertOp(row) => {
+                aggregates.insert_if_absent(org, id, (Part::Op, &row.op.to_string()), encode(row)?)
+            }
             RowWrite::PutRevision(number, stored) => {
                 aggregates.insert(org, id, (Part::Revision, &revision_key(*number)), stored.clone())
             }

@@ -8,15 +8,15 @@ use super::keyspace::Keyspace;
 use super::retry;
 use super::session::{ConditionalResult, ReadConsistency};
 use super::table::Part;
-use folio_storage::value::{Mark, encode};
+use folio_storage::value::{Empty, encode};
 
 /// Fails with `NOT_FOUND` unless the parent is live.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let value = encode(&Mark)?;
+    let value = encode(&Empty)?;
     for attempt in 0..retry::ATTEMPTS {
         let is_live = tables.aggregates.live(org, parent);
-        let entry = tables.aggregates.insert_once(org, parent, row, value.clone());
+        let entry = tables.aggregates.insert_if_absent(org, parent, row, value.clone());
         if let ConditionalResult::Applied = keyspace.commit(vec![is_live, entry]).await? {
             return Ok(());
         }
@@ -38,7 +38,7 @@ pub(crate) async fn entries(keyspace: &Keyspace, org: &OrgId, parent: &str, part
 }
 
 pub(crate) async fn remove(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
-    let statement = keyspace.tables.aggregates.remove_there(org, parent, row);
+    let statement = keyspace.tables.aggregates.remove_existing(org, parent, row);
     match keyspace.commit(vec![statement]).await? {
         ConditionalResult::Applied | ConditionalResult::Refused => Ok(()),
         ConditionalResult::Unknown(error) => Err(error),

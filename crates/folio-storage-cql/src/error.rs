@@ -11,7 +11,7 @@ pub(crate) fn unavailable(what: &str, error: &dyn std::fmt::Display) -> Error {
 }
 
 pub(crate) fn failed(error: &ExecutionError) -> Error {
-    if is_ours(error) {
+    if is_invalid_statement(error) {
         tracing::error!(%error, "a CQL statement is invalid");
         return Error::internal(format!("a CQL statement was refused: {error}"));
     }
@@ -25,7 +25,7 @@ pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Error {
 }
 
 /// Returns whether the statement itself is invalid. The server wrote nothing then.
-fn is_ours(error: &ExecutionError) -> bool {
+fn is_invalid_statement(error: &ExecutionError) -> bool {
     match error {
         ExecutionError::BadQuery(_) => true,
         ExecutionError::LastAttemptError(RequestAttemptError::SerializationError(_)) => true,
@@ -38,7 +38,7 @@ fn is_ours(error: &ExecutionError) -> bool {
 
 pub(crate) fn health(error: &ExecutionError) -> Outcome {
     match error {
-        error if is_ours(error) => Outcome::Success,
+        error if is_invalid_statement(error) => Outcome::Success,
         // Contention on one partition does not indicate an unhealthy server.
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(
             DbError::WriteTimeout { write_type: WriteType::Cas, .. },

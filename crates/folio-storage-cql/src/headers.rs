@@ -13,32 +13,32 @@ use moka::future::Cache;
 /// Capacity of the cache, in bytes of stored headers.
 const CAPACITY_BYTES: u64 = 16 * 1024 * 1024;
 
-struct Written {
+struct CachedHeader {
     header: ThreadHeader,
     bytes: u32,
 }
 
-pub(crate) struct Headers(Cache<(OrgId, ThreadId), Arc<Written>>);
+pub(crate) struct HeaderCache(Cache<(OrgId, ThreadId), Arc<CachedHeader>>);
 
-impl Default for Headers {
+impl Default for HeaderCache {
     fn default() -> Self {
-        let weigher = |_: &(OrgId, ThreadId), written: &Arc<Written>| written.bytes;
+        let weigher = |_: &(OrgId, ThreadId), cached: &Arc<CachedHeader>| cached.bytes;
         Self(Cache::builder().max_capacity(CAPACITY_BYTES).weigher(weigher).build())
     }
 }
 
-impl Headers {
+impl HeaderCache {
     /// Returns the cached header if it has this fence.
     pub(crate) async fn at(&self, org: &OrgId, id: &ThreadId, fence: Fence) -> Option<ThreadHeader> {
-        let written = self.0.get(&(org.clone(), id.clone())).await?;
-        let header = &written.header;
+        let cached = self.0.get(&(org.clone(), id.clone())).await?;
+        let header = &cached.header;
         (Fence { epoch: header.epoch, version: header.version } == fence).then(|| header.clone())
     }
 
     /// Caches a committed header. `bytes`: its stored size.
-    pub(crate) async fn wrote(&self, header: &ThreadHeader, bytes: usize) {
+    pub(crate) async fn insert(&self, header: &ThreadHeader, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let written = Arc::new(Written { header: header.clone(), bytes });
-        self.0.insert((header.org.clone(), header.id.clone()), written).await;
+        let cached = Arc::new(CachedHeader { header: header.clone(), bytes });
+        self.0.insert((header.org.clone(), header.id.clone()), cached).await;
     }
 }

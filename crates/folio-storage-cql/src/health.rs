@@ -8,8 +8,8 @@ use folio_types::Result;
 
 use super::keyspace::Keyspace;
 use super::table::SystemRow;
-use folio_storage::value::{Mark, encode};
-use folio_storage::{StoreHealth, Traffic};
+use folio_storage::value::{Empty, encode};
+use folio_storage::{CallCounters, StoreHealth};
 
 const PROBE_TTL: Duration = Duration::from_secs(3_600);
 
@@ -20,11 +20,11 @@ impl StoreHealth for Health {
     async fn check(&self) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let until = self.0.now() + PROBE_TTL;
-        let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Mark)? };
+        let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Empty)? };
         tables.system_rows.replace(cql, "probe", (row, until), std::iter::empty()).await
     }
 
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.0.cql.traffic())
+    fn call_counters(&self) -> Option<CallCounters> {
+        Some(self.0.cql.call_counters())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The record is valid while the op row of its target exists or may still be written. Once that op is closed, the
 //! record is dead and may be replaced. No process recovers a request, so a conflicting request closes the op of a
-//! record whose write has not happened for [`STALE`].
+//! record whose write has not happened for [`STALE_AFTER`].
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::session::{ConditionalResult, ReadConsistency};
 use super::table::SystemRow;
 use super::values::micros;
 use super::{ops, retry};
-use folio_storage::value::{RequestMark, decode, encode};
+use folio_storage::value::{RequestIndexRow, decode, encode};
 
 const INDEX: &str = "request";
 
 /// Time for which the reservations of a request without a deciding write are kept. Longer than any write in progress
 /// takes.
-pub(crate) const STALE: Duration = Duration::from_secs(60);
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(60);
 
 /// The status of a record, by the op row of its target.
 enum RowStatus {
@@ -60,7 +60,7 @@ pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result
 }
 
 /// Returns whether the request of a write was used for another target or other content. If that other write has not
-/// happened for [`STALE`], closes its op.
+/// happened for [`STALE_AFTER`], closes its op.
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let Keyspace { cql, tables, .. } = keyspace;
@@ -101,7 +101,7 @@ pub(crate) async fn record_request(
     let Keyspace { cql, tables, .. } = keyspace;
     let name = op.to_string();
     let value = encode(&row)?;
-    let mark = RequestMark { org: org.clone(), op: op.clone(), at: row.at };
+    let mark = RequestIndexRow { org: org.clone(), op: op.clone(), at: row.at };
     let system_row = SystemRow { at: micros(row.at), key: key(org, &name), value: encode(&mark)? };
     tables.system_rows.put(cql, INDEX, system_row).await?;
     for attempt in 0..retry::ATTEMPTS {
@@ -131,7 +131,7 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
     let rows = tables.system_rows.first(cql, INDEX, Some(before), limit).await?;
     let mut forgotten = 0;
     for row in rows.into_iter().filter(|row| row.at < micros(before)) {
-        let mark: RequestMark = decode(&row.value)?;
+        let mark: RequestIndexRow = decode(&row.value)?;
         let op = mark.op.to_string();
         // The request may have been repeated since, which left a newer record.
         let found = tables.idempotency.get(cql, &mark.org, &op, ReadConsistency::Quorum).await?;
@@ -151,7 +151,7 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
 /// Returns whether a reservation is older than any write in progress.
 pub(crate) fn is_stale(keyspace: &Keyspace, at_micros: i64) -> bool {
     let age = keyspace.now_micros().saturating_sub(at_micros);
-    age > i64::try_from(STALE.as_micros()).unwrap_or(i64::MAX)
+    age > i64::try_from(STALE_AFTER.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn key(org: &OrgId, op: &str) -> String {

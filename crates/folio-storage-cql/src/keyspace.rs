@@ -5,7 +5,7 @@ use std::sync::Arc;
 use folio_types::{Result, Timestamp};
 
 use super::catalogue::Counts;
-use super::headers::Headers;
+use super::headers::HeaderCache;
 use super::migrate::{self, Migrated};
 use super::options::Options;
 use super::session::{ConditionalResult, Cql, Statements};
@@ -18,7 +18,7 @@ pub(crate) struct Keyspace {
     pub(crate) cql: Arc<Cql>,
     pub(crate) tables: Arc<Tables>,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) headers: Arc<Headers>,
+    pub(crate) headers: Arc<HeaderCache>,
     pub(crate) migrated: Migrated,
 }
 

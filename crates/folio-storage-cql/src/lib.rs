@@ -80,7 +80,7 @@ mod references;
 mod resources;
 mod retry;
 mod rows;
-mod serial_reads;
+mod serial_read_retry;
 mod session;
 mod table;
 mod texts;

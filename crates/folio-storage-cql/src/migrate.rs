@@ -44,12 +44,12 @@ const BEGIN_ATTEMPTS: usize = 8;
 ///
 /// Errors: `STORE_UNAVAILABLE`; with the code `FAILED_PRECONDITION` if the keyspace is newer than this build.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
-    let mut tried = 1;
+    let mut attempts = 1;
     while let Err(error) = begin(cql).await {
-        if tried == BEGIN_ATTEMPTS || error.reason == Reason::InvalidField {
+        if attempts == BEGIN_ATTEMPTS || error.reason == Reason::InvalidField {
             return Err(error);
         }
-        tried += 1;
+        attempts += 1;
         tokio::time::sleep(LOCK_WAIT).await;
     }
     let select = cql.select(VERSION).await?;
@@ -58,12 +58,12 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     if found == newest() {
         return Ok(Migrated { from: found, to: found });
     }
-    let holder = format!("{:032x}", cql.options().environment.random());
-    lock(cql, &holder).await?;
+    let lock_owner = format!("{:032x}", cql.options().environment.random());
+    lock(cql, &lock_owner).await?;
     let result = run(cql, &select).await;
     let release =
         cql.prepare("DELETE FROM migrations WHERE name = 'lock' IF holder = ?", StatementKind::Conditional).await?;
-    if let Ok(ConditionalResult::Unknown(error)) | Err(error) = cql.conditional(&release, values![holder]).await {
+    if let Ok(ConditionalResult::Unknown(error)) | Err(error) = cql.conditional(&release, values![lock_owner]).await {
         tracing::warn!(%error, "the lock of the migrations could not be released; it expires");
     }
     result
@@ -71,7 +71,7 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
 
 /// Creates the keyspace and the table `migrations` if they do not exist, and selects the keyspace.
 async fn begin(cql: &Cql) -> Result<()> {
-    make_keyspace(cql).await?;
+    create_keyspace(cql).await?;
     cql.use_keyspace().await?;
     if cql.first_text("SELECT name FROM migrations LIMIT 1").await?.is_none() {
         let table = "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, version int, holder text)";
@@ -116,18 +116,18 @@ fn checked_version(row: Row) -> Result<i32> {
     Ok(version)
 }
 
-async fn lock(cql: &Cql, holder: &str) -> Result<()> {
+async fn lock(cql: &Cql, lock_owner: &str) -> Result<()> {
     let text = "INSERT INTO migrations (name, holder) VALUES ('lock', ?) IF NOT EXISTS USING TTL ?";
     let lock = cql.prepare(text, StatementKind::Conditional).await?;
-    let mine = cql.select("SELECT holder FROM migrations WHERE name = 'lock'").await?;
+    let read_owner = cql.select("SELECT holder FROM migrations WHERE name = 'lock'").await?;
     let since = Instant::now();
     loop {
-        match cql.conditional(&lock, values![holder, LOCK_SECONDS]).await? {
+        match cql.conditional(&lock, values![lock_owner, LOCK_SECONDS]).await? {
             ConditionalResult::Applied => return Ok(()),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {
                 // If this read fails too, the next attempt decides.
-                let row = cql.row::<(Option<String>,)>(&mine, ReadConsistency::Serial, values![]).await;
-                if row.is_ok_and(|row| row.and_then(|(holder,)| holder).as_deref() == Some(holder)) {
+                let row = cql.row::<(Option<String>,)>(&read_owner, ReadConsistency::Serial, values![]).await;
+                if row.is_ok_and(|row| row.and_then(|(lock_owner,)| lock_owner).as_deref() == Some(lock_owner)) {
                     return Ok(());
                 }
             }
@@ -173,7 +173,7 @@ fn statements(file: &str) -> Vec<String> {
     code.split(';').map(str::trim).filter(|statement| !statement.is_empty()).map(str::to_owned).collect()
 }
 
-async fn make_keyspace(cql: &Cql) -> Result<()> {
+async fn create_keyspace(cql: &Cql) -> Result<()> {
     let name = &cql.options().keyspace;
     if !is_name(name) {
         return Err(Error::invalid(

@@ -3,7 +3,7 @@
 //! A name's row contains the id of the resource and the op key that reserved the name. The row is *live* if the
 //! resource is live under that name; else *open* while the resource's partition has no op row of that key; else *dead*.
 //! Any process may replace or free a dead row. An open row causes a conflict; an open row that a request left for
-//! [`idempotency::STALE`] is closed.
+//! [`idempotency::STALE_AFTER`] is closed.
 
 use folio_resources::{Kind, folded};
 use folio_types::op::OpKey;
@@ -28,8 +28,8 @@ async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &Nam
     // The op row is read first: if it exists, it was written before the resource is read.
     let has_op_row = ops::row(keyspace, org, &row.id, &row.op, ReadConsistency::Serial).await?.is_some();
     let live = load(keyspace, org, &row.id, ReadConsistency::Serial).await?.live();
-    let lives_under = live.and_then(|facts| facts.unique_name).map(|name| folded(&name));
-    Ok(match (lives_under, has_op_row) {
+    let live_name = live.and_then(|facts| facts.unique_name).map(|name| folded(&name));
+    Ok(match (live_name, has_op_row) {
         (Some(found), _) if found == folded(name) => RowStatus::Live,
         (_, true) => RowStatus::Dead,
         (_, false) => RowStatus::Open,
@@ -94,7 +94,7 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
 }
 
 /// Returns the id that a name was assigned to. The resource may have been renamed or deleted since.
-pub(crate) async fn holder(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
+pub(crate) async fn id_by_name(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
     let Keyspace { cql, tables, .. } = keyspace;
     Ok(tables.names.get(cql, org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
 }

@@ -31,7 +31,7 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
     let op = row.op.to_string();
     let value = encode(&row)?;
     for attempt in 0..retry::ATTEMPTS {
-        let insert = aggregates.insert_once(org, target, (Part::Op, &op), value.clone());
+        let insert = aggregates.insert_if_absent(org, target, (Part::Op, &op), value.clone());
         match keyspace.commit(vec![insert]).await? {
             ConditionalResult::Applied => return Ok(row),
             ConditionalResult::Refused | ConditionalResult::Unknown(_) => {

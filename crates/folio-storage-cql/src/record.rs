@@ -10,12 +10,12 @@ use folio_storage::StoredResource;
 
 /// A resource that was read. Default: one that never existed.
 #[derive(Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedResource {
     pub(crate) header: Header,
     pub(crate) record: Option<Record<IndexedFields>>,
 }
 
-impl Loaded {
+impl LoadedResource {
     pub(crate) fn live(self) -> Option<IndexedFields> {
         self.record.and_then(Record::live)
     }
@@ -29,11 +29,16 @@ impl Loaded {
     }
 }
 
-pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, consistency: ReadConsistency) -> Result<Loaded> {
+pub(crate) async fn load(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    id: &str,
+    consistency: ReadConsistency,
+) -> Result<LoadedResource> {
     let header = keyspace.tables.aggregates.header(&keyspace.cql, org, id, consistency).await?;
     let record = match (&header.version, &header.record) {
         (Some(_), Some(bytes)) => Some(Kind::of_id(id)?.read(bytes)?),
         _ => None,
     };
-    Ok(Loaded { header, record })
+    Ok(LoadedResource { header, record })
 }

@@ -19,7 +19,7 @@ use super::{idempotency, ops, retry};
 use folio_storage::value::{Reference, decode, encode};
 
 /// Maximum number of entries that one read returns.
-const ENTRIES: usize = 100;
+const ENTRIES_PER_READ: usize = 100;
 
 enum RowStatus {
     /// The entry is live; the text describes the user.
@@ -29,32 +29,36 @@ enum RowStatus {
 }
 
 /// Fails with `NOT_FOUND` unless the referenced resource is live.
-pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Result<()> {
+pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    match tables.aggregates.header(cql, org, used, ReadConsistency::Quorum).await?.live {
+    match tables.aggregates.header(cql, org, referenced, ReadConsistency::Quorum).await?.live {
         Some(true) => Ok(()),
-        Some(false) | None => Err(Kind::of_id(used)?.not_found(used)),
+        Some(false) | None => Err(Kind::of_id(referenced)?.not_found(referenced)),
     }
 }
 
-/// Adds the entry of a reference from `user` to `used` by an op. Executed before the user is written.
-pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str, op: &str) -> Result<()> {
+/// Adds the entry of a reference from `referrer` to `referenced` by an op. Executed before the user is written.
+pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str, op: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let key = format!("{user}/{op}");
+    let key = format!("{referrer}/{op}");
     let value = encode(&Reference { at: keyspace.now() })?;
     for attempt in 0..retry::ATTEMPTS {
         let consistency = if attempt == 0 { ReadConsistency::Quorum } else { ReadConsistency::Serial };
-        let header = tables.aggregates.header(cql, org, used, consistency).await?;
+        let header = tables.aggregates.header(cql, org, referenced, consistency).await?;
         if attempt > 0
-            && tables.aggregates.row(cql, org, used, (Part::Reference, &key), ReadConsistency::Serial).await?.is_some()
+            && tables
+                .aggregates
+                .row(cql, org, referenced, (Part::Reference, &key), ReadConsistency::Serial)
+                .await?
+                .is_some()
         {
             return Ok(());
         }
         if header.live != Some(true) {
-            return Err(Kind::of_id(used)?.not_found(used));
+            return Err(Kind::of_id(referenced)?.not_found(referenced));
         }
-        let count = tables.aggregates.uses(org, used, (header.uses, header.uses + 1), true);
-        let entry = tables.aggregates.insert_once(org, used, (Part::Reference, &key), value.clone());
+        let count = tables.aggregates.uses(org, referenced, (header.uses, header.uses + 1), true);
+        let entry = tables.aggregates.insert_if_absent(org, referenced, (Part::Reference, &key), value.clone());
         if let ConditionalResult::Applied = keyspace.commit(vec![count, entry]).await? {
             return Ok(());
         }
@@ -63,26 +67,27 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str
     Err(retry::contended("the referenced resource"))
 }
 
-pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<()> {
+pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let prefix = format!("{user}/");
-    for (key, _) in tables.aggregates.rows(cql, org, used, (Part::Reference, &prefix), ENTRIES).await? {
-        if let RowStatus::Dead = status(keyspace, org, used, &key).await? {
-            remove(keyspace, org, used, &key).await?;
+    let prefix = format!("{referrer}/");
+    for (key, _) in tables.aggregates.rows(cql, org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await? {
+        if let RowStatus::Dead = status(keyspace, org, referenced, &key).await? {
+            remove(keyspace, org, referenced, &key).await?;
         }
     }
     Ok(())
 }
 
-async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<()> {
+async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(cql, org, used, ReadConsistency::Serial).await?;
-        if tables.aggregates.row(cql, org, used, (Part::Reference, key), ReadConsistency::Serial).await?.is_none() {
+        let header = tables.aggregates.header(cql, org, referenced, ReadConsistency::Serial).await?;
+        if tables.aggregates.row(cql, org, referenced, (Part::Reference, key), ReadConsistency::Serial).await?.is_none()
+        {
             return Ok(());
         }
-        let count = tables.aggregates.uses(org, used, (header.uses, header.uses.saturating_sub(1)), false);
-        let entry = tables.aggregates.remove_there(org, used, (Part::Reference, key));
+        let count = tables.aggregates.uses(org, referenced, (header.uses, header.uses.saturating_sub(1)), false);
+        let entry = tables.aggregates.remove_existing(org, referenced, (Part::Reference, key));
         if let ConditionalResult::Applied = keyspace.commit(vec![count, entry]).await? {
             return Ok(());
         }
@@ -91,50 +96,56 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
     Err(retry::contended("the referenced resource"))
 }
 
-/// Fails with `IN_USE` if `used` has a live user; the error contains the total and the first [`NAMED_USERS_MAX`].
+/// Fails with `IN_USE` if `referenced` has a live user; the error contains the total and the first [`NAMED_USERS_MAX`].
 /// Removes
 /// dead entries.
-pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str, used: &str, count: u64) -> Result<()> {
+pub(crate) async fn refuse_if_used(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    what: &str,
+    referenced: &str,
+    count: u64,
+) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     loop {
-        let entries = tables.aggregates.rows(cql, org, used, (Part::Reference, ""), ENTRIES).await?;
-        let whole = entries.len() < ENTRIES;
-        let mut users = BTreeMap::new();
+        let entries = tables.aggregates.rows(cql, org, referenced, (Part::Reference, ""), ENTRIES_PER_READ).await?;
+        let is_complete = entries.len() < ENTRIES_PER_READ;
+        let mut referrers = BTreeMap::new();
         for (key, value) in entries {
-            let user = key.split('/').next().unwrap_or_default().to_owned();
-            if users.contains_key(&user) {
+            let referrer = key.split('/').next().unwrap_or_default().to_owned();
+            if referrers.contains_key(&referrer) {
                 continue;
             }
-            match status(keyspace, org, used, &key).await? {
-                RowStatus::Live(description) => drop(users.insert(user, description)),
-                RowStatus::Dead => remove(keyspace, org, used, &key).await?,
+            match status(keyspace, org, referenced, &key).await? {
+                RowStatus::Live(description) => drop(referrers.insert(referrer, description)),
+                RowStatus::Dead => remove(keyspace, org, referenced, &key).await?,
                 RowStatus::Open => {
                     close(keyspace, org, &key, decode::<Reference>(&value)?.at).await?;
-                    remove(keyspace, org, used, &key).await?;
+                    remove(keyspace, org, referenced, &key).await?;
                 }
             }
-            if users.len() > NAMED_USERS_MAX {
+            if referrers.len() > NAMED_USERS_MAX {
                 break;
             }
         }
-        if users.is_empty() {
-            if whole {
+        if referrers.is_empty() {
+            if is_complete {
                 return Ok(());
             }
             continue;
         }
-        let found = users.len() as u64;
-        let count = if users.len() > NAMED_USERS_MAX { count.max(found) } else { found };
-        let first: Vec<_> = users.into_iter().take(NAMED_USERS_MAX).collect();
+        let found = referrers.len() as u64;
+        let count = if referrers.len() > NAMED_USERS_MAX { count.max(found) } else { found };
+        let first: Vec<_> = referrers.into_iter().take(NAMED_USERS_MAX).collect();
         return Err(Kind::in_use(what, &first, count));
     }
 }
 
-async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<RowStatus> {
-    let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
+async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<RowStatus> {
+    let (referrer, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
     // The op row is read first: if it exists, it was written before the user is read.
-    let has_op_row = ops::row(keyspace, org, user, op, ReadConsistency::Serial).await?.is_some();
-    let live = describe_user(keyspace, org, used, user).await?;
+    let has_op_row = ops::row(keyspace, org, referrer, op, ReadConsistency::Serial).await?.is_some();
+    let live = describe_referrer(keyspace, org, referenced, referrer).await?;
     Ok(match (live, has_op_row) {
         (Some(description), _) => RowStatus::Live(description),
         (None, true) => RowStatus::Dead,
@@ -142,26 +153,31 @@ async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
     })
 }
 
-/// Returns a description of the user if it is live and refers to `used`, in its newest or any stored revision.
-async fn describe_user(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
-    let kind = Kind::of_id(user)?;
-    let Some(facts) = load(keyspace, org, user, ReadConsistency::Serial).await?.live() else { return Ok(None) };
-    let mut refers = facts.references.contains(used);
+/// Returns a description of the user if it is live and refers to `referenced`, in its newest or any stored revision.
+async fn describe_referrer(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    referenced: &str,
+    referrer: &str,
+) -> Result<Option<String>> {
+    let kind = Kind::of_id(referrer)?;
+    let Some(facts) = load(keyspace, org, referrer, ReadConsistency::Serial).await?.live() else { return Ok(None) };
+    let mut refers = facts.references.contains(referenced);
     if !refers && kind.keeps_revisions {
         let Keyspace { cql, tables, .. } = keyspace;
-        for (_, stored) in tables.aggregates.rows(cql, org, user, (Part::Revision, ""), usize::MAX).await? {
-            refers |= kind.revision_references(&stored)?.contains(used);
+        for (_, stored) in tables.aggregates.rows(cql, org, referrer, (Part::Revision, ""), usize::MAX).await? {
+            refers |= kind.revision_references(&stored)?.contains(referenced);
         }
     }
-    Ok(refers.then(|| format!("{} {:?} ({user})", kind.word, facts.label)))
+    Ok(refers.then(|| format!("{} {:?} ({referrer})", kind.name, facts.label)))
 }
 
 /// Closes the op of a stale request that added a reference. Fails for any other op.
 async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Result<()> {
-    let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
+    let (referrer, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
     let op: OpKey = op.parse()?;
     if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, micros(at)) {
         return Err(retry::contended("the resource to delete"));
     }
-    ops::close_of_another(keyspace, org, user, op).await
+    ops::close_of_another(keyspace, org, referrer, op).await
 }

@@ -13,18 +13,18 @@ use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use super::catalogue::{self, Found, ListEntry, Query};
+use super::catalogue::{self, CatalogueRow, ListEntry, Query};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::session::ReadConsistency;
 use super::table::{Part, SystemRow};
 use super::values::micros;
 use super::{cleanup, decide, idempotency, names, texts};
-use folio_storage::value::{DeletedMark, decode, encode};
+use folio_storage::value::{DeletionRow, decode, encode};
 use folio_storage::{Holdings, ResourceExecutor, StoredResource, TextWait};
 
 /// Maximum number of concurrent reads for one request.
-const READS: usize = 16;
+const READ_CONCURRENCY: usize = 16;
 
 pub(crate) struct Resources(pub(crate) Arc<Keyspace>);
 
@@ -33,7 +33,7 @@ impl ResourceExecutor for Resources {
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
         let (keyspace, kind, org, id) = (&self.0, write.kind, &write.org, write.id.as_str());
         if kind.has_parent {
-            cleanup::follow_parent(keyspace, org, id).await?;
+            cleanup::delete_if_parent_deleted(keyspace, org, id).await?;
         }
         // These index rows are written before the deciding write: a crash leaves a dangling row rather than a resource
         // that waits forever or is never cleaned up. A reader of a row also reads the resource.
@@ -53,7 +53,7 @@ impl ResourceExecutor for Resources {
             // live.
             enter_deleted(keyspace, kind, org, id, row.at).await?;
             if kind.cleanup == Cleanup::Dependents {
-                cleanup::empty(keyspace, org, id, row.at).await?;
+                cleanup::delete_dependents(keyspace, org, id, row.at).await?;
             }
         }
         Ok(decided)
@@ -61,16 +61,16 @@ impl ResourceExecutor for Resources {
 
     async fn get(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
         let read = |id: String| async move { Ok(load(&self.0, org, &id, ReadConsistency::Quorum).await?.stored()) };
-        futures::stream::iter(ids.to_vec()).map(read).buffered(READS).try_collect().await
+        futures::stream::iter(ids.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
 
     async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
-        names::holder(&self.0, org, (kind.word, name)).await
+        names::id_by_name(&self.0, org, (kind.name, name)).await
     }
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
         let ListQuery { kind, parent, conditions, filter } = query;
-        let query = Query::new(kind.word, parent.as_deref(), &conditions, filter);
+        let query = Query::new(kind.name, parent.as_deref(), &conditions, filter);
         let (keyspace, query) = (&*self.0, &query);
         let load = move |found| item(keyspace, org, query, found);
         catalogue::page(keyspace, org, query, page, move |found| Box::pin(load(found))).await
@@ -82,12 +82,12 @@ impl ResourceExecutor for Resources {
             let key = decide::revision_key(number);
             tables.aggregates.row(cql, org, id, (Part::Revision, &key), ReadConsistency::Quorum).await
         };
-        futures::stream::iter(numbers.to_vec()).map(read).buffered(READS).try_collect().await
+        futures::stream::iter(numbers.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
 
     async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
         let mut sum = Holdings::default();
-        catalogue::walk(&self.0, org, kind.word, |row| {
+        catalogue::for_each_row(&self.0, org, kind.name, |row| {
             sum = sum.and(Holdings { count: 1, bytes: row.size_bytes });
         })
         .await?;
@@ -98,7 +98,7 @@ impl ResourceExecutor for Resources {
         let (Keyspace { cql, tables, .. }, index) = (&*self.0, deleted_index(kind));
         let mut found = Vec::new();
         for row in tables.system_rows.first(cql, &index, None, limit).await? {
-            let DeletedMark { org, id, at: marked } = decode(&row.value)?;
+            let DeletionRow { org, id, at: marked } = decode(&row.value)?;
             match load(&self.0, &org, &id, ReadConsistency::Serial).await?.record {
                 Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
                 // Another write deleted the resource and has its own row.
@@ -114,17 +114,17 @@ impl ResourceExecutor for Resources {
     }
 
     async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-        cleanup::forget(&self.0, org, kind, id).await
+        cleanup::finish(&self.0, org, kind, id).await
     }
 
     async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
         let (Keyspace { cql, tables, .. }, index) = (&*self.0, deleted_index(kind));
         let mut scrubbed = 0;
         for row in tables.system_rows.first(cql, &index, Some(before), limit).await? {
-            let DeletedMark { org, id, .. } = decode(&row.value)?;
+            let DeletionRow { org, id, .. } = decode(&row.value)?;
             let loaded = load(&self.0, &org, &id, ReadConsistency::Serial).await?;
             if let Some(Record::Tombstone { .. }) = loaded.record {
-                cleanup::remove_content(&self.0, &org, &Target::new(kind.word, &id)).await?;
+                cleanup::remove_content(&self.0, &org, &Target::new(kind.name, &id)).await?;
             }
             tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
             scrubbed += 1;
@@ -138,7 +138,7 @@ async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
     query: &Query<'_>,
-    Found { position, row }: Found,
+    CatalogueRow { position, row }: CatalogueRow,
 ) -> Result<Option<(StoredResource, usize)>> {
     let loaded = load(keyspace, org, &position.id, ReadConsistency::Quorum).await?;
     if loaded.header.created_at == position.at
@@ -155,11 +155,11 @@ async fn item(
 }
 
 pub(crate) fn deleted_index(kind: &Kind) -> String {
-    format!("deleted/{}", kind.word)
+    format!("deleted/{}", kind.name)
 }
 
 async fn enter_deleted(keyspace: &Keyspace, kind: &Kind, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-    let mark = DeletedMark { org: org.clone(), id: id.to_owned(), at };
+    let mark = DeletionRow { org: org.clone(), id: id.to_owned(), at };
     let row = SystemRow { at: micros(at), key: key(org, id), value: encode(&mark)? };
     keyspace.tables.system_rows.put(&keyspace.cql, &deleted_index(kind), row).await
 }

@@ -3,7 +3,7 @@
 //! | use | consistency | repeated by the driver |
 //! |---|---|---|
 //! | read | LOCAL_QUORUM | on time-outs and lost connections |
-//! | read of the result of a condition | LOCAL_SERIAL | on time-outs and lost connections (`serial_reads.rs`) |
+//! | read of the result of a condition | LOCAL_SERIAL | on time-outs and lost connections (`serial_read_retry.rs`) |
 //! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
 //! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
 //!
@@ -31,9 +31,9 @@ use scylla::statement::{Consistency, SerialConsistency};
 
 use super::error::{failed, health, unavailable, unreadable};
 use super::options::{Options, tls_context};
-use super::serial_reads::SerialReads;
+use super::serial_read_retry::SerialReadRetryPolicy;
 use super::values::Values;
-use folio_storage::Traffic;
+use folio_storage::CallCounters;
 use folio_storage_client::Guard;
 
 /// The purpose of a statement determines its consistency, time limit and retries.
@@ -83,8 +83,8 @@ const CONDITIONAL_WRITE: usize = 3;
 pub(crate) struct Cql {
     session: Session,
     options: Options,
-    once: Arc<dyn RetryPolicy>,
-    serial_reads: Arc<dyn RetryPolicy>,
+    no_retry: Arc<dyn RetryPolicy>,
+    serial_read_retry: Arc<dyn RetryPolicy>,
     guard: Guard,
 }
 
@@ -117,12 +117,12 @@ impl Cql {
         }
         let session = builder.build().await.map_err(|error| unavailable("connect", &error))?;
         let guard = Guard::new("cql", KINDS, options.breaker);
-        let (once, serial_reads) = (Arc::new(FallthroughRetryPolicy::new()), Arc::new(SerialReads));
-        Ok(Self { session, options, once, serial_reads, guard })
+        let (no_retry, serial_read_retry) = (Arc::new(FallthroughRetryPolicy::new()), Arc::new(SerialReadRetryPolicy));
+        Ok(Self { session, options, no_retry, serial_read_retry, guard })
     }
 
-    pub(crate) fn traffic(&self) -> Traffic {
-        self.guard.traffic()
+    pub(crate) fn call_counters(&self) -> CallCounters {
+        self.guard.call_counters()
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -166,7 +166,7 @@ impl Cql {
         statement.set_is_idempotent(purpose != StatementKind::Conditional);
         statement.set_request_timeout(Some(self.timeout(purpose)));
         if purpose == StatementKind::Conditional {
-            statement.set_retry_policy(Some(Arc::clone(&self.once)));
+            statement.set_retry_policy(Some(Arc::clone(&self.no_retry)));
         }
         Ok(statement)
     }
@@ -176,7 +176,7 @@ impl Cql {
         quorum.set_page_size(PAGE_ROWS);
         let mut serial = quorum.clone();
         serial.set_consistency(Consistency::LocalSerial);
-        serial.set_retry_policy(Some(Arc::clone(&self.serial_reads)));
+        serial.set_retry_policy(Some(Arc::clone(&self.serial_read_retry)));
         Ok(Select { quorum, serial })
     }
 
@@ -266,7 +266,7 @@ impl Cql {
         let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(false);
-        batch.set_retry_policy(Some(Arc::clone(&self.once)));
+        batch.set_retry_policy(Some(Arc::clone(&self.no_retry)));
         let done = self.session.batch(&batch, values);
         sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }

@@ -17,16 +17,16 @@ use super::resources::key;
 use super::session::{ConditionalResult, ReadConsistency};
 use super::table::{Header, Part, SystemRow};
 use super::{dependents, retry};
-use folio_storage::value::{PageText, PendingMark, decode, encode};
+use folio_storage::value::{PageText, PendingTextRow, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Maximum number of pages that are written concurrently.
-const WRITES: usize = 16;
+const WRITE_CONCURRENCY: usize = 16;
 
 /// Adds a resource to an index of waiting resources. The row is a hint; the resource's partition is authoritative.
 pub(crate) async fn wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
+    let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
     tables.system_rows.put(cql, waits.index_name(), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
 }
 
@@ -46,7 +46,7 @@ async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<V
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {
-            let PendingMark { org, id, .. } = decode(&row.value)?;
+            let PendingTextRow { org, id, .. } = decode(&row.value)?;
             let header = tables.aggregates.header(cql, &org, &id, ReadConsistency::Quorum).await?;
             let text = text_of(&header)?;
             match (header.live, TextWait::of(text.as_ref())) {
@@ -144,7 +144,7 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     let encoded = encoded.await.map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
     let name = generation.as_str();
     futures::stream::iter(encoded.into_iter().map(Ok))
-        .try_for_each_concurrent(WRITES, |(page, value)| async move {
+        .try_for_each_concurrent(WRITE_CONCURRENCY, |(page, value)| async move {
             keyspace.tables.text_pages.put(&keyspace.cql, (org, id), name, page, value).await
         })
         .await?;
@@ -161,7 +161,7 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
     let end = from.saturating_add(count);
     while next < end {
         // A page may have hundreds of kilobytes, so each read returns a bounded number of pages.
-        let part = (end - next).min(PAGES);
+        let part = (end - next).min(PAGES_PER_READ);
         let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
         let read = stored.len();
         for bytes in stored {
@@ -177,7 +177,7 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
 }
 
 /// Maximum number of pages that one read returns.
-const PAGES: u32 = 32;
+const PAGES_PER_READ: u32 = 32;
 
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let generations = dependents::entries(keyspace, org, id, Part::Text).await?;

@@ -23,15 +23,15 @@ use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{OrgId, RequestId, Result, ThreadId, Timestamp};
 
-use super::append::{self, Read, nanoseconds};
-use super::catalogue::{self, Found, ListEntry, Query};
+use super::append::{self, LoadedThread, nanoseconds};
+use super::catalogue::{self, CatalogueRow, ListEntry, Query};
 use super::dependents;
 use super::keyspace::Keyspace;
 use super::retry;
 use super::session::{ConditionalResult, ReadConsistency};
 use super::table::{Part, SystemRow, ThreadPart};
 use super::values::micros;
-use folio_storage::value::{ThreadMark, decode, encode};
+use folio_storage::value::{ThreadExpiryRow, decode, encode};
 use folio_storage::{EncodedThreadWrite, ThreadStore};
 
 const EXPIRY: &str = "thread_expiry";
@@ -42,7 +42,7 @@ pub(crate) fn listed(header: &ThreadHeader) -> Option<ListEntry> {
 }
 
 pub(crate) async fn enter_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
-    let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
+    let mark = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
     let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&mark)? };
     keyspace.tables.system_rows.put(&keyspace.cql, EXPIRY, row).await
 }
@@ -88,7 +88,7 @@ impl ThreadStore for Threads {
                 false => (ThreadPart::Entry, u64::MAX),
             };
             // An entry may have 256 KiB, so each read returns a bounded number of entries.
-            let rows = ENTRIES.min(limit - found.len());
+            let rows = ENTRIES_PER_READ.min(limit - found.len());
             let stored = tables.threads.entries(cql, (org, id), part, (next, before), rows).await?;
             let read = stored.len();
             for (at, bytes) in (next..).zip(stored) {
@@ -109,7 +109,7 @@ impl ThreadStore for Threads {
         let conditions = filter.conditions();
         let query = Query::new(Target::THREAD, None, &conditions, format!("{conditions:?}"));
         let keyspace = &*self.0;
-        let load = |found: Found| item(keyspace, org, &conditions, found);
+        let load = |found: CatalogueRow| item(keyspace, org, &conditions, found);
         catalogue::page(keyspace, org, &query, page, |found| Box::pin(load(found))).await
     }
 
@@ -146,7 +146,7 @@ impl ThreadStore for Threads {
         let Keyspace { cql, tables, .. } = &*self.0;
         let mut found = Vec::new();
         for row in tables.system_rows.first(cql, EXPIRY, Some(now), limit).await? {
-            let ThreadMark { org, thread, at } = decode(&row.value)?;
+            let ThreadExpiryRow { org, thread, at } = decode(&row.value)?;
             let read = append::read(&self.0, &org, &thread, ReadConsistency::Quorum).await?;
             let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
@@ -181,24 +181,24 @@ impl ThreadStore for Threads {
             return Ok(false);
         };
         if let Some(before) = before {
-            remove_expiry(&self.0, org, id, append::instant(before)?).await?;
+            remove_expiry(&self.0, org, id, append::timestamp_from_nanoseconds(before)?).await?;
         }
         Ok(true)
     }
 }
 
 /// Maximum number of entries that one read returns.
-const ENTRIES: usize = 64;
+const ENTRIES_PER_READ: usize = 64;
 
 /// Returns the thread of a list row if the row still describes the thread; otherwise repairs the row.
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
     conditions: &[Condition],
-    found: Found,
+    found: CatalogueRow,
 ) -> Result<Option<(ThreadHeader, usize)>> {
     let id: ThreadId = found.position.id.parse()?;
-    let Read { record, .. } = append::read(keyspace, org, &id, ReadConsistency::Quorum).await?;
+    let LoadedThread { record, .. } = append::read(keyspace, org, &id, ReadConsistency::Quorum).await?;
     let version = match &record {
         Some(ThreadRecord::Live(header)) => header.version.saturating_add(1),
         Some(ThreadRecord::Tombstone { version, .. }) => version.saturating_add(2),
@@ -210,11 +210,11 @@ async fn item(
             return Ok(Some((*header, bytes)));
         }
         let seen = ListEntry { row: found.row, at: found.position.at, version };
-        catalogue::settle(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
+        catalogue::remove_old_rows(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
         return Ok(None);
     }
     let seen = ListEntry { row: found.row, at: found.position.at, version };
-    catalogue::settle(keyspace, org, Target::THREAD, &seen, None, version).await?;
+    catalogue::remove_old_rows(keyspace, org, Target::THREAD, &seen, None, version).await?;
     Ok(None)
 }
 
@@ -232,7 +232,7 @@ impl Threads {
         }
         if let Some(listed) = listed(header) {
             let version = header.version.saturating_add(2);
-            catalogue::settle(&self.0, org, Target::THREAD, &listed, None, version).await?;
+            catalogue::remove_old_rows(&self.0, org, Target::THREAD, &listed, None, version).await?;
         }
         if let Some(at) = header.expires_at {
             remove_expiry(&self.0, org, id, at).await?;
@@ -265,7 +265,7 @@ impl Threads {
             enter_expiry(&self.0, org, id, at).await?;
             if let ConditionalResult::Applied = tables.threads.expire(cql, (org, id), before, to).await? {
                 if let Some(before) = before {
-                    remove_expiry(&self.0, org, id, append::instant(before)?).await?;
+                    remove_expiry(&self.0, org, id, append::timestamp_from_nanoseconds(before)?).await?;
                 }
                 return Ok(());
             }

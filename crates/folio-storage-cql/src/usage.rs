@@ -12,7 +12,7 @@ use folio_storage::value::{decode, encode};
 use folio_storage::{UsageRecord, UsageStore};
 
 /// Time range of a partition, in microseconds.
-const DAY: i64 = 24 * 60 * 60 * 1_000_000;
+const DAY_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// Maximum number of cached days, about 100 bytes each.
 const DAYS_CACHED: u64 = 50_000;
@@ -35,7 +35,7 @@ impl UsageStore for UsageRecords {
         record.check()?;
         let Keyspace { cql, tables, .. } = &*self.keyspace;
         let (at, value) = (micros(record.at), encode(&record)?);
-        let day = (record.org.clone(), at.div_euclid(DAY));
+        let day = (record.org.clone(), at.div_euclid(DAY_MICROSECONDS));
         // The row of the day is written first, because a reader finds a record through it.
         if !self.days.contains_key(&day) {
             tables.usage.put_day(cql, &day.0, day.1).await?;
@@ -47,7 +47,7 @@ impl UsageStore for UsageRecords {
     async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
         let Keyspace { cql, tables, .. } = &*self.keyspace;
         let mut found = Vec::new();
-        for day in tables.usage.days(cql, org, micros(from).div_euclid(DAY)).await? {
+        for day in tables.usage.days(cql, org, micros(from).div_euclid(DAY_MICROSECONDS)).await? {
             if found.len() >= limit {
                 break;
             }

@@ -8,7 +8,7 @@ use folio_types::Result;
 use super::keys::{self, Space};
 use super::reads::Reads as _;
 use super::transaction::Transaction;
-use super::value::Mark;
+use super::value::Empty;
 use super::{resources, threads};
 use folio_storage::EncodedThreadWrite;
 
@@ -53,7 +53,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: ThreadPlan, write: EncodedTh
         transaction.remove(Space::System, keys::open_turn(row));
     }
     if let Some(batch) = plan.batch {
-        transaction.put(Space::Threads, keys::batch(org, id, batch), &Mark)?;
+        transaction.put(Space::Threads, keys::batch(org, id, batch), &Empty)?;
     }
     if let Some(listed) = &plan.list_after {
         threads::put_row(transaction, org, listed)?;

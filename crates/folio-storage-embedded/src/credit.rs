@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved, Settlement};
+use folio_credit::{
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved, Settlement,
+};
 use folio_types::{BlockId, OrgId, Result};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
-use super::value::Mark;
+use super::value::Empty;
 use folio_storage::CreditStore;
 
 pub(crate) struct Credits(pub(crate) Arc<Engine>);
@@ -22,18 +24,18 @@ impl CreditStore for Credits {
         Ok(account.unwrap_or_default())
     }
 
-    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChangeOutcome> {
         let (account_key, entry_key) =
             (keys::account(&change.org), keys::account_entry(&change.org, &change.entry.key()));
         self.0
             .write(move |transaction| {
                 let version = transaction.read::<Account>(Space::Records, &account_key)?.map_or(0, |now| now.version);
-                if let Some(answer) = change.answer(transaction.read(Space::Records, &entry_key)?, version) {
+                if let Some(answer) = change.outcome(transaction.read(Space::Records, &entry_key)?, version) {
                     return Ok(answer);
                 }
                 transaction.put(Space::Records, account_key, &change.account)?;
                 transaction.put(Space::Records, entry_key, &change.entry)?;
-                Ok(AccountChanged::Done)
+                Ok(AccountChangeOutcome::Done)
             })
             .await
     }
@@ -84,7 +86,7 @@ impl CreditStore for Credits {
 
     async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()> {
         let key = keys::sealed_block(org, block);
-        self.0.write(move |transaction| transaction.put(Space::Records, key, &Mark)).await
+        self.0.write(move |transaction| transaction.put(Space::Records, key, &Empty)).await
     }
 
     async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger> {

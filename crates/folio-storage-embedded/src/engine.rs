@@ -15,7 +15,7 @@ use super::Options;
 use super::keys::Space;
 use super::reads::View;
 use super::transaction::Transaction;
-use super::writer::{Commit, Message, Work, Writer, broken, stopped};
+use super::writer::{Commit, Message, WriteTask, Writer, poisoned_error, stopped};
 use folio_storage::spans;
 
 /// Maximum total size of waiting large writes, in bytes. A larger write is accepted only if no large write waits.
@@ -28,7 +28,7 @@ const SYSTEM: &str = "fjall";
 /// Time limit for reads in progress when the store closes.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
-pub(crate) struct Opened {
+pub(crate) struct OpenDatabase {
     pub(crate) db: Database,
     records: Keyspace,
     threads: Keyspace,
@@ -36,7 +36,7 @@ pub(crate) struct Opened {
     system: Keyspace,
 }
 
-impl Opened {
+impl OpenDatabase {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let failed = |error: fjall::Error| match error {
             fjall::Error::Locked => Error::precondition(
@@ -76,32 +76,32 @@ fn overloaded() -> Error {
 }
 
 /// The reserved bytes of a waiting write. Dropping the value releases them.
-struct Weight {
+struct QueuedBytesPermit {
     bytes: usize,
     all: Arc<AtomicUsize>,
 }
 
-impl Weight {
+impl QueuedBytesPermit {
     /// Reserves bytes. None: too many bytes are reserved.
-    fn of(bytes: usize, all: &Arc<AtomicUsize>) -> Option<Self> {
+    fn try_reserve(bytes: usize, all: &Arc<AtomicUsize>) -> Option<Self> {
         let before = all.fetch_add(bytes, Ordering::AcqRel);
-        let weight = Self { bytes, all: Arc::clone(all) };
-        (before == 0 || before.saturating_add(bytes) <= QUEUED_BYTES).then_some(weight)
+        let permit = Self { bytes, all: Arc::clone(all) };
+        (before == 0 || before.saturating_add(bytes) <= QUEUED_BYTES).then_some(permit)
     }
 }
 
-impl Drop for Weight {
+impl Drop for QueuedBytesPermit {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
 /// The open database, shared with the writer, which can reopen it. None while the database is closed.
-pub(super) type Current = Arc<RwLock<Option<Arc<Opened>>>>;
+pub(super) type SharedDatabase = Arc<RwLock<Option<Arc<OpenDatabase>>>>;
 
 /// Closes the database after all reads in progress end. Returns false if a read exceeds the time limit; the database
 /// then remains open.
-pub(super) fn close_when_idle(current: &Current) -> bool {
+pub(super) fn close_when_idle(current: &SharedDatabase) -> bool {
     let taken = current.write().unwrap_or_else(PoisonError::into_inner).take();
     let end = Instant::now() + CLOSE_WAIT;
     while taken.as_ref().is_some_and(|opened| Arc::strong_count(opened) > 1) {
@@ -115,10 +115,10 @@ pub(super) fn close_when_idle(current: &Current) -> bool {
 }
 
 pub(crate) struct Engine {
-    opened: Current,
+    opened: SharedDatabase,
     queue: SyncSender<Message>,
     queued_bytes: Arc<AtomicUsize>,
-    broken: Arc<AtomicBool>,
+    is_poisoned: Arc<AtomicBool>,
     commits: Arc<AtomicU64>,
 }
 
@@ -129,27 +129,27 @@ impl Engine {
 
     /// Opens the folder and starts a writer that commits batches with `commit`.
     fn open_with(path: &Path, options: &Options, commit: Commit) -> Result<(Arc<Self>, JoinHandle<()>)> {
-        let opened: Current = Arc::new(RwLock::new(Some(Arc::new(Opened::open(path, options)?))));
+        let opened: SharedDatabase = Arc::new(RwLock::new(Some(Arc::new(OpenDatabase::open(path, options)?))));
         let (queue, jobs) = sync_channel(options.queue.max(1));
-        let broken = Arc::new(AtomicBool::new(false));
+        let is_poisoned = Arc::new(AtomicBool::new(false));
         let commits = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             opened: Arc::clone(&opened),
             path: path.to_owned(),
             options: options.clone(),
             jobs,
-            broken: Arc::clone(&broken),
+            is_poisoned: Arc::clone(&is_poisoned),
             commits: Arc::clone(&commits),
             commit,
         };
         let thread = std::thread::Builder::new()
             .name("folio-store-writer".to_owned())
-            .spawn(move || writer.work())
+            .spawn(move || writer.run())
             .map_err(|error| {
                 Error::unavailable(Reason::StoreUnavailable, format!("the writer thread cannot be started: {error}"))
             })?;
         let queued_bytes = Arc::default();
-        let engine = Self { opened, queue, queued_bytes, broken, commits };
+        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits };
         Ok((Arc::new(engine), thread))
     }
 
@@ -158,7 +158,7 @@ impl Engine {
         self.commits.load(Ordering::Relaxed)
     }
 
-    fn opened(&self) -> Result<Arc<Opened>> {
+    fn opened(&self) -> Result<Arc<OpenDatabase>> {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(stopped)
     }
 
@@ -197,17 +197,17 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        if self.broken.load(Ordering::Acquire) {
-            return Err(broken());
+        if self.is_poisoned.load(Ordering::Acquire) {
+            return Err(poisoned_error());
         }
-        let weight = Weight::of(bytes, &self.queued_bytes).ok_or_else(overloaded)?;
+        let permit = QueuedBytesPermit::try_reserve(bytes, &self.queued_bytes).ok_or_else(overloaded)?;
         let (answer, answered) = oneshot::channel();
         let run = move |transaction: &mut Transaction<'_>| {
             let outcome = run(transaction);
-            drop(weight);
+            drop(permit);
             outcome
         };
-        let job = Box::new(Work::new(run, durable, answer));
+        let job = Box::new(WriteTask::new(run, durable, answer));
         self.enqueue(Message::Write(job))?;
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
@@ -221,7 +221,7 @@ impl Engine {
 
     /// Reopens the database after a failed write, if its disk accepts writes again.
     pub(crate) async fn recover(&self) -> Result<()> {
-        if !self.broken.load(Ordering::Acquire) {
+        if !self.is_poisoned.load(Ordering::Acquire) {
             return Ok(());
         }
         let (answer, answered) = oneshot::channel();
@@ -271,14 +271,14 @@ mod tests {
     #[test]
     fn waiting_large_writes_are_bounded_and_one_is_always_accepted() {
         let all = Arc::default();
-        let alone = Weight::of(QUEUED_BYTES * 2, &all);
+        let alone = QueuedBytesPermit::try_reserve(QUEUED_BYTES * 2, &all);
         assert!(alone.is_some());
-        assert!(Weight::of(1, &all).is_none());
+        assert!(QueuedBytesPermit::try_reserve(1, &all).is_none());
         drop(alone);
-        let half = Weight::of(QUEUED_BYTES / 2, &all);
-        let other = Weight::of(QUEUED_BYTES / 2, &all);
+        let half = QueuedBytesPermit::try_reserve(QUEUED_BYTES / 2, &all);
+        let other = QueuedBytesPermit::try_reserve(QUEUED_BYTES / 2, &all);
         assert!(half.is_some() && other.is_some());
-        assert!(Weight::of(1, &all).is_none());
+        assert!(QueuedBytesPermit::try_reserve(1, &all).is_none());
         drop((half, other));
         assert_eq!(all.load(Ordering::Acquire), 0);
     }

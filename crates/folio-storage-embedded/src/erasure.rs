@@ -38,8 +38,8 @@ impl Erasures {
         F: Fn(&[u8]) -> bool + Clone + Send + 'static,
     {
         loop {
-            let (asked, wanted) = (range.clone(), wanted.clone());
-            let found = self.0.scan(move |view| some_keys(view, asked, &wanted)).await?;
+            let (read_range, wanted) = (range.clone(), wanted.clone());
+            let found = self.0.scan(move |view| some_keys(view, read_range, &wanted)).await?;
             let last = found.last().cloned().filter(|_| found.len() == KEYS_AT_ONCE);
             let space = range.space;
             if !found.is_empty() {

@@ -129,7 +129,7 @@ impl EmbeddedStore {
         })?;
         let (engine, writer) = Engine::open(&options.path.join("store"), &options)?;
         // Opened only under the store's lock, because opening removes temporary files of other processes.
-        let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone)?;
+        let blobs = files::FolderBlobStore::open(options.path.join("blobs"), files::Sharing::SingleProcess)?;
         let stores = Stores {
             audit: Arc::new(audit::Audits(Arc::clone(&engine))),
             blobs: Arc::new(blobs),
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     /// Returns the parts before the first slash of all keys in a keyspace.
-    fn beginnings(engine: &Engine, space: Space) -> BTreeSet<String> {
+    fn first_key_parts(engine: &Engine, space: Space) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
         let mut visit = |key: &[u8], _: &[u8]| {
@@ -209,14 +209,14 @@ mod tests {
             folio_storage_conformance::step(&store.stores(), step).await.unwrap();
         }
         for space in [Space::Records, Space::Threads, Space::Text] {
-            let found = beginnings(&store.engine, space);
+            let found = first_key_parts(&store.engine, space);
             assert!(!found.is_empty(), "nothing in {space:?}");
             for beginning in found {
                 assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
             }
         }
         let expected = ["deleted", "missing_program", "open_turn", "pending_text", "probe", "request", "thread_expiry"];
-        let system = beginnings(&store.engine, Space::System);
+        let system = first_key_parts(&store.engine, Space::System);
         assert!(system.iter().all(|beginning| expected.contains(&beginning.as_str())), "{system:?}");
         store.close().await;
     }

@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
 use super::transaction::Transaction;
-use super::value::RequestMark;
+use super::value::RequestIndexRow;
 use folio_storage::OpStore;
 
 pub(crate) struct Ops(pub(crate) Arc<Engine>);
@@ -63,10 +63,10 @@ impl OpStore for Ops {
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.0
             .write(move |transaction| {
-                let marks: Vec<RequestMark> =
+                let marks: Vec<RequestIndexRow> =
                     transaction.values(Range::prefix(Space::System, keys::request_marks()), limit)?;
                 let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at < before).collect();
-                for RequestMark { org, op, at } in &old {
+                for RequestIndexRow { org, op, at } in &old {
                     transaction.remove(Space::Records, keys::idempotency(org, op));
                     transaction.remove(Space::System, keys::request_mark(*at, org, op));
                 }
@@ -84,6 +84,6 @@ pub(crate) fn put_request(
     record: &IdempotencyRecord,
 ) -> Result<()> {
     transaction.put(Space::Records, keys::idempotency(org, op), record)?;
-    let mark = RequestMark { org: org.clone(), op: op.clone(), at: record.at };
+    let mark = RequestIndexRow { org: org.clone(), op: op.clone(), at: record.at };
     transaction.put(Space::System, keys::request_mark(record.at, org, op), &mark)
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use fjall::{Readable as _, Snapshot};
 use folio_types::{Error, Reason, Result};
 
-use super::engine::Opened;
+use super::engine::OpenDatabase;
 use super::keys::{self, Space};
 use super::value::{Stored, decode};
 
@@ -95,12 +95,12 @@ pub(crate) trait Reads {
 
 /// A snapshot of whole, durable transactions.
 pub(crate) struct View<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenDatabase,
     snapshot: Snapshot,
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(opened: &'a Opened) -> Self {
+    pub(crate) fn new(opened: &'a OpenDatabase) -> Self {
         Self { snapshot: opened.db.snapshot(), opened }
     }
 }

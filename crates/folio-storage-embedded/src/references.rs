@@ -10,7 +10,7 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::resources;
 use super::transaction::Transaction;
-use super::value::Mark;
+use super::value::Empty;
 
 /// Adds a reference from `user`. Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, user: &str) -> Result<()> {
@@ -18,7 +18,7 @@ pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &s
     if !resources::is_live(transaction, org, referenced)? {
         return Err(kind.not_found(referenced));
     }
-    transaction.put(Space::Records, keys::reference(org, referenced, user), &Mark)
+    transaction.put(Space::Records, keys::reference(org, referenced, user), &Empty)
 }
 
 /// Fails with `IN_USE` if the resource has a user; the error contains the total and the first [`NAMED_USERS_MAX`].
@@ -39,7 +39,7 @@ pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &
     }
     let describe = |id: String| described(transaction, org, &id).map(|description| (id, description));
     let users = first.into_iter().map(describe).collect::<Result<Vec<_>>>()?;
-    Err(Kind::in_use(kind.word, &users, count))
+    Err(Kind::in_use(kind.name, &users, count))
 }
 
 fn described(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {
@@ -48,5 +48,5 @@ fn described(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {
         Some(Record::Live(facts)) => facts.label,
         Some(Record::Tombstone { .. }) | None => String::new(),
     };
-    Ok(format!("{} {label:?} ({id})", kind.word))
+    Ok(format!("{} {label:?} ({id})", kind.name))
 }

@@ -18,13 +18,13 @@ use super::listing::{self, Listing};
 use super::ops::put_request;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{DeletedMark, Mark, decode};
+use super::value::{DeletionRow, Empty, decode};
 use super::{names, references, texts};
 use folio_storage::{Holdings, ResourceExecutor, StoredResource};
 
 pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<IndexedFields>>> {
     let kind = Kind::of_id(id)?;
-    let bytes = reads.bytes(Space::Records, &keys::record(org, kind.word, id))?;
+    let bytes = reads.bytes(Space::Records, &keys::record(org, kind.name, id))?;
     bytes.map(|bytes| kind.read(&bytes)).transpose()
 }
 
@@ -55,7 +55,7 @@ impl ResourceExecutor for Resources {
     }
 
     async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
-        self.0.read(|view| names::holder(view, org, kind, name))
+        self.0.read(|view| names::id_by_name(view, org, kind, name))
     }
 
     async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
@@ -63,8 +63,8 @@ impl ResourceExecutor for Resources {
         self.0
             .scan(move |view| {
                 let ListQuery { kind, parent, conditions, filter } = query;
-                let total = conditions.is_empty().then(|| listing::total(view, &org, kind.word)).transpose()?;
-                let prefix = keys::list(&org, kind.word, parent.as_deref());
+                let total = conditions.is_empty().then(|| listing::total(view, &org, kind.name)).transpose()?;
+                let prefix = keys::list(&org, kind.name, parent.as_deref());
                 let listing = Listing { prefix, filter, total, conditions: &conditions };
                 listing.page(view, &page, |row| {
                     let item = stored(view, &org, kind, &row.id)?;
@@ -86,7 +86,7 @@ impl ResourceExecutor for Resources {
     }
 
     async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
-        let prefix = keys::list(org, kind.word, None);
+        let prefix = keys::list(org, kind.name, None);
         self.0
             .scan(move |view| {
                 let mut sum = Holdings::default();
@@ -103,8 +103,8 @@ impl ResourceExecutor for Resources {
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
         self.0
             .scan(move |view| {
-                let range = Range::prefix(Space::System, keys::all_deleted(kind.word));
-                let marks: Vec<DeletedMark> = view.values(range, limit)?;
+                let range = Range::prefix(Space::System, keys::all_deleted(kind.name));
+                let marks: Vec<DeletionRow> = view.values(range, limit)?;
                 Ok(marks.into_iter().map(|mark| (mark.org, mark.id, mark.at)).collect())
             })
             .await
@@ -121,7 +121,7 @@ impl ResourceExecutor for Resources {
 }
 
 fn stored(reads: &impl Reads, org: &OrgId, kind: &Kind, id: &str) -> Result<Option<StoredResource>> {
-    let Some(record) = reads.bytes(Space::Records, &keys::record(org, kind.word, id))? else { return Ok(None) };
+    let Some(record) = reads.bytes(Space::Records, &keys::record(org, kind.name, id))? else { return Ok(None) };
     let text = match kind.has_text {
         true => reads.bytes(Space::Records, &keys::text_state(org, id))?.map(|bytes| bytes.to_vec()),
         false => None,
@@ -131,7 +131,7 @@ fn stored(reads: &impl Reads, org: &OrgId, kind: &Kind, id: &str) -> Result<Opti
 
 fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<WriteOutcome> {
     let (kind, org) = (write.kind, write.org.clone());
-    let record = transaction.bytes(Space::Records, &keys::record(&org, kind.word, &write.id))?;
+    let record = transaction.bytes(Space::Records, &keys::record(&org, kind.name, &write.id))?;
     let request: Option<IdempotencyRecord> = match &write.op {
         OpKey::Request { .. } => transaction.read(Space::Records, &keys::idempotency(&org, &write.op))?,
         OpKey::Call(_) => None,
@@ -185,7 +185,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
         if !is_live(transaction, org, parent)? {
             return Err(Kind::of_id(parent)?.not_found(parent));
         }
-        transaction.put(Space::Records, keys::dependent(org, parent, id), &Mark)?;
+        transaction.put(Space::Records, keys::dependent(org, parent, id), &Empty)?;
     }
     match &plan.decide {
         DecidingWrite::Update { from, to, .. } if from == to => {}
@@ -193,27 +193,27 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
             if kind.has_text && plan.list_before.is_none() {
                 texts::wait(transaction, org, id)?;
             }
-            transaction.put_bytes(Space::Records, keys::record(org, kind.word, id), record.clone())?;
+            transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), record.clone())?;
         }
         DecidingWrite::Delete { record, if_unreferenced, .. } => {
             if *if_unreferenced {
                 references::refuse_if_used(transaction, org, kind, id)?;
             }
-            transaction.put_bytes(Space::Records, keys::record(org, kind.word, id), record.clone())?;
+            transaction.put_bytes(Space::Records, keys::record(org, kind.name, id), record.clone())?;
             delete_dependents(transaction, &plan)?;
         }
     }
     match (&plan.list_before, &plan.list_after) {
-        (Some(before), None) => listing::remove_row(transaction, org, kind.word, before.created_at, &before.row)?,
+        (Some(before), None) => listing::remove_row(transaction, org, kind.name, before.created_at, &before.row)?,
         (before, Some(after)) if before.as_ref().is_none_or(|before| before.row != after.row) => {
-            listing::put_row(transaction, org, kind.word, after.created_at, &after.row)?;
+            listing::put_row(transaction, org, kind.name, after.created_at, &after.row)?;
         }
         _ => {}
     }
     for row in plan.rows {
         match row {
             RowWrite::InsertOp(row) => {
-                let key = keys::op(org, &Target::new(kind.word, id), &row.op);
+                let key = keys::op(org, &Target::new(kind.name, id), &row.op);
                 transaction.put(Space::Records, key, &row)?;
             }
             RowWrite::PutRevision(number, stored) => {
@@ -240,15 +240,15 @@ fn delete_dependents(transaction: &mut Transaction<'_>, plan: &WritePlan) -> Res
         for dependent in dependents(transaction, org, id)? {
             if let Some(Record::Live(fields)) = record(transaction, org, &dependent)? {
                 let kind = Kind::of_id(&dependent)?;
-                listing::remove_row(transaction, org, kind.word, fields.created_at, &fields.row)?;
+                listing::remove_row(transaction, org, kind.name, fields.created_at, &fields.row)?;
                 let tombstone = kind.tombstone(fields.version + 1, *at)?;
-                transaction.put_bytes(Space::Records, keys::record(org, kind.word, &dependent), tombstone)?;
+                transaction.put_bytes(Space::Records, keys::record(org, kind.name, &dependent), tombstone)?;
             }
         }
     }
     if kind.cleanup != Cleanup::Nothing {
-        let mark = DeletedMark { org: org.clone(), id: id.clone(), at: *at };
-        transaction.put(Space::System, keys::deleted(kind.word, *at, org, id), &mark)?;
+        let mark = DeletionRow { org: org.clone(), id: id.clone(), at: *at };
+        transaction.put(Space::System, keys::deleted(kind.name, *at, org, id), &mark)?;
     }
     Ok(())
 }
@@ -264,21 +264,21 @@ fn dependents(transaction: &Transaction<'_>, org: &OrgId, parent: &str) -> Resul
 fn forget(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
     let Some(Record::Tombstone { at, .. }) = record(transaction, org, id)? else { return Ok(()) };
     for dependent in dependents(transaction, org, id)? {
-        remove_content(transaction, org, &Target::new(Kind::of_id(&dependent)?.word, &dependent))?;
+        remove_content(transaction, org, &Target::new(Kind::of_id(&dependent)?.name, &dependent))?;
         transaction.remove(Space::Records, keys::dependent(org, id, &dependent));
     }
-    remove_content(transaction, org, &Target::new(kind.word, id))?;
-    transaction.remove(Space::System, keys::deleted(kind.word, at, org, id));
+    remove_content(transaction, org, &Target::new(kind.name, id))?;
+    transaction.remove(Space::System, keys::deleted(kind.name, at, org, id));
     Ok(())
 }
 
 fn scrub(transaction: &mut Transaction<'_>, kind: &Kind, before: Timestamp, limit: usize) -> Result<usize> {
-    let marks: Vec<DeletedMark> =
-        transaction.values(Range::prefix(Space::System, keys::all_deleted(kind.word)), limit)?;
+    let marks: Vec<DeletionRow> =
+        transaction.values(Range::prefix(Space::System, keys::all_deleted(kind.name)), limit)?;
     let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at <= before).collect();
-    for DeletedMark { org, id, at } in &old {
-        remove_content(transaction, org, &Target::new(kind.word, id))?;
-        transaction.remove(Space::System, keys::deleted(kind.word, *at, org, id));
+    for DeletionRow { org, id, at } in &old {
+        remove_content(transaction, org, &Target::new(kind.name, id))?;
+        transaction.remove(Space::System, keys::deleted(kind.name, *at, org, id));
     }
     Ok(old.len())
 }

@@ -12,7 +12,7 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::resources::is_live;
 use super::transaction::Transaction;
-use super::value::{PageText, PendingMark, decode, encode};
+use super::value::{PageText, PendingTextRow, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 
 /// Maximum size of stored text that is decoded on the calling thread, in bytes. The limit covers the first pages of
@@ -51,9 +51,9 @@ impl TextStore for Texts {
     async fn pending_text(&self, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
         self.0
             .scan(move |view| {
-                let marks: Vec<PendingMark> =
+                let marks: Vec<PendingTextRow> =
                     view.values(Range::prefix(Space::System, keys::pending_texts(waits)), limit)?;
-                let pending = |PendingMark { org, id, attempts }| PendingText { org, id, attempts };
+                let pending = |PendingTextRow { org, id, attempts }| PendingText { org, id, attempts };
                 Ok(marks.into_iter().map(pending).collect())
             })
             .await
@@ -62,7 +62,7 @@ impl TextStore for Texts {
 
 /// Adds a new resource to the index of resources whose text waits to be read.
 pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
-    let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: 0 };
+    let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
     transaction.put(Space::System, keys::pending_text(TextWait::Worker, org, id), &mark)
 }
 
@@ -135,7 +135,7 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
         transaction.remove(Space::System, keys::pending_text(waits, org, id));
     }
     if let Some(waits) = TextWait::of(Some(&record)) {
-        let mark = PendingMark { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
+        let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
         transaction.put(Space::System, keys::pending_text(waits, org, id), &mark)?;
     }
     transaction.put(Space::Records, key, &record)

@@ -18,7 +18,7 @@ use super::keys::{self, Space};
 use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{Mark, ThreadMark, decode};
+use super::value::{Empty, ThreadExpiryRow, decode};
 use folio_storage::{EncodedThreadWrite, ThreadStore};
 
 /// Returns None unless the thread is live.
@@ -39,7 +39,7 @@ pub(crate) fn store(
             transaction.remove(Space::System, keys::expiry(at, org, id));
         }
         if let Some(at) = header.expires_at {
-            let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
+            let mark = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
             transaction.put(Space::System, keys::expiry(at, org, id), &mark)?;
         }
     }
@@ -161,7 +161,7 @@ fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgI
         return Ok(found);
     }
     reads.walk(Range::prefix(Space::System, keys::expiries()), &mut |_, bytes| {
-        let mark: ThreadMark = decode(bytes)?;
+        let mark: ThreadExpiryRow = decode(bytes)?;
         if mark.at > now {
             return Ok(ControlFlow::Break(()));
         }
@@ -216,7 +216,7 @@ pub(crate) fn enter_reference(
     referenced: &str,
     id: &ThreadId,
 ) -> Result<()> {
-    transaction.put(Space::Records, keys::thread_of(org, referenced, id), &Mark)
+    transaction.put(Space::Records, keys::thread_of(org, referenced, id), &Empty)
 }
 
 pub(crate) fn put_row(transaction: &mut Transaction<'_>, org: &OrgId, listed: &ListEntry) -> Result<()> {

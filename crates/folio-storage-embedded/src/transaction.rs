@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use fjall::{OwnedWriteBatch as WriteBatch, PersistMode};
 use folio_types::{Error, Reason, Result};
 
-use super::engine::Opened;
+use super::engine::OpenDatabase;
 use super::keys::Space;
 use super::reads::{Range, Reads, Visit, unreadable};
 use super::value::{Stored, encode};
@@ -21,7 +21,7 @@ type Address = (Space, Vec<u8>);
 type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
 
 pub(crate) struct Transaction<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenDatabase,
     overlay: Overlay,
     /// The previous overlay entries of the keys that the current transaction wrote. Outer None: the overlay had no
     /// entry.
@@ -30,7 +30,7 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn new(opened: &'a Opened) -> Self {
+    pub(crate) fn new(opened: &'a OpenDatabase) -> Self {
         Self { opened, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
     }
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let act = prop_oneof![
+        let step = prop_oneof![
             6 => (0..12_u8, any::<u64>()).prop_map(|(key, value)| Step::Put(key, value)),
             3 => (0..12_u8).prop_map(Step::Remove),
             1 => Just(Step::RemoveAll),
@@ -188,7 +188,7 @@ mod tests {
             2 => Just(Step::Undo),
             1 => Just(Step::Commit),
         ];
-        prop::collection::vec(act, 1..60)
+        prop::collection::vec(step, 1..60)
     }
 
     fn key(case: u32, number: u8) -> Vec<u8> {
@@ -217,13 +217,13 @@ mod tests {
         seen
     }
 
-    fn behaves(opened: &Opened, case: u32, acts: &[Step]) {
+    fn behaves(opened: &OpenDatabase, case: u32, steps_of_case: &[Step]) {
         let mut transaction = Transaction::new(opened);
         transaction.put(Space::Text, keys::after(&prefix(case)), &Count(1)).unwrap();
         transaction.keep();
         let (mut kept, mut now) = (BTreeMap::new(), BTreeMap::new());
-        for act in acts {
-            match act {
+        for step in steps_of_case {
+            match step {
                 Step::Put(number, value) => {
                     transaction.put(Space::Text, key(case, *number), &Count(*value)).unwrap();
                     now.insert(key(case, *number), *value);
@@ -253,20 +253,20 @@ mod tests {
                     transaction = Transaction::new(opened);
                 }
             }
-            assert_eq!(seen(&transaction, case), now, "after {act:?} of {acts:?}");
+            assert_eq!(seen(&transaction, case), now, "after {step:?} of {steps_of_case:?}");
         }
     }
 
     #[test]
     fn reads_see_writes_and_no_reverted_writes() {
         let folder = tempfile::tempdir().unwrap();
-        let opened = Opened::open(folder.path(), &Options::at(folder.path())).unwrap();
+        let opened = OpenDatabase::open(folder.path(), &Options::at(folder.path())).unwrap();
         let case = std::cell::Cell::new(0);
         let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
         proptest::test_runner::TestRunner::new(config)
-            .run(&steps(), |acts| {
+            .run(&steps(), |steps_of_case| {
                 case.set(case.get() + 1);
-                behaves(&opened, case.get(), &acts);
+                behaves(&opened, case.get(), &steps_of_case);
                 Ok(())
             })
             .unwrap();

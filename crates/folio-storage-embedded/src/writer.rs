@@ -20,7 +20,7 @@ use folio_types::{Error, Reason};
 use tokio::sync::oneshot;
 
 use super::Options;
-use super::engine::{Current, Opened, close_when_idle};
+use super::engine::{OpenDatabase, SharedDatabase, close_when_idle};
 use super::transaction::Transaction;
 
 const COMMIT_WRITES: usize = 256;
@@ -31,7 +31,7 @@ const PROBE_BYTES: usize = 1024 * 1024;
 /// Time for which writes without an fsync wait for another commit.
 const LAZY_WAIT: Duration = Duration::from_millis(2);
 
-pub(super) trait Job: Send {
+pub(super) trait QueuedWrite: Send {
     /// True: the write returns only after an fsync.
     fn is_durable(&self) -> bool;
     /// Runs the write; returns whether its changes are retained.
@@ -43,20 +43,20 @@ pub(super) trait Job: Send {
 }
 
 /// A write: its closure and the channel for its result.
-pub(super) struct Work<T, F> {
+pub(super) struct WriteTask<T, F> {
     run: Option<F>,
     outcome: Option<folio_types::Result<T>>,
     durable: bool,
     answer: oneshot::Sender<folio_types::Result<T>>,
 }
 
-impl<T, F> Work<T, F> {
+impl<T, F> WriteTask<T, F> {
     pub(super) fn new(run: F, durable: bool, answer: oneshot::Sender<folio_types::Result<T>>) -> Self {
         Self { run: Some(run), outcome: None, durable, answer }
     }
 }
 
-impl<T, F> Job for Work<T, F>
+impl<T, F> QueuedWrite for WriteTask<T, F>
 where
     T: Send,
     F: FnOnce(&mut Transaction<'_>) -> folio_types::Result<T> + Send,
@@ -103,7 +103,7 @@ impl Due {
 }
 
 pub(super) enum Message {
-    Write(Box<dyn Job>),
+    Write(Box<dyn QueuedWrite>),
     Reopen(oneshot::Sender<Result<(), Error>>),
     /// Ends the writer after the waiting writes.
     Close,
@@ -119,7 +119,7 @@ pub(super) fn stopped() -> Error {
     Error::unavailable(Reason::StoreUnavailable, "the store is closed")
 }
 
-pub(super) fn broken() -> Error {
+pub(super) fn poisoned_error() -> Error {
     Error::unavailable(Reason::StoreUnavailable, "a write to the store failed; writes are refused until it is reopened")
 }
 
@@ -127,12 +127,12 @@ pub(super) fn broken() -> Error {
 pub(super) type Commit = fn(WriteBatch) -> fjall::Result<()>;
 
 pub(super) struct Writer {
-    pub(super) opened: Current,
+    pub(super) opened: SharedDatabase,
     pub(super) path: PathBuf,
     pub(super) options: Options,
     pub(super) jobs: Receiver<Message>,
     /// True: all writes are refused.
-    pub(super) broken: Arc<AtomicBool>,
+    pub(super) is_poisoned: Arc<AtomicBool>,
     /// Number of commits with an fsync.
     pub(super) commits: Arc<AtomicU64>,
     pub(super) commit: Commit,
@@ -140,7 +140,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Processes messages until the writer is closed or all senders are dropped.
-    pub(super) fn work(self) {
+    pub(super) fn run(self) {
         loop {
             match self.commit() {
                 Next::Commit => {}
@@ -154,12 +154,12 @@ impl Writer {
         }
     }
 
-    fn opened(&self) -> Option<Arc<Opened>> {
+    fn opened(&self) -> Option<Arc<OpenDatabase>> {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn reopen(&self) -> Result<(), Error> {
-        if !self.broken.load(Ordering::Acquire) {
+        if !self.is_poisoned.load(Ordering::Acquire) {
             return Ok(());
         }
         self.probe().map_err(|error| {
@@ -167,11 +167,11 @@ impl Writer {
             Error::unavailable(Reason::StoreUnavailable, message)
         })?;
         if !close_when_idle(&self.opened) {
-            return Err(broken());
+            return Err(poisoned_error());
         }
-        let opened = Opened::open(&self.path, &self.options)?;
+        let opened = OpenDatabase::open(&self.path, &self.options)?;
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
-        self.broken.store(false, Ordering::Release);
+        self.is_poisoned.store(false, Ordering::Release);
         tracing::warn!("the store was reopened after a failed write and accepts writes again");
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Writer {
     fn refuse(&self) -> Next {
         match self.jobs.recv() {
             Ok(Message::Write(job)) => {
-                job.fail(broken());
+                job.fail(poisoned_error());
                 Next::Commit
             }
             Ok(Message::Reopen(answer)) => Next::Reopen(answer),
@@ -204,7 +204,7 @@ impl Writer {
     fn commit(&self) -> Next {
         let Some(opened) = self.opened() else { return self.refuse() };
         let mut transaction = Transaction::new(&opened);
-        let mut jobs: Vec<Box<dyn Job>> = Vec::new();
+        let mut jobs: Vec<Box<dyn QueuedWrite>> = Vec::new();
         let mut due = Due::Never;
         let mut next = Next::Commit;
         while jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
@@ -220,12 +220,12 @@ impl Writer {
                 }
                 Err(RecvTimeoutError::Timeout) => break,
             };
-            if self.broken.load(Ordering::Acquire) {
-                job.fail(broken());
+            if self.is_poisoned.load(Ordering::Acquire) {
+                job.fail(poisoned_error());
                 continue;
             }
             due = due.with(job.is_durable());
-            let can_continue = self.run(job.as_mut(), &mut transaction);
+            let can_continue = self.run_write(job.as_mut(), &mut transaction);
             jobs.push(job);
             if !can_continue {
                 self.stop_writing(jobs);
@@ -251,7 +251,7 @@ impl Writer {
     }
 
     /// Returns false if the write panicked.
-    fn run(&self, job: &mut dyn Job, transaction: &mut Transaction<'_>) -> bool {
+    fn run_write(&self, job: &mut dyn QueuedWrite, transaction: &mut Transaction<'_>) -> bool {
         match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
             Ok(keep) => {
                 if keep {
@@ -268,7 +268,7 @@ impl Writer {
         }
     }
 
-    fn make_durable(&self, transaction: Transaction<'_>, jobs: Vec<Box<dyn Job>>, due: Due) {
+    fn make_durable(&self, transaction: Transaction<'_>, jobs: Vec<Box<dyn QueuedWrite>>, due: Due) {
         let durable = due == Due::Now;
         let mode = if durable { PersistMode::SyncData } else { PersistMode::Buffer };
         if let Some(batch) = transaction.into_batch(mode) {
@@ -283,10 +283,10 @@ impl Writer {
         }
     }
 
-    fn stop_writing(&self, jobs: Vec<Box<dyn Job>>) {
-        self.broken.store(true, Ordering::Release);
+    fn stop_writing(&self, jobs: Vec<Box<dyn QueuedWrite>>) {
+        self.is_poisoned.store(true, Ordering::Release);
         for job in jobs {
-            job.fail(broken());
+            job.fail(poisoned_error());
         }
     }
 }

@@ -23,7 +23,7 @@ struct Buffer {
     epoch: u64,
     first: u64,
     /// Whether the oldest event is a snapshot or the first event, so that nothing before it is missing.
-    whole: bool,
+    is_complete: bool,
     events: VecDeque<(Event, usize)>,
     bytes: usize,
     written_at: Timestamp,
@@ -59,7 +59,7 @@ impl TurnEventStore for MemoryEvents {
             Some(old) if epoch < old.epoch || (epoch == old.epoch && *owner != old.owner) => {
                 let epoch = old.epoch;
                 turns.insert(key, old);
-                return Ok(EventsAppended::Replaced { epoch });
+                return Ok(EventsAppended::Fenced { epoch });
             }
             Some(old) if epoch == old.epoch => Some(old),
             _ => None,
@@ -76,7 +76,7 @@ impl TurnEventStore for MemoryEvents {
                 _ if begins => {
                     let events = VecDeque::from([(event.clone(), bytes)]);
                     let (owner, written_at) = (owner.clone(), now);
-                    buffer = Some(Buffer { owner, epoch, first: number, whole: true, events, bytes, written_at });
+                    buffer = Some(Buffer { owner, epoch, first: number, is_complete: true, events, bytes, written_at });
                 }
                 Some(buffer) if following == Some(number) => {
                     buffer.events.push_back((event.clone(), bytes));
@@ -95,7 +95,7 @@ impl TurnEventStore for MemoryEvents {
                 if let Some((_, bytes)) = buffer.events.pop_front() {
                     buffer.bytes = buffer.bytes.saturating_sub(bytes);
                     buffer.first = buffer.first.saturating_add(1);
-                    buffer.whole = false;
+                    buffer.is_complete = false;
                 }
             }
             buffer.written_at = now;
@@ -117,7 +117,7 @@ impl TurnEventStore for MemoryEvents {
         let Some(buffer) = buffer.filter(|buffer| since(buffer.written_at, now) <= options.events_ttl) else {
             return Ok(EventsRead::Expired);
         };
-        let from = if buffer.whole { from.max(buffer.first) } else { from };
+        let from = if buffer.is_complete { from.max(buffer.first) } else { from };
         if from < buffer.first || from > buffer.next() {
             return Ok(EventsRead::Expired);
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, Result, Timestamp};
 
 use super::{Context, locked, since};
-use folio_storage::{Job, JobStore, TakenJob, queue_full};
+use folio_storage::{ClaimedJob, Job, JobStore, queue_full};
 
 pub(super) struct MemoryJobs {
     context: Context,
@@ -29,7 +29,7 @@ struct Queued {
 }
 
 impl Queue {
-    fn of<'a>(&'a mut self, taken: &TakenJob) -> Option<(u64, &'a mut Queued)> {
+    fn of<'a>(&'a mut self, taken: &ClaimedJob) -> Option<(u64, &'a mut Queued)> {
         let id = taken.id.parse().ok()?;
         let job = self.jobs.get_mut(&id)?;
         let mine = job.taken.as_ref().is_some_and(|(worker, _)| *worker == taken.worker);
@@ -66,7 +66,7 @@ impl JobStore for MemoryJobs {
         worker: &Incarnation,
         limit: usize,
         abandoned_after: Duration,
-    ) -> Result<Vec<TakenJob>> {
+    ) -> Result<Vec<ClaimedJob>> {
         let now = self.context.now();
         let mut queues = locked(&self.queues);
         let Some(jobs) = queues.get_mut(queue) else { return Ok(Vec::new()) };
@@ -83,13 +83,13 @@ impl JobStore for MemoryJobs {
                 queued.attempt += 1;
                 queued.taken = Some((worker.clone(), now));
                 let (job, id, attempt) = (queued.job.clone(), id.to_string(), queued.attempt);
-                taken.push(TakenJob { job, id, worker: worker.clone(), attempt });
+                taken.push(ClaimedJob { job, id, worker: worker.clone(), attempt });
             }
         }
         Ok(taken)
     }
 
-    async fn keep(&self, queue: &str, taken: &TakenJob) -> Result<bool> {
+    async fn keep(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
         let now = self.context.now();
         let mut queues = locked(&self.queues);
         let Some((_, queued)) = queues.get_mut(queue).and_then(|jobs| jobs.of(taken)) else { return Ok(false) };
@@ -97,7 +97,7 @@ impl JobStore for MemoryJobs {
         Ok(true)
     }
 
-    async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool> {
+    async fn done(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
         let mut queues = locked(&self.queues);
         let Some(jobs) = queues.get_mut(queue) else { return Ok(false) };
         let Some((id, _)) = jobs.of(taken) else { return Ok(false) };

@@ -65,7 +65,7 @@ impl SharedTurnStore for MemoryTurns {
             return Ok(false);
         }
         state.remove(&key);
-        let ttl = self.context.options.ended_ttl;
+        let ttl = self.context.options.idle_turn_ttl;
         let expires = match (turn.phase, turn.expires_at) {
             (None, _) => now,
             (Some(_), Some(expires_at)) => expires_at,

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use super::RedisOptions;
-use folio_storage::{SharedOptions, StoreHealth, Traffic};
+use folio_storage::{CallCounters, SharedOptions, StoreHealth};
 use folio_storage_client::Guard;
 use folio_storage_client::{Material, Tls};
 
@@ -194,7 +194,7 @@ impl CallFailure {
 
     fn into_error(self) -> Error {
         match self {
-            Self::Timeout => away("the call to Redis timed out"),
+            Self::Timeout => store_unavailable("the call to Redis timed out"),
             Self::Redis(error) => unavailable(&error),
         }
     }
@@ -216,17 +216,17 @@ impl StoreHealth for Connection {
         self.query::<()>(&command).await
     }
 
-    fn traffic(&self) -> Option<Traffic> {
-        Some(self.guard.traffic())
+    fn call_counters(&self) -> Option<CallCounters> {
+        Some(self.guard.call_counters())
     }
 }
 
 fn unavailable(error: &RedisError) -> Error {
     tracing::warn!(%error, "a call to Redis failed");
-    away("Redis is unreachable or refused the call")
+    store_unavailable("Redis is unreachable or refused the call")
 }
 
-fn away(message: &'static str) -> Error {
+fn store_unavailable(message: &'static str) -> Error {
     Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
 }
 

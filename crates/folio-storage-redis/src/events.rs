@@ -53,7 +53,7 @@ impl TurnEventStore for RedisEvents {
         }
         let answer: Vec<u64> = self.connection.run(&call).await?;
         Ok(match answer.as_slice() {
-            [2, epoch] => EventsAppended::Replaced { epoch: *epoch },
+            [2, epoch] => EventsAppended::Fenced { epoch: *epoch },
             [1, ..] => EventsAppended::NeedsSnapshot,
             _ => EventsAppended::Done,
         })

@@ -9,7 +9,7 @@ use redis::Script;
 
 use super::connection::Connection;
 use super::milliseconds;
-use folio_storage::{Job, JobStore, TakenJob, queue_full};
+use folio_storage::{ClaimedJob, Job, JobStore, queue_full};
 
 /// Time to live of a queue after its last push or take, in milliseconds.
 const TTL_MS: u64 = 7 * 24 * 3_600_000;
@@ -60,7 +60,7 @@ impl JobStore for RedisJobs {
         worker: &Incarnation,
         limit: usize,
         abandoned_after: Duration,
-    ) -> Result<Vec<TakenJob>> {
+    ) -> Result<Vec<ClaimedJob>> {
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -68,7 +68,7 @@ impl JobStore for RedisJobs {
         let mut call = self.take.key(jobs);
         call.key(keys).arg(worker.as_str()).arg(limit).arg(milliseconds(abandoned_after)).arg(TTL_MS);
         let taken: Vec<(String, String, String, u64)> = self.connection.run(&call).await?;
-        let jobs = taken.into_iter().map(|(id, key, payload, attempt)| TakenJob {
+        let jobs = taken.into_iter().map(|(id, key, payload, attempt)| ClaimedJob {
             job: Job { key, payload },
             id,
             worker: worker.clone(),
@@ -77,14 +77,14 @@ impl JobStore for RedisJobs {
         Ok(jobs.collect())
     }
 
-    async fn keep(&self, queue: &str, taken: &TakenJob) -> Result<bool> {
+    async fn keep(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
         let [jobs, _] = self.keys(queue);
         let mut call = self.keep.key(jobs);
         call.arg(&taken.id).arg(taken.worker.as_str()).arg(taken.attempt);
         self.connection.run(&call).await
     }
 
-    async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool> {
+    async fn done(&self, queue: &str, taken: &ClaimedJob) -> Result<bool> {
         let [jobs, keys] = self.keys(queue);
         let mut call = self.done.key(jobs);
         call.key(keys).arg(&taken.id).arg(taken.worker.as_str()).arg(taken.attempt).arg(&taken.job.key);

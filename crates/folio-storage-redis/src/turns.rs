@@ -50,12 +50,12 @@ fn member(cursor: &TurnCursor) -> String {
 #[async_trait]
 impl SharedTurnStore for RedisTurns {
     async fn publish(&self, turn: &SharedTurn) -> Result<bool> {
-        let ended_ttl = self.connection.shared().ended_ttl;
+        let idle_turn_ttl = self.connection.shared().idle_turn_ttl;
         let left =
             turn.expires_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
         let ttl = match turn.phase {
-            Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(ended_ttl),
-            None => ended_ttl,
+            Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(idle_turn_ttl),
+            None => idle_turn_ttl,
         };
         let member = turn.cursor().as_ref().map(member).unwrap_or_default();
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
@@ -107,12 +107,12 @@ impl SharedTurnStore for RedisTurns {
     async fn erase(&self, org: &OrgId) -> Result<()> {
         loop {
             // `waiting` removes index members without a state.
-            let some = self.waiting(org, None, None, ERASE_BATCH).await?;
+            let batch = self.waiting(org, None, None, ERASE_BATCH).await?;
             let mut command = redis::cmd("DEL");
-            if some.is_empty() {
+            if batch.is_empty() {
                 return self.connection.query::<()>(command.arg(self.waiting_key(org, None))).await;
             }
-            for turn in &some {
+            for turn in &batch {
                 command
                     .arg(self.turn_key(org, &turn.turn.to_string()))
                     .arg(self.waiting_key(org, Some(&turn.requester)));

@@ -29,11 +29,11 @@ struct Sample {
     kind: &'static str,
     case: &'static str,
     bytes: Vec<u8>,
-    again: fn(&[u8]) -> Result<Vec<u8>>,
+    reencode: fn(&[u8]) -> Result<Vec<u8>>,
 }
 
 fn sample<T: Stored>(case: &'static str, value: T) -> Sample {
-    Sample { kind: T::KIND, case, bytes: encode(&value).unwrap(), again: |bytes| encode(&decode::<T>(bytes)?) }
+    Sample { kind: T::KIND, case, bytes: encode(&value).unwrap(), reencode: |bytes| encode(&decode::<T>(bytes)?) }
 }
 
 fn folder() -> PathBuf {
@@ -57,7 +57,7 @@ fn the_written_format_is_that_of_the_golden_files() {
 
 #[test]
 fn every_golden_file_is_readable_and_every_kind_has_one() {
-    let readers: BTreeMap<_, _> = samples().iter().map(|sample| (sample.kind, sample.again)).collect();
+    let readers: BTreeMap<_, _> = samples().iter().map(|sample| (sample.kind, sample.reencode)).collect();
     let mut kinds = BTreeSet::new();
     for version in std::fs::read_dir(folder()).unwrap() {
         let version = version.unwrap().path();
@@ -67,10 +67,10 @@ fn every_golden_file_is_readable_and_every_kind_has_one() {
             let kind = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
             let read = readers.get(kind.as_str()).unwrap_or_else(|| panic!("no kind reads {}", path.display()));
             let payload = std::fs::read(&path).unwrap();
-            let again = read(&[&[number], payload.trim_ascii_end()].concat());
-            let again = again.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            if again.first() == Some(&number) {
-                assert_eq!(again.get(1..).unwrap(), payload.trim_ascii_end(), "{}", path.display());
+            let reencode = read(&[&[number], payload.trim_ascii_end()].concat());
+            let reencode = reencode.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            if reencode.first() == Some(&number) {
+                assert_eq!(reencode.get(1..).unwrap(), payload.trim_ascii_end(), "{}", path.display());
             }
             kinds.insert(kind);
         }
@@ -81,13 +81,13 @@ fn every_golden_file_is_readable_and_every_kind_has_one() {
 
 #[test]
 fn a_newer_or_damaged_format_is_refused_with_an_error_that_names_the_kind() {
-    for Sample { kind, bytes, again, .. } in samples() {
+    for Sample { kind, bytes, reencode, .. } in samples() {
         let payload = bytes.get(1..).unwrap();
         let newer = [&[200], payload].concat();
         let unversioned = [&[0], payload].concat();
         let cut = bytes.get(..bytes.len() - 1).unwrap().to_vec();
         for bad in [vec![], newer, unversioned, cut] {
-            let error = again(&bad).unwrap_err();
+            let error = reencode(&bad).unwrap_err();
             assert_eq!((error.code, error.reason), (Code::DataLoss, Reason::StoredFormat), "{kind}: {error}");
             assert!(error.message.contains(kind), "{error}");
         }
@@ -151,8 +151,8 @@ fn working() -> WorkingState {
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
     samples.push(sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }));
-    samples.push(sample("plain", PendingMark { org: org(), id: document_id().to_string(), attempts: 2 }));
-    samples.push(sample("plain", DeletedMark { org: org(), id: document_id().to_string(), at: at() }));
+    samples.push(sample("plain", PendingTextRow { org: org(), id: document_id().to_string(), attempts: 2 }));
+    samples.push(sample("plain", DeletionRow { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());
     samples.extend(threads());
     samples.extend(entries::entries());
@@ -221,11 +221,11 @@ fn threads() -> Vec<Sample> {
                 at: at(),
             },
         ),
-        sample("plain", RequestMark { org: org(), op: removed_by.clone(), at: at() }),
+        sample("plain", RequestIndexRow { org: org(), op: removed_by.clone(), at: at() }),
         sample("removed", ThreadRecord::Tombstone { epoch: 3, version: 18, by: Some(removed_by) }),
         sample("plain", request),
         sample("plain", open),
-        sample("plain", ThreadMark { org: org(), thread: thread_id(), at: at() }),
+        sample("plain", ThreadExpiryRow { org: org(), thread: thread_id(), at: at() }),
     ]
 }
 
@@ -272,7 +272,7 @@ fn rows() -> Vec<Sample> {
         sample("plain", Reference { at: at() }),
         sample("plain", text),
         sample("plain", Count(7)),
-        sample("plain", Mark),
+        sample("plain", Empty),
     ]
 }
 

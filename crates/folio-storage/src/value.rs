@@ -46,7 +46,7 @@ pub struct Count(pub u64);
 
 /// The value of a row whose key contains all its data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Mark;
+pub struct Empty;
 
 /// The value of a row whose key is a unique name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub struct NameRow {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PendingMark {
+pub struct PendingTextRow {
     pub org: OrgId,
     pub id: String,
     /// Number of attempts to read the text.
@@ -63,7 +63,7 @@ pub struct PendingMark {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeletedMark {
+pub struct DeletionRow {
     pub org: OrgId,
     pub id: String,
     pub at: Timestamp,
@@ -71,7 +71,7 @@ pub struct DeletedMark {
 
 /// A row of the system index of requests outside turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RequestMark {
+pub struct RequestIndexRow {
     pub org: OrgId,
     pub op: OpKey,
     pub at: Timestamp,
@@ -79,7 +79,7 @@ pub struct RequestMark {
 
 /// A row of the system index of threads that expire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ThreadMark {
+pub struct ThreadExpiryRow {
     pub org: OrgId,
     pub thread: ThreadId,
     pub at: Timestamp,
@@ -110,15 +110,15 @@ stored! {
     "token_use" => TokenUse,
     "member" => Member,
     "page_text" => PageText,
-    "pending_text" => PendingMark,
-    "deleted" => DeletedMark,
+    "pending_text" => PendingTextRow,
+    "deleted" => DeletionRow,
     "op_row" => OpRow,
     "idempotency_record" => IdempotencyRecord,
-    "request_mark" => RequestMark,
+    "request_mark" => RequestIndexRow,
     "thread" => ThreadRecord,
     "entry" => Entry,
     "request_row" => RequestRow,
-    "thread_mark" => ThreadMark,
+    "thread_mark" => ThreadExpiryRow,
     "open_turn" => OpenTurnRow,
     "account" => Account,
     "account_entry" => AccountEntry,
@@ -129,5 +129,5 @@ stored! {
     "reference" => Reference,
     "text_record" => TextRecord,
     "count" => Count,
-    "mark" => Mark,
+    "mark" => Empty,
 }

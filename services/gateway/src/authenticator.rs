@@ -188,7 +188,7 @@ impl Authenticator {
             tokio::time::sleep(WRITE_INTERVAL).await;
             let uses = std::mem::take(&mut *self.uses.lock().unwrap_or_else(PoisonError::into_inner));
             for TokenUse { org, token, at } in uses {
-                if let Err(error) = self.store.note_use(&org, &token, at).await {
+                if let Err(error) = self.store.record_use(&org, &token, at).await {
                     tracing::debug!(%error, "the use of a token was not stored");
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use folio_types::{Error, Reason, Result};
 use tokio::sync::Notify;
 
-/// Maximum wait for memory or for a place of a conversation while idle conversations are evicted.
+/// Maximum wait for memory or capacity while idle conversations are evicted.
 pub(crate) const MEMORY_WAIT: Duration = Duration::from_millis(300);
 
 /// Budget in bytes of journals. Idle conversations are evicted before the budget is exhausted.

@@ -27,7 +27,8 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
     let usage = wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
     let request = sandbox.models.requests().remove(0);
     let tools = request.tools.iter();
-    let tools: usize = tools.map(|tool| estimated_tokens(&tool.description) + estimated_tokens(&tool.parameters.to_string())).sum();
+    let tools: usize =
+        tools.map(|tool| estimated_tokens(&tool.description) + estimated_tokens(&tool.parameters.to_string())).sum();
     let prompt = prompt_tokens(&request.system, &request.messages) + tools;
     assert!(tools > 0, "the definitions of tools are a part of the prompt");
     assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");

@@ -32,13 +32,13 @@ fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
 }
 
 /// Reads the visible messages by positions only, starting at the newest segment.
-fn by_places(entries: &[Entry]) -> Vec<(u32, Message)> {
+fn read_by_positions(entries: &[Entry]) -> Vec<(u32, Message)> {
     let mut found = Vec::new();
-    let mut next = entries.iter().rposition(Entry::begins);
+    let mut next = entries.iter().rposition(Entry::starts_segment);
     let mut end = u32::MAX;
     while let Some(at) = next {
         let position = entries[at].position().unwrap();
-        let group = entries[at..].iter().enumerate().take_while(|(step, entry)| *step == 0 || !entry.begins());
+        let group = entries[at..].iter().enumerate().take_while(|(step, entry)| *step == 0 || !entry.starts_segment());
         let history = History::fold(group.map(|(_, entry)| entry.clone()));
         let visible = end.saturating_sub(position.messages) as usize;
         let messages = history.messages().take(visible).map(|shown| (shown.count + position.counted, shown.message));
@@ -60,9 +60,9 @@ proptest! {
         let entries = journal(&turns);
         let history = History::fold(entries.clone());
         let expected: Vec<_> = history.messages().map(|shown| (shown.count, shown.message)).collect();
-        prop_assert_eq!(&by_places(&entries), &expected);
+        prop_assert_eq!(&read_by_positions(&entries), &expected);
         // The positions reference the segments at distances 1, 2, 4, …; each of them has fewer preceding messages.
-        for entry in entries.iter().filter(|entry| entry.begins()) {
+        for entry in entries.iter().filter(|entry| entry.starts_segment()) {
             let position = entry.position().unwrap();
             let mut before = position.messages;
             for (at, below) in position.below.iter().enumerate() {
@@ -73,7 +73,7 @@ proptest! {
             }
         }
         let forked = history.fork(None).unwrap();
-        prop_assert_eq!(by_places(&forked), expected);
+        prop_assert_eq!(read_by_positions(&forked), expected);
     }
 }
 

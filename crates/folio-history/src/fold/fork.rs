@@ -2,7 +2,7 @@
 
 use super::History;
 use super::messages::grouped;
-use super::position::placed;
+use super::position::with_positions;
 use super::sanitize::sanitize;
 use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::Result;
@@ -13,10 +13,10 @@ use folio_types::message::Message;
 const FRAME_BYTES: usize = 2 * 1024;
 
 /// Text of the first message of a fork whose source was not copied completely.
-const LEFT_OUT: &str = "(Earlier messages were left out: a fork takes the newest part of a long thread. They are still in the \
+const OMISSION_NOTE: &str = "(Earlier messages were left out: a fork takes the newest part of a long thread. They are still in the \
                         thread that it was made from.)";
 /// Suffix of a truncated text.
-const CUT: &str = "\n[cut: too long for a fork]";
+const TRUNCATION_NOTE: &str = "\n[cut: too long for a fork]";
 /// Minimum bytes to which a text is cut.
 const RESULT_FLOOR: usize = 1_024;
 
@@ -31,7 +31,7 @@ impl History {
     /// # Errors
     /// `TOO_LARGE` if a working state alone fills an entry; no stored working state is that large.
     pub fn fork(&self, count: Option<u32>) -> Result<Vec<Entry>> {
-        let slots = count.map_or_else(|| self.slots.clone(), |count| self.cut(count).0);
+        let slots = count.map_or_else(|| self.slots.clone(), |count| self.slots_with_first(count).0);
         let mut newest_first: Vec<Entry> = Vec::new();
         let (mut bytes, mut turns) = (FRAME_BYTES, 0usize);
         for (at, slot) in slots.iter().enumerate().rev() {
@@ -46,15 +46,15 @@ impl History {
                 if bytes > limits::FORK_BYTES || turns > limits::FORK_TURNS {
                     let before = if newest_first.len() == whole { Some(at) } else { at.checked_sub(1) };
                     let before = before.and_then(|at| slots.get(at)).map(|slot| self.working_after(*slot));
-                    newest_first.push(left_out(&before.unwrap_or_default()));
+                    newest_first.push(omission_entry(&before.unwrap_or_default()));
                     newest_first.reverse();
-                    return Ok(placed(newest_first));
+                    return Ok(with_positions(newest_first));
                 }
                 newest_first.push(entry);
             }
         }
         newest_first.reverse();
-        Ok(placed(newest_first))
+        Ok(with_positions(newest_first))
     }
 }
 
@@ -70,8 +70,8 @@ fn users(entry: &Entry) -> usize {
     }
 }
 
-fn left_out(working: &WorkingState) -> Entry {
-    let note = Message::Assistant { text: LEFT_OUT.to_owned(), thinking: Vec::new(), calls: Vec::new() };
+fn omission_entry(working: &WorkingState) -> Entry {
+    let note = Message::Assistant { text: OMISSION_NOTE.to_owned(), thinking: Vec::new(), calls: Vec::new() };
     entry(vec![note], working)
 }
 
@@ -82,19 +82,19 @@ fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
         longest /= 2;
         for message in &mut group {
             if let Message::Tool { content, .. } = message {
-                shorten(content, longest);
+                truncate_text(content, longest);
             }
         }
     }
     if json_bytes(&group) > bytes_max {
         group.truncate(1);
-        group.iter_mut().for_each(|message| plain(message, bytes_max));
+        group.iter_mut().for_each(|message| reduce_to_text(message, bytes_max));
     }
     group
 }
 
 /// Drops everything but the text of a message, and cuts it to `bytes_max`.
-fn plain(message: &mut Message, bytes_max: usize) {
+fn reduce_to_text(message: &mut Message, bytes_max: usize) {
     let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
         (*thinking, *calls) = (Vec::new(), Vec::new());
@@ -105,16 +105,16 @@ fn plain(message: &mut Message, bytes_max: usize) {
     while json_bytes(message) > bytes_max && longest > RESULT_FLOOR {
         longest /= 2;
         match message {
-            Message::User { text } | Message::Assistant { text, .. } => shorten(text, longest),
-            Message::Tool { content, .. } => shorten(content, longest),
+            Message::User { text } | Message::Assistant { text, .. } => truncate_text(text, longest),
+            Message::Tool { content, .. } => truncate_text(content, longest),
         }
     }
 }
 
-fn shorten(text: &mut String, longest: usize) {
+fn truncate_text(text: &mut String, longest: usize) {
     if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest.saturating_sub(CUT.len())));
-        text.push_str(CUT);
+        text.truncate(text.floor_char_boundary(longest.saturating_sub(TRUNCATION_NOTE.len())));
+        text.push_str(TRUNCATION_NOTE);
     }
 }
 
@@ -142,7 +142,7 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     if !part.is_empty() {
         entries.push(entry(part, working));
     }
-    Ok(placed(entries))
+    Ok(with_positions(entries))
 }
 
 fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {

@@ -16,7 +16,7 @@ pub struct VisibleMessage {
 }
 
 /// Returns the id of a call for models: unique in the thread, in characters that every provider accepts.
-pub fn call_name(turn: u32, round: u32, index: u32) -> String {
+pub fn model_call_id(turn: u32, round: u32, index: u32) -> String {
     format!("call_{turn}_{round}_{index}")
 }
 
@@ -58,19 +58,19 @@ impl History {
 
     /// Returns the working state after the first `count` user and final assistant messages.
     pub fn working_at(&self, count: u32) -> WorkingState {
-        let (slots, _) = self.cut(count);
+        let (slots, _) = self.slots_with_first(count);
         slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
     }
 
     /// Keeps the first `count` user and final assistant messages and their tool results.
     pub(super) fn truncate(&mut self, count: u32) {
-        let (slots, _) = self.cut(count);
+        let (slots, _) = self.slots_with_first(count);
         self.marks.truncate(slots.len());
         self.slots = slots;
     }
 
     /// Returns the slots that contain the first `count` counted messages, and the number of messages that they count.
-    pub(super) fn cut(&self, count: u32) -> (Vec<Slot>, u32) {
+    pub(super) fn slots_with_first(&self, count: u32) -> (Vec<Slot>, u32) {
         let mut kept = Vec::new();
         let mut counted = 0u32;
         for slot in &self.slots {
@@ -81,7 +81,7 @@ impl History {
                 counted = counted.saturating_add(size);
                 continue;
             }
-            if let Some(part) = self.part(*slot, remaining) {
+            if let Some(part) = self.slot_prefix(*slot, remaining) {
                 kept.push(part);
                 counted = counted.saturating_add(remaining);
             }
@@ -92,7 +92,7 @@ impl History {
     }
 
     /// Returns the part of a slot with its first `count` counted messages; `count` is less than the slot contains.
-    fn part(&self, slot: Slot, count: u32) -> Option<Slot> {
+    fn slot_prefix(&self, slot: Slot, count: u32) -> Option<Slot> {
         if count == 0 {
             return None;
         }
@@ -223,7 +223,7 @@ impl RoundRecord {
             calls: calls
                 .clone()
                 .map(|record| ToolCall {
-                    id: call_name(turn, self.round, record.call.index),
+                    id: model_call_id(turn, self.round, record.call.index),
                     name: record.call.name.clone(),
                     arguments: record.arguments().clone(),
                 })
@@ -232,7 +232,7 @@ impl RoundRecord {
         messages.extend(calls.filter_map(|record| {
             let result = record.result.as_ref()?;
             Some(Message::Tool {
-                call: call_name(turn, self.round, record.call.index),
+                call: model_call_id(turn, self.round, record.call.index),
                 content: result.content.clone(),
             })
         }));

@@ -17,11 +17,11 @@ mod bounds;
 mod tests;
 
 pub use fork::{import, json_bytes};
-pub use messages::{VisibleMessage, call_name};
-use position::Mark;
+pub use messages::{VisibleMessage, model_call_id};
+use position::SlotPosition;
 pub use record::{CallRecord, RoundRecord, TurnRecord};
 pub use sanitize::sanitize;
-pub use view::plain;
+pub use view::thinking_text;
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct History {
     /// Visible segments in order. Segments that a later turn truncated are removed or shortened.
     slots: Vec<Slot>,
     /// Position of each slot.
-    marks: Vec<Mark>,
+    marks: Vec<SlotPosition>,
     /// Number of pushed entries.
     entries: u64,
 }

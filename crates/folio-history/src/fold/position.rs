@@ -9,7 +9,7 @@ use super::{History, Slot};
 use crate::journal::{Entry, SegmentPosition};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct SlotPosition {
     /// Sequence number of the first entry of the segment.
     entry: u64,
     /// Number of visible messages before the segment.
@@ -22,19 +22,19 @@ impl History {
     /// Returns the position of the next segment after a truncation to the first `keep` user and final assistant
     /// messages (None: no truncation). The newest turn must have ended, and all pushed entries must be appended.
     pub fn position(&self, keep: Option<u32>) -> SegmentPosition {
-        let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.cut(keep).0);
+        let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.slots_with_first(keep).0);
         let mark = self.mark_after(&slots);
         let steps = (0..u32::BITS).map_while(|power| slots.len().checked_sub(1 << power));
         let below = steps.filter_map(|at| self.marks.get(at)).map(|mark| mark.entry).collect();
         SegmentPosition { messages: mark.messages, counted: mark.counted, below }
     }
 
-    pub(super) fn next_mark(&self) -> Mark {
+    pub(super) fn next_mark(&self) -> SlotPosition {
         self.mark_after(&self.slots)
     }
 
     /// `slots` is a prefix of the visible slots.
-    fn mark_after(&self, slots: &[Slot]) -> Mark {
+    fn mark_after(&self, slots: &[Slot]) -> SlotPosition {
         let (messages, counted) = match slots.last().zip(self.marks.get(slots.len().saturating_sub(1))) {
             None => (0, 0),
             Some((slot, mark)) => (
@@ -42,7 +42,7 @@ impl History {
                 mark.counted.saturating_add(self.slot_count(*slot)),
             ),
         };
-        Mark { entry: self.entries, messages, counted }
+        SlotPosition { entry: self.entries, messages, counted }
     }
 
     fn slot_messages(&self, slot: Slot) -> u32 {
@@ -73,7 +73,7 @@ impl RoundRecord {
 }
 
 /// Sets the positions of the initial entries of a thread.
-pub(super) fn placed(mut entries: Vec<Entry>) -> Vec<Entry> {
+pub(super) fn with_positions(mut entries: Vec<Entry>) -> Vec<Entry> {
     let (mut messages, mut counted) = (0u32, 0u32);
     for (at, entry) in entries.iter_mut().enumerate() {
         if let Entry::Imported(imported) = entry {

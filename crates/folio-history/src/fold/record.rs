@@ -236,7 +236,7 @@ impl TurnRecord {
             Entry::Resumed(resumed) => {
                 self.takeovers = self.takeovers.saturating_add(1);
                 if resumed.why == ResumeCause::Retry {
-                    self.go_on();
+                    self.reopen();
                 }
                 self.resumed = Some(resumed);
             }
@@ -292,7 +292,7 @@ impl TurnRecord {
     }
 
     /// Removes the end, and the results of calls that never started: they run again.
-    fn go_on(&mut self) {
+    fn reopen(&mut self) {
         let Some(ended) = self.ended.take().filter(|ended| ended.runs_again) else { return };
         for result in ended.results {
             self.with_call(result.round, result.index, |call| (call.intent, call.result) = (None, None));

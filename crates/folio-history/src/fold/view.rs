@@ -59,7 +59,7 @@ impl TurnRecord {
         let pause = round.paused.as_ref()?;
         let kind = EventKind::AwaitingApproval {
             round: pause.round,
-            pending: round.calls.iter().map(|call| call.as_asked(self.id(thread), round.round)).collect(),
+            pending: round.calls.iter().map(|call| call.view_at_pause(self.id(thread), round.round)).collect(),
             expires_at: pause.expires_at,
         };
         Some((pause.event, kind))
@@ -69,7 +69,7 @@ impl TurnRecord {
         match &ended.how {
             End::Completed { text, thinking, finish } => EventKind::Completed {
                 text: text.clone(),
-                thinking: plain(thinking),
+                thinking: thinking_text(thinking),
                 working: ended.working.clone(),
                 rounds: self.rounds.iter().map(|round| round.view(self.id(thread))).collect(),
                 finish: *finish,
@@ -131,7 +131,7 @@ impl RoundRecord {
         RoundView {
             round: self.round,
             text: self.text.clone(),
-            thinking: plain(&self.thinking),
+            thinking: thinking_text(&self.thinking),
             calls: self.calls.iter().map(|call| call.view(turn.clone(), self.round)).collect(),
             results: self.calls.iter().filter_map(|call| call.result_view(turn.clone(), self.round)).collect(),
         }
@@ -145,7 +145,7 @@ impl CallRecord {
     }
 
     /// Contains the model's arguments: the call as it was at its pause.
-    pub fn as_asked(&self, turn: TurnId, round: u32) -> CallView {
+    pub fn view_at_pause(&self, turn: TurnId, round: u32) -> CallView {
         self.view_with(turn, round, &self.call.arguments)
     }
 
@@ -180,6 +180,6 @@ impl CallRecord {
 }
 
 /// Returns the texts of the blocks, separated by empty lines.
-pub fn plain(thinking: &[ThinkingBlock]) -> String {
+pub fn thinking_text(thinking: &[ThinkingBlock]) -> String {
     thinking.iter().map(|block| block.text.as_str()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved, Settlement};
+use folio_credit::{
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved, Settlement,
+};
 use folio_storage::{CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, OrgId, Result, Timestamp};
 
@@ -31,14 +33,14 @@ impl CreditStore for Memory {
         Ok(self.rows().account.clone())
     }
 
-    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChangeOutcome> {
         let mut rows = self.rows();
-        if let Some(answer) = change.answer(rows.entries.get(&change.entry.key()).cloned(), rows.account.version) {
+        if let Some(answer) = change.outcome(rows.entries.get(&change.entry.key()).cloned(), rows.account.version) {
             return Ok(answer);
         }
         rows.account = change.account;
         rows.entries.insert(change.entry.key(), change.entry);
-        Ok(AccountChanged::Done)
+        Ok(AccountChangeOutcome::Done)
     }
 
     async fn account_entries(

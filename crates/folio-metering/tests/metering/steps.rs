@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved};
 use folio_storage::CreditStore;
 use folio_types::{BlockId, Error, OrgId, Reason, Result};
 use futures::future::BoxFuture;
@@ -122,7 +122,7 @@ impl CreditStore for ScheduledStore {
         self.step(false, Box::pin(async move { inner.account(&org).await })).await
     }
 
-    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChangeOutcome> {
         let inner = Arc::clone(&self.inner);
         self.step(true, Box::pin(async move { inner.change_account(change).await })).await
     }

@@ -14,22 +14,22 @@ const SOON: Duration = Duration::from_secs(20);
 struct Processes {
     quotas: QuotaCache,
     clock: Arc<Simulated>,
-    shared: Arc<Counted>,
+    shared: Arc<CountingSlotStore>,
     org: OrgId,
     _folder: tempfile::TempDir,
 }
 
-/// Counts the calls to the store. Every call fails while `away` is true.
-struct Counted {
+/// Counts the calls to the store. Every call fails while `is_unavailable` is true.
+struct CountingSlotStore {
     inner: Arc<dyn SlotStore>,
     calls: AtomicUsize,
-    away: Mutex<bool>,
+    is_unavailable: Mutex<bool>,
 }
 
-impl Counted {
+impl CountingSlotStore {
     fn count(&self) -> Result<()> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        match *self.away.lock().unwrap() {
+        match *self.is_unavailable.lock().unwrap() {
             true => Err(Error::unavailable(Reason::StoreUnavailable, "away")),
             false => Ok(()),
         }
@@ -37,7 +37,7 @@ impl Counted {
 }
 
 #[async_trait]
-impl SlotStore for Counted {
+impl SlotStore for CountingSlotStore {
     async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
         self.count()?;
         self.inner.take(org, kind, slot, most).await
@@ -61,7 +61,8 @@ impl Processes {
         let clock = Arc::new(Simulated::new(folio_testkit::seed()));
         let options = SharedOptions { slot_lease, ..SharedOptions::default() };
         let inner = folio_storage_memory::shared_stores(clock.clone(), options).slots;
-        let shared = Arc::new(Counted { inner, calls: AtomicUsize::default(), away: Mutex::default() });
+        let shared =
+            Arc::new(CountingSlotStore { inner, calls: AtomicUsize::default(), is_unavailable: Mutex::default() });
         Self { quotas, clock, shared, org: OrgId::derive(&["a"]), _folder: folder }
     }
 
@@ -74,7 +75,7 @@ impl Processes {
     }
 }
 
-fn over(taken: Result<Slot>) {
+fn assert_quota_exceeded(taken: Result<Slot>) {
     let error = taken.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::QuotaExceeded));
     assert_eq!((error.details["quota"].as_str(), error.details["limit"].as_str()), ("concurrent_turns", "2"));
@@ -86,12 +87,12 @@ async fn all_processes_share_a_limit_and_organizations_do_not() {
     let all = Processes::new(2, Duration::from_secs(60));
     let [one, other] = [all.start(), all.start()];
     let taken = [one.take(&all.org, "1").await.unwrap(), other.take(&all.org, "2").await.unwrap()];
-    over(one.take(&all.org, "3").await);
-    over(other.take(&all.org, "3").await);
+    assert_quota_exceeded(one.take(&all.org, "3").await);
+    assert_quota_exceeded(other.take(&all.org, "3").await);
     let _theirs = one.take(&OrgId::derive(&["b"]), "3").await.unwrap();
     drop(taken);
     let _again = [all.takes(&other, "3").await, all.takes(&other, "4").await];
-    over(one.take(&all.org, "5").await);
+    assert_quota_exceeded(one.take(&all.org, "5").await);
 }
 
 #[tokio::test]
@@ -123,7 +124,7 @@ async fn a_joined_slot_ignores_the_quota_and_counts_once_in_all_processes() {
         taken.then_some(())
     })
     .await;
-    over(one.take(&all.org, "5").await);
+    assert_quota_exceeded(one.take(&all.org, "5").await);
 }
 
 #[tokio::test]
@@ -147,7 +148,7 @@ async fn leases_are_renewed_and_those_of_a_dead_process_expire() {
     let slots = all.start();
     let _held = slots.take(&all.org, "held").await.unwrap();
     assert!(all.shared.inner.take(&all.org, "concurrent_turns", "of a dead process", 2).await.unwrap());
-    over(slots.take(&all.org, "more").await);
+    assert_quota_exceeded(slots.take(&all.org, "more").await);
     all.clock.advance(Duration::from_millis(29));
     let renewed = all.shared.calls.load(Ordering::SeqCst) + 2;
     wait_for("leases are renewed", SOON, || async {
@@ -156,15 +157,15 @@ async fn leases_are_renewed_and_those_of_a_dead_process_expire() {
     .await;
     all.clock.advance(Duration::from_millis(1));
     let _more = slots.take(&all.org, "more").await.unwrap();
-    over(slots.take(&all.org, "one more").await);
+    assert_quota_exceeded(slots.take(&all.org, "one more").await);
 }
 
 #[tokio::test]
 async fn without_the_shared_store_each_process_counts_its_own_slots() {
     let all = Processes::new(2, Duration::from_secs(60));
-    *all.shared.away.lock().unwrap() = true;
+    *all.shared.is_unavailable.lock().unwrap() = true;
     let [one, other] = [all.start(), all.start()];
     let _held = [one.take(&all.org, "1").await.unwrap(), one.take(&all.org, "2").await.unwrap()];
-    over(one.take(&all.org, "3").await);
+    assert_quota_exceeded(one.take(&all.org, "3").await);
     let _there = other.take(&all.org, "3").await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use folio_credit::{AccountChange, AccountChanged, Ledger, LedgerRow};
+use folio_credit::{AccountChange, AccountChangeOutcome, Ledger, LedgerRow};
 use folio_storage::CreditStore;
 use folio_types::{BlockId, OrgId, Result};
 
@@ -15,9 +15,9 @@ pub(super) struct AccountVersionIgnored;
 
 #[async_trait]
 impl CreditLayer for AccountVersionIgnored {
-    async fn change_account(&self, below: &dyn CreditStore, mut change: AccountChange) -> Result<AccountChanged> {
+    async fn change_account(&self, below: &dyn CreditStore, mut change: AccountChange) -> Result<AccountChangeOutcome> {
         match below.change_account(change.clone()).await? {
-            AccountChanged::VersionMismatch => {
+            AccountChangeOutcome::VersionMismatch => {
                 change.expected = below.account(&change.org).await?.version;
                 change.account.version = change.expected + 1;
                 below.change_account(change).await

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_storage::{
-    EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, NodeRecord, NodeStore, Nodes, Rate, RateDecision,
-    RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TakenJob, TurnCursor, TurnEventStore,
+    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, NodeRecord, NodeStore, Nodes, Rate,
+    RateDecision, RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore,
 };
 use folio_types::{Incarnation, OrgId, Result, TurnId, UserId};
 
@@ -84,7 +84,7 @@ impl EventLayer for ReplacedOwnerAppends {
         events: &[Event],
     ) -> Result<EventsAppended> {
         match below.append(org, turn, owner, epoch, events).await? {
-            EventsAppended::Replaced { .. } => Ok(EventsAppended::Done),
+            EventsAppended::Fenced { .. } => Ok(EventsAppended::Done),
             appended => Ok(appended),
         }
     }
@@ -113,7 +113,7 @@ impl EventLayer for EventTwice {
 }
 
 #[derive(Default)]
-struct JobTakenTwice(Mutex<Vec<TakenJob>>);
+struct JobTakenTwice(Mutex<Vec<ClaimedJob>>);
 
 #[async_trait]
 impl JobLayer for JobTakenTwice {
@@ -124,7 +124,7 @@ impl JobLayer for JobTakenTwice {
         worker: &Incarnation,
         limit: usize,
         abandoned_after: Duration,
-    ) -> Result<Vec<TakenJob>> {
+    ) -> Result<Vec<ClaimedJob>> {
         let taken = below.take(queue, worker, limit, abandoned_after).await?;
         let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), taken.clone());
         Ok(before.into_iter().chain(taken).collect())

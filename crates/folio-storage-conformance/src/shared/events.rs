@@ -99,14 +99,14 @@ async fn takeover(mut turn: Turn<'_>) -> Outcome {
     turn.append(&turn.events(1..=3)).await?;
     let first = Incarnation::derive(&["one"]);
     turn.owner = Incarnation::derive(&["two"]);
-    same!(turn.append(&turn.events(4..=4)).await?, EventsAppended::Replaced { epoch: 1 }, "another in the same epoch");
+    same!(turn.append(&turn.events(4..=4)).await?, EventsAppended::Fenced { epoch: 1 }, "another in the same epoch");
     turn.epoch = 2;
     let higher = (1 << 32) + 1;
     same!(turn.append(&turn.events(4..=4)).await?, EventsAppended::NeedsSnapshot, "a new owner without a snapshot");
     same!(turn.append(&[turn.snapshot(higher)]).await?, EventsAppended::Done, "a new owner");
     same!(turn.append(&turn.events(higher + 1..=higher + 2)).await?, EventsAppended::Done, "and what follows");
     (turn.owner, turn.epoch) = (first, 1);
-    same!(turn.append(&turn.events(4..=4)).await?, EventsAppended::Replaced { epoch: 2 }, "invariant 1: the old owner");
+    same!(turn.append(&turn.events(4..=4)).await?, EventsAppended::Fenced { epoch: 2 }, "invariant 1: the old owner");
     let EventsRead::Events(found) = turn.read(3).await? else {
         return Err(Failure("a reader of the old owner's events gets no snapshot".to_owned()));
     };

@@ -28,7 +28,7 @@ pub fn options() -> SharedOptions {
         events_ttl: Duration::from_millis(4_000),
         events_max: 8,
         events_bytes_max: 4_000,
-        ended_ttl: Duration::from_millis(3_000),
+        idle_turn_ttl: Duration::from_millis(3_000),
         jobs_max: 5,
         slot_lease: Duration::from_millis(1_500),
     }

@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 
 use folio_resources::{Kind, ListRow};
 use folio_types::{OrgId, Result};
-pub(crate) use query::{Counts, Found, Query, page};
+pub(crate) use query::{CatalogueRow, Counts, Query, page};
 use rows::{ALL, Key, NAME, keys};
 
 use super::keyspace::Keyspace;
@@ -71,7 +71,7 @@ fn stamp(version: u64, stage: Stage) -> i64 {
 /// Size of a value, in bytes, above which only the row under `all` contains it.
 const VALUE_BYTES: usize = 2_048;
 
-async fn change(
+async fn write_rows(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, &str),
     listed: &ListEntry,
@@ -105,7 +105,7 @@ async fn value_of(
 }
 
 /// Writes the new rows of an item, before its deciding write.
-pub(crate) async fn enter(
+pub(crate) async fn insert_new_rows(
     keyspace: &Keyspace,
     org: &OrgId,
     kind: &str,
@@ -115,11 +115,11 @@ pub(crate) async fn enter(
     let had = before.map(|before| keys(&before.row)).unwrap_or_default();
     let new: BTreeSet<Key> = keys(&after.row).difference(&had).cloned().collect();
     let value = encode(&after.row)?;
-    change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::BeforeCommit)).await
+    write_rows(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::BeforeCommit)).await
 }
 
 /// Removes the rows of an item's previous terms and updates the rows whose value changed, after its deciding write.
-pub(crate) async fn settle(
+pub(crate) async fn remove_old_rows(
     keyspace: &Keyspace,
     org: &OrgId,
     kind: &str,
@@ -131,15 +131,15 @@ pub(crate) async fn settle(
     let kept = after.map(|after| keys(&after.row)).unwrap_or_default();
     if let Some(after) = after.filter(|after| after.row != before.row) {
         let value = encode(&after.row)?;
-        change(keyspace, (org, kind), after, kept.clone(), Some(value), stamp).await?;
+        write_rows(keyspace, (org, kind), after, kept.clone(), Some(value), stamp).await?;
     }
     let old: BTreeSet<Key> = keys(&before.row).difference(&kept).cloned().collect();
-    change(keyspace, (org, kind), before, old, None, stamp).await
+    write_rows(keyspace, (org, kind), before, old, None, stamp).await
 }
 
 /// Removes the rows of an item that do not describe its stored state.
 pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntry) -> Result<()> {
-    let kind = Kind::of_id(&seen.row.id)?.word;
+    let kind = Kind::of_id(&seen.row.id)?.name;
     let loaded = load(keyspace, org, &seen.row.id, ReadConsistency::Serial).await?;
     let version = loaded.header.version.unwrap_or(0);
     let at = loaded.header.created_at;
@@ -149,11 +149,11 @@ pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &ListEntr
     } else {
         keys(&seen.row)
     };
-    change(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repair)).await
+    write_rows(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repair)).await
 }
 
 /// Visits the `all` row of every item of a kind.
-pub(crate) async fn walk(
+pub(crate) async fn for_each_row(
     keyspace: &Keyspace,
     org: &OrgId,
     kind: &str,
@@ -180,16 +180,16 @@ async fn read_rows(
     (shard, from): Cursor,
 ) -> Result<(Vec<(Position, Vec<u8>)>, Option<Cursor>)> {
     let catalogue = &keyspace.tables.catalogue;
-    let rows = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
+    let rows = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS_PER_READ)).await?;
     let next = match rows.last() {
-        Some((end, _)) if rows.len() == ROWS => Some((shard, end.clone())),
+        Some((end, _)) if rows.len() == ROWS_PER_READ => Some((shard, end.clone())),
         _ => (shard + 1 < SHARDS).then_some((shard + 1, FIRST)),
     };
     Ok((rows, next))
 }
 
 /// Maximum number of rows that one read returns.
-const ROWS: usize = 500;
+const ROWS_PER_READ: usize = 500;
 /// A position before every row of a shard.
 const FIRST: Position = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };
 
@@ -206,9 +206,9 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
     for term in terms.iter().copied() {
         let mut cursor = Some((0, FIRST));
         while let Some(from) = cursor {
-            let (rows, next) = read_rows(keyspace, (org, kind.word, term), from).await?;
+            let (rows, next) = read_rows(keyspace, (org, kind.name, term), from).await?;
             for (position, value) in rows {
-                let row = value_of(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| ListRow {
+                let row = value_of(keyspace, (org, kind.name), &position, &value).await?.unwrap_or_else(|| ListRow {
                     id: position.id.clone(),
                     name: position.sort_key.clone(),
                     ..ListRow::default()
@@ -220,7 +220,7 @@ pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Re
                     let listed = ListEntry { row: fields.row, at, version: fields.version };
                     let (stamp, value) = (stamp(listed.version, Stage::AfterCommit), encode(&listed.row)?);
                     let keys = keys(&listed.row);
-                    change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;
+                    write_rows(keyspace, (org, kind.name), &listed, keys, Some(value), stamp).await?;
                     items += u64::from(term == ALL);
                 }
             }

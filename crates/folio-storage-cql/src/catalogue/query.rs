@@ -5,11 +5,11 @@
 //!
 //! - No filter, or one filter that is a term (a tag, a user): the rows of the page, the skipped rows, and one read for
 //!   each item. The server counts the total; a count over [`CACHED_COUNT_MIN`] rows is cached for [`COUNT_SECONDS`].
-//! - Any other filter: at most twice [`SMALL`] rows of each term are read. If a term has no more rows, they are
+//! - Any other filter: at most twice [`COUNTED_ITEMS_MAX`] rows of each term are read. If a term has no more rows, they are
 //!   filtered, ordered and counted in memory, and the total is exact. If every term has more rows, matches are
 //!   frequent: the list is scanned in its order and filtered. After [`SCANNED_MAX`] rows the page ends early, and its
 //!   token continues at that position. The total of such a list is exact only if one page scans all of it; otherwise
-//!   the total is [`SMALL`] + 1, which stands for many.
+//!   the total is [`COUNTED_ITEMS_MAX`] + 1, which stands for many.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -28,15 +28,15 @@ use crate::table::{Position, SHARDS};
 use folio_storage::page_token;
 
 /// Maximum number of items of a filtered list that is counted exactly.
-const SMALL: usize = 1_024;
+const COUNTED_ITEMS_MAX: usize = 1_024;
 /// Maximum number of rows that a page of a filtered list reads.
 const SCANNED_MAX: usize = 4_096;
 /// Larger counts are cached.
 const CACHED_COUNT_MIN: u64 = 5_000;
 const COUNT_SECONDS: u64 = 10;
-const COUNTS: usize = 1_024;
+const CACHED_COUNTS_MAX: usize = 1_024;
 /// Maximum number of items that are read concurrently.
-const LOADS: usize = 16;
+const LOAD_CONCURRENCY: usize = 16;
 /// A page ends with the item that reaches this total size, in bytes.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -77,14 +77,14 @@ impl<'a> Query<'a> {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct CatalogueRow {
     pub(crate) position: Position,
     pub(crate) row: ListRow,
 }
 
 /// The rows of a page, before their items are read.
-struct Selected {
-    found: Vec<Found>,
+struct PageRows {
+    found: Vec<CatalogueRow>,
     /// The last position that was read, and the number of items still to be skipped. None: the page did not end early.
     rest: Option<(Position, u32)>,
     total: u64,
@@ -96,12 +96,12 @@ pub(crate) async fn page<'a, T: Send>(
     org: &'a OrgId,
     query: &Query<'_>,
     request: &PageRequest,
-    load: impl Fn(Found) -> BoxFuture<'a, Result<Option<(T, usize)>>> + Send + Sync,
+    load: impl Fn(CatalogueRow) -> BoxFuture<'a, Result<Option<(T, usize)>>> + Send + Sync,
 ) -> Result<Page<T>> {
     let selected = select(keyspace, org, query, request).await?;
     let mut page = Page { items: Vec::new(), next: None, total: selected.total };
     let positions: Vec<Position> = selected.found.iter().map(|found| found.position.clone()).collect();
-    let mut loads = futures::stream::iter(selected.found).map(load).buffered(LOADS);
+    let mut loads = futures::stream::iter(selected.found).map(load).buffered(LOAD_CONCURRENCY);
     let (mut bytes, mut rest) = (0_usize, selected.rest);
     for position in &positions {
         let Some(item) = loads.next().await else { break };
@@ -118,15 +118,15 @@ pub(crate) async fn page<'a, T: Send>(
     Ok(page)
 }
 
-async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &PageRequest) -> Result<Selected> {
-    let (after, owed) = match &request.token {
+async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &PageRequest) -> Result<PageRows> {
+    let (after, remaining_skip) = match &request.token {
         Some(token) => {
             let (position, skip) = position(org, query, request.order, token)?;
             (Some(position), skip)
         }
         None => (None, 0),
     };
-    let skip = request.skip.saturating_add(owed);
+    let skip = request.skip.saturating_add(remaining_skip);
     let size = request.effective_size();
     let by_name = matches!(request.order, Order::Name | Order::NameDescending) && query.base.is_none();
     let backward = matches!(request.order, Order::Newest | Order::NameDescending);
@@ -138,30 +138,35 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
         },
         _ => None,
     };
-    let walk = Walk { keyspace, org, query, backward, after, skip, size };
+    let selector = PageSelector { keyspace, org, query, backward, after, skip, size };
     if !query.filters.is_empty() && (single.is_none() || by_name) {
-        let probes = query.filters.iter().map(|lookups| small(keyspace, org, query, lookups));
+        let probes = query.filters.iter().map(|lookups| read_if_small(keyspace, org, query, lookups));
         let probes = futures::future::try_join_all(probes).await?;
         if let Some(rows) = probes.into_iter().flatten().min_by_key(Vec::len) {
-            return Ok(walk.among(rows, by_name));
+            return Ok(selector.select_in_memory(rows, by_name));
         }
     }
     let total = match &single {
         Some(lookup) => count(keyspace, org, query.kind, lookup).await?,
-        None => SMALL as u64 + 1,
+        None => COUNTED_ITEMS_MAX as u64 + 1,
     };
     let walked = match single {
         _ if by_name => all(NAME),
         Some(lookup) => lookup,
         None => query.base.clone().unwrap_or_else(|| all(ALL)),
     };
-    walk.along(&walked.term, total).await
+    selector.select_by_scan(&walked.term, total).await
 }
 
 /// Returns all rows of the lookups. None: the lookups have too many rows.
-async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[Lookup]) -> Result<Option<Vec<Found>>> {
+async fn read_if_small(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    query: &Query<'_>,
+    lookups: &[Lookup],
+) -> Result<Option<Vec<CatalogueRow>>> {
     // Ids are hashed to shards, so no shard of a list that is counted exactly has twice its share.
-    let per_shard = 2 * SMALL / SHARDS.unsigned_abs() as usize;
+    let per_shard = 2 * COUNTED_ITEMS_MAX / SHARDS.unsigned_abs() as usize;
     let mut stored = Vec::new();
     for lookup in lookups {
         let from = Position { sort_key: lookup.prefix.clone(), at: i64::MIN, id: String::new() };
@@ -180,13 +185,13 @@ async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[L
     }
     let read = |(position, value): (Position, Vec<u8>)| async move {
         let row = value_of(keyspace, (org, query.kind), &position, &value).await?;
-        Ok::<_, Error>(row.map(|row| Found { position, row }))
+        Ok::<_, Error>(row.map(|row| CatalogueRow { position, row }))
     };
-    let found: Vec<_> = futures::stream::iter(stored).map(read).buffered(LOADS).try_collect().await?;
+    let found: Vec<_> = futures::stream::iter(stored).map(read).buffered(LOAD_CONCURRENCY).try_collect().await?;
     Ok(Some(found.into_iter().flatten().collect()))
 }
 
-struct Walk<'a, 'q> {
+struct PageSelector<'a, 'q> {
     keyspace: &'a Keyspace,
     org: &'a OrgId,
     query: &'a Query<'q>,
@@ -196,15 +201,15 @@ struct Walk<'a, 'q> {
     size: usize,
 }
 
-impl Walk<'_, '_> {
-    fn is_behind(&self, position: &Position) -> bool {
+impl PageSelector<'_, '_> {
+    fn is_after_token(&self, position: &Position) -> bool {
         self.after.as_ref().is_none_or(|after| if self.backward { position < after } else { position > after })
     }
 
     /// Selects the page from all rows of a filter, in memory.
-    fn among(&self, rows: Vec<Found>, by_name: bool) -> Selected {
+    fn select_in_memory(&self, rows: Vec<CatalogueRow>, by_name: bool) -> PageRows {
         let mut items = BTreeMap::new();
-        for Found { position, row } in rows {
+        for CatalogueRow { position, row } in rows {
             if row.matches(self.query.conditions) {
                 let sort_key = if by_name { folded(&row.name) } else { String::new() };
                 items.insert(Position { sort_key, ..position }, row);
@@ -213,8 +218,8 @@ impl Walk<'_, '_> {
         let total = items.len() as u64;
         let mut found: Vec<_> = items
             .into_iter()
-            .filter(|(position, _)| self.is_behind(position))
-            .map(|(position, row)| Found { position, row })
+            .filter(|(position, _)| self.is_after_token(position))
+            .map(|(position, row)| CatalogueRow { position, row })
             .collect();
         if self.backward {
             found.reverse();
@@ -223,11 +228,11 @@ impl Walk<'_, '_> {
         let more = found.len() > self.size;
         found.truncate(self.size);
         let rest = found.last().filter(|_| more).map(|last| (last.position.clone(), 0));
-        Selected { found, rest, total }
+        PageRows { found, rest, total }
     }
 
     /// Selects the page by scanning the rows of a term.
-    async fn along(&self, term: &str, total: u64) -> Result<Selected> {
+    async fn select_by_scan(&self, term: &str, total: u64) -> Result<PageRows> {
         let filtered = !self.query.filters.is_empty();
         let chunk = (self.size + self.skip as usize).div_ceil(SHARDS.unsigned_abs() as usize).saturating_mul(2);
         let chunk = chunk.clamp(8, 512);
@@ -240,13 +245,13 @@ impl Walk<'_, '_> {
             let best = if self.backward { heads.max() } else { heads.min() };
             let Some(at) = best.map(|(_, at)| at) else {
                 let total = if filtered && self.after.is_none() { matched } else { total };
-                return Ok(Selected { found, rest: None, total });
+                return Ok(PageRows { found, rest: None, total });
             };
             if found.len() == self.size || (filtered && scanned >= SCANNED_MAX) {
                 let rest = last.map(|last: Position| (last, skip));
-                return Ok(Selected { found, rest, total });
+                return Ok(PageRows { found, rest, total });
             }
-            let Some(shard) = shards.get_mut(at) else { return Ok(Selected { found, rest: None, total }) };
+            let Some(shard) = shards.get_mut(at) else { return Ok(PageRows { found, rest: None, total }) };
             if let Some((position, value)) = shard.rows.pop_front() {
                 scanned += 1;
                 last = Some(position.clone());
@@ -255,11 +260,11 @@ impl Walk<'_, '_> {
                     matched += 1;
                     match skip.checked_sub(1) {
                         Some(left) => skip = left,
-                        None => found.push(Found { position, row }),
+                        None => found.push(CatalogueRow { position, row }),
                     }
                 }
             }
-            if shard.rows.is_empty() && !shard.whole {
+            if shard.rows.is_empty() && !shard.is_exhausted {
                 let number = i32::try_from(at).unwrap_or(0);
                 *shard = self.shard(term, number, chunk, last.clone()).await?;
             }
@@ -277,14 +282,14 @@ impl Walk<'_, '_> {
         let list = (self.org, self.query.kind, term);
         let catalogue = &self.keyspace.tables.catalogue;
         let found = catalogue.range(&self.keyspace.cql, list, shard, (&from, &to), (self.backward, rows)).await?;
-        Ok(Shard { whole: found.len() < rows, rows: found.into() })
+        Ok(Shard { is_exhausted: found.len() < rows, rows: found.into() })
     }
 }
 
-/// Rows of a shard that were read. `whole`: the shard has no further rows.
+/// Rows of a shard that were read. `is_exhausted`: the shard has no further rows.
 struct Shard {
     rows: VecDeque<(Position, Vec<u8>)>,
-    whole: bool,
+    is_exhausted: bool,
 }
 
 impl Shard {
@@ -305,7 +310,7 @@ impl Counts {
 
     fn put(&self, key: String, count: u64) {
         let mut counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if counts.len() >= COUNTS {
+        if counts.len() >= CACHED_COUNTS_MAX {
             counts.clear();
         }
         counts.insert(key, (count, Instant::now()));

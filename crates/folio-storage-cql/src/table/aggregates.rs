@@ -69,11 +69,11 @@ pub(crate) struct Aggregates {
     uses: PreparedStatement,
     uses_any_state: PreparedStatement,
     text: PreparedStatement,
-    insert_once: PreparedStatement,
+    insert_if_absent: PreparedStatement,
     insert: PreparedStatement,
     replace: PreparedStatement,
     remove: PreparedStatement,
-    remove_there: PreparedStatement,
+    remove_existing: PreparedStatement,
 }
 
 impl Aggregates {
@@ -116,7 +116,7 @@ impl Aggregates {
                  WHERE org = ? AND id = ? IF live = true AND text_version = ?",
             )
             .await?,
-            insert_once: conditional(
+            insert_if_absent: conditional(
                 "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
             )
             .await?,
@@ -126,7 +126,7 @@ impl Aggregates {
             )
             .await?,
             remove: conditional("DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?").await?,
-            remove_there: conditional(
+            remove_existing: conditional(
                 "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
             )
             .await?,
@@ -224,14 +224,14 @@ impl Aggregates {
     }
 
     /// Inserts the row only if the row does not exist.
-    pub(crate) fn insert_once(
+    pub(crate) fn insert_if_absent(
         &self,
         org: &OrgId,
         id: &str,
         (part, key): (Part, &str),
         value: Vec<u8>,
     ) -> (&PreparedStatement, Values) {
-        (&self.insert_once, values![org.as_str(), id, part.word(), key, value])
+        (&self.insert_if_absent, values![org.as_str(), id, part.word(), key, value])
     }
 
     /// Inserts or replaces a row. Allowed only in a batch with a condition.
@@ -262,12 +262,12 @@ impl Aggregates {
     }
 
     /// Changes the row only if the row exists.
-    pub(crate) fn remove_there(
+    pub(crate) fn remove_existing(
         &self,
         org: &OrgId,
         id: &str,
         (part, key): (Part, &str),
     ) -> (&PreparedStatement, Values) {
-        (&self.remove_there, values![org.as_str(), id, part.word(), key])
+        (&self.remove_existing, values![org.as_str(), id, part.word(), key])
     }
 }

@@ -128,10 +128,10 @@ impl SystemRows {
         rows: usize,
     ) -> Result<Vec<SystemRow>> {
         let (mut found, mut from) = (Vec::new(), after.as_ref().map_or(0, |(_, key)| bucket(key)));
-        let mut behind = after;
+        let mut position = after;
         while from < BUCKETS && found.len() < rows {
-            let behind = behind.take().unwrap_or((i64::MIN, String::new()));
-            found.extend(self.of_bucket(cql, index, from, behind, i64::MAX, rows - found.len()).await?);
+            let position = position.take().unwrap_or((i64::MIN, String::new()));
+            found.extend(self.of_bucket(cql, index, from, position, i64::MAX, rows - found.len()).await?);
             from += 1;
         }
         Ok(found)

@@ -59,7 +59,7 @@ pub(crate) struct Threads {
     expire: PreparedStatement,
     expire_unused: PreparedStatement,
     write_tombstone: PreparedStatement,
-    insert_once: PreparedStatement,
+    insert_if_absent: PreparedStatement,
     insert: PreparedStatement,
     import: PreparedStatement,
     remove_rows: PreparedStatement,
@@ -108,7 +108,7 @@ impl Threads {
                  WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
             )
             .await?,
-            insert_once: conditional(
+            insert_if_absent: conditional(
                 "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
             )
             .await?,
@@ -226,13 +226,13 @@ impl Threads {
     }
 
     /// Inserts the row only if the row does not exist.
-    pub(crate) fn insert_once(
+    pub(crate) fn insert_if_absent(
         &self,
         (org, id): (&OrgId, &ThreadId),
         (part, key): (ThreadPart, &str),
         value: Vec<u8>,
     ) -> (&PreparedStatement, Values) {
-        (&self.insert_once, values![org.as_str(), id.as_str(), part.word(), key, value])
+        (&self.insert_if_absent, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
     /// Inserts an entry. Allowed only in the batch of the fence.

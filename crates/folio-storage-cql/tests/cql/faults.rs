@@ -113,8 +113,8 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
                 assert!(refused.retry_after.is_some() || again.elapsed() < Duration::from_secs(3), "{refused:?}");
             }
         }
-        let traffic = world.stores.health.traffic().unwrap();
-        assert!(traffic.is_open && traffic.refused > 300, "{traffic:?}");
+        let call_counters = world.stores.health.call_counters().unwrap();
+        assert!(call_counters.is_open && call_counters.refused > 300, "{call_counters:?}");
         match silent {
             true => cassandra.node(0).unwrap().resume().unwrap(),
             false => {
@@ -127,7 +127,7 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
             }
         }
         world.created(&format!("after-{silent}")).await;
-        assert!(!world.stores.health.traffic().unwrap().is_open);
+        assert!(!world.stores.health.call_counters().unwrap().is_open);
     }
     // Writes with an unknown outcome may be committed; acknowledged writes are committed.
     assert!(world.count().await.unwrap() >= 3);

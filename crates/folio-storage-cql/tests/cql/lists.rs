@@ -75,7 +75,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
 }
 
 fn calls_so_far(stores: &Stores) -> u64 {
-    stores.health.traffic().unwrap().calls.iter().map(|(_, calls)| calls).sum()
+    stores.health.call_counters().unwrap().calls.iter().map(|(_, calls)| calls).sum()
 }
 
 /// Rows of long metadata contain no copy of it, and a batch of such rows is smaller than the limit of a server.

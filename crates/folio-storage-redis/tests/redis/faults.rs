@@ -147,8 +147,8 @@ async fn calls_fail_in_time_while_redis_is_down_and_succeed_after_its_restart(mu
             assert!(begun.elapsed() < Duration::from_secs(1), "the breaker is open: {:?}", begun.elapsed());
         }
     }
-    let traffic = stores.health.traffic().unwrap();
-    assert!(traffic.is_open && traffic.failed >= 4 && traffic.refused > 0, "{traffic:?}");
+    let call_counters = stores.health.call_counters().unwrap();
+    assert!(call_counters.is_open && call_counters.failed >= 4 && call_counters.refused > 0, "{call_counters:?}");
     redis.run();
     answers(&stores).await;
     assert_eq!(read(&stores).await, Some(3), "acknowledged events are stored");

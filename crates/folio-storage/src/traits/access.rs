@@ -67,7 +67,7 @@ impl AccessStore {
         Ok(self.0.get(org, Member::KIND, &[user.to_string()]).await?.into_iter().flatten().next())
     }
 
-    pub async fn note_use(&self, org: &OrgId, token: &TokenId, at: Timestamp) -> Result<()> {
+    pub async fn record_use(&self, org: &OrgId, token: &TokenId, at: Timestamp) -> Result<()> {
         self.0.put(org, TokenUse::KIND, token.as_str(), encode(&TokenUse { at })?).await
     }
 
@@ -79,7 +79,7 @@ impl AccessStore {
         found.into_iter().map(|stored| stored.map(at).transpose()).collect()
     }
 
-    pub async fn forget_use(&self, org: &OrgId, token: &TokenId) -> Result<()> {
+    pub async fn delete_use(&self, org: &OrgId, token: &TokenId) -> Result<()> {
         self.0.remove(org, TokenUse::KIND, token.as_str()).await
     }
 }

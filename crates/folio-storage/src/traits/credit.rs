@@ -5,7 +5,7 @@
 //! row is final. `folio_credit` and the meter define the changes.
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChanged, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved};
 use folio_types::{BlockId, OrgId, Result};
 
 /// `STORE_UNAVAILABLE` from a write means that its outcome is unknown: the write may be committed before or after the
@@ -16,7 +16,7 @@ pub trait CreditStore: Send + Sync {
     async fn account(&self, org: &OrgId) -> Result<Account>;
 
     /// Changes the account if its version is the expected one and no entry with this key exists.
-    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged>;
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChangeOutcome>;
 
     /// Returns at most `limit` entries of the account whose keys begin with `prefix` and are greater than `after`,
     /// ordered by key.

@@ -12,14 +12,14 @@ pub trait StoreHealth: Send + Sync {
     async fn check(&self) -> Result<()>;
 
     /// Counts the calls to the store's server since this process started. None: the store is in the process.
-    fn traffic(&self) -> Option<Traffic> {
+    fn call_counters(&self) -> Option<CallCounters> {
         None
     }
 }
 
 /// Counters of the calls to a store's server, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Traffic {
+pub struct CallCounters {
     /// `cql` or `redis`.
     pub server: &'static str,
     /// Calls that were sent, by kind. A batch is one call; the driver's retries are not counted.

@@ -31,15 +31,15 @@ pub use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
-pub use health::{StoreHealth, Traffic};
+pub use health::{CallCounters, StoreHealth};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{Holdings, ResourceExecutor, ResourceStore, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
-    EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,
+    ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,
     RateDecision, RateStore, SLOTS_SYNC_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore,
-    TakenJob, TurnCursor, TurnEventStore, queue_full,
+    TurnCursor, TurnEventStore, queue_full,
 };
 pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;

@@ -248,7 +248,7 @@ impl<R: Revisioned> ResourceStore<R> {
     /// Returns a page of the revisions of a live resource, newest first unless the request orders otherwise.
     ///
     /// Errors: `INVALID_PAGE_TOKEN`.
-    pub async fn versions(&self, org: &OrgId, id: &R::Id, request: &PageRequest) -> Result<Page<R::Revision>> {
+    pub async fn list_revisions(&self, org: &OrgId, id: &R::Id, request: &PageRequest) -> Result<Page<R::Revision>> {
         let Some(resource) = self.get(org, id).await? else {
             return Ok(Page { items: Vec::new(), next: None, total: 0 });
         };

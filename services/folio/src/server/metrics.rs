@@ -13,7 +13,7 @@ use folio_node::Node;
 use folio_process::metrics::{Family, Kind};
 use folio_process::telemetry::span_metrics::SpanMetrics;
 use folio_providers::Providers;
-use folio_storage::{StoreHealth, Traffic};
+use folio_storage::{CallCounters, StoreHealth};
 use folio_types::Timestamp;
 
 pub(crate) struct Observed {
@@ -135,7 +135,7 @@ pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
     }
     of_credit(&mut page, &observed.credit);
     of_models(&mut page, observed.models.endpoints());
-    let servers: Vec<Traffic> = observed.stores.iter().filter_map(|store| store.traffic()).collect();
+    let servers: Vec<CallCounters> = observed.stores.iter().filter_map(|store| store.call_counters()).collect();
     of_stores(&mut page, &servers);
     page.0.extend(observed.measured.iter().flat_map(|measured| measured.families()));
     page.0
@@ -179,21 +179,26 @@ fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
     });
 }
 
-fn of_stores(page: &mut Page, servers: &[Traffic]) {
+fn of_stores(page: &mut Page, servers: &[CallCounters]) {
     use Kind::{Counter, Gauge};
     let sent = "Calls that were sent to a server of the stores, by kind.";
-    let calls = servers.iter().flat_map(|traffic| traffic.calls.iter().map(|call| (traffic.server, call)));
+    let calls =
+        servers.iter().flat_map(|call_counters| call_counters.calls.iter().map(|call| (call_counters.server, call)));
     page.0.push(calls.fold(Family::new("store_calls_total", Counter, sent), |family, (server, (kind, count))| {
         family.with(vec![("server", server.to_owned()), ("kind", (*kind).to_owned())], *count)
     }));
-    let name = |traffic: &Traffic| traffic.server.to_owned();
+    let name = |call_counters: &CallCounters| call_counters.server.to_owned();
     let failed = "Calls that a server of the stores did not serve: it was unreachable, or did not answer in time.";
-    page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |traffic| traffic.failed);
+    page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |call_counters| {
+        call_counters.failed
+    });
     let refused = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
-    page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |traffic| traffic.refused);
+    page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |call_counters| {
+        call_counters.refused
+    });
     let circuit_open_help = "1: the circuit breaker of a server of the stores is open or half-open.";
-    page.of_each(("store_circuit_open", Gauge, circuit_open_help), servers, "server", name, |traffic| {
-        traffic.is_open.into()
+    page.of_each(("store_circuit_open", Gauge, circuit_open_help), servers, "server", name, |call_counters| {
+        call_counters.is_open.into()
     });
 }
 

@@ -11,7 +11,7 @@ pub enum EventsAppended {
     /// begin with a snapshot.
     NeedsSnapshot,
     /// A later owner has written: the caller reads the thread's header.
-    Replaced {
+    Fenced {
         epoch: u64,
     },
 }

@@ -15,7 +15,7 @@ pub struct Job {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakenJob {
+pub struct ClaimedJob {
     pub job: Job,
     pub id: String,
     pub worker: Incarnation,
@@ -42,13 +42,13 @@ pub trait JobStore: Send + Sync {
         worker: &Incarnation,
         limit: usize,
         abandoned_after: Duration,
-    ) -> Result<Vec<TakenJob>>;
+    ) -> Result<Vec<ClaimedJob>>;
 
     /// Extends the assignment of a job; returns whether the job still belongs to this worker.
-    async fn keep(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
+    async fn keep(&self, queue: &str, taken: &ClaimedJob) -> Result<bool>;
 
     /// Ends a job; returns whether it still belonged to this worker. If another worker took the job, it is kept.
-    async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
+    async fn done(&self, queue: &str, taken: &ClaimedJob) -> Result<bool>;
 
     /// Counts the jobs without a worker.
     async fn waiting(&self, queue: &str) -> Result<u64>;

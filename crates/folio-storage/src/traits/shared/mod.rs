@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use events::{EventsAppended, EventsRead, TurnEventStore};
-pub use jobs::{Job, JobStore, TakenJob, queue_full};
+pub use jobs::{ClaimedJob, Job, JobStore, queue_full};
 pub use nodes::{HeartbeatStatus, Member, NodeRecord, NodeStore, Nodes};
 pub use rates::{Rate, RateDecision, RateStore};
 pub use slots::{SLOTS_SYNC_MAX, SlotStore};
@@ -37,7 +37,7 @@ pub struct SharedOptions {
     pub events_bytes_max: usize,
     /// Time to live of the state of a turn that neither runs nor waits (10 min). Any other state expires this long
     /// after the turn's expiry (without an expiry: after one hour), unless it is published again.
-    pub ended_ttl: Duration,
+    pub idle_turn_ttl: Duration,
     /// Maximum number of waiting jobs in one queue (10,000).
     pub jobs_max: usize,
     /// Time after which a slot that is not renewed becomes free, because its process died (15 s).
@@ -52,7 +52,7 @@ impl Default for SharedOptions {
             events_ttl: Duration::from_secs(600),
             events_max: 1_000,
             events_bytes_max: 1024 * 1024,
-            ended_ttl: Duration::from_secs(600),
+            idle_turn_ttl: Duration::from_secs(600),
             jobs_max: 10_000,
             slot_lease: Duration::from_secs(15),
         }

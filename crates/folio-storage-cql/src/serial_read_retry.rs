@@ -11,13 +11,13 @@ use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySess
 const REPETITIONS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct SerialReads;
+pub(crate) struct SerialReadRetryPolicy;
 
 struct Repetitions {
     left: usize,
 }
 
-impl RetryPolicy for SerialReads {
+impl RetryPolicy for SerialReadRetryPolicy {
     fn new_session(&self) -> Box<dyn RetrySession> {
         Box::new(Repetitions { left: REPETITIONS })
     }
