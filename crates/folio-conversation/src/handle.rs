@@ -291,8 +291,8 @@ impl Conversations {
                 }
                 tokio::task::yield_now().await;
             }
-            Err(Error::unavailable(Reason::Overloaded, "cannot reach the conversation")
-                .retry_after(Duration::from_secs(1)))
+            let message = format!("the conversation restarted {ADMIT_ATTEMPTS_MAX} times during the request; retry");
+            Err(Error::unavailable(Reason::Overloaded, message).retry_after(Duration::from_secs(1)))
         };
         let timed_out = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
         tokio::time::timeout(within, request).await.map_err(timed_out)?
@@ -321,6 +321,7 @@ impl Conversations {
         if let Some(error) = full {
             return Err(error);
         }
-        Err(Error::unavailable(Reason::Overloaded, "cannot start the conversation").retry_after(Duration::from_secs(1)))
+        let message = "the conversation could not be started; retry";
+        Err(Error::unavailable(Reason::Overloaded, message).retry_after(Duration::from_secs(1)))
     }
 }

@@ -126,6 +126,6 @@ impl Shared {
 }
 
 fn liveness_unknown() -> Error {
-    Error::unavailable(Reason::StoreUnavailable, "the liveness of the thread's owner is unknown")
-        .retry_after(RETRY_AFTER)
+    let message = "the node that owns the thread cannot be reached and is not known to be dead; retry";
+    Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER)
 }

@@ -87,7 +87,7 @@ fn cut_result(content: &mut String, longest: usize) {
     }
     let end = content.floor_char_boundary(longest);
     content.truncate(end);
-    content.push_str("\n[cut: the result is longer than the model's context allows]");
+    content.push_str("\n[truncated: the result is longer than the model's context allows]");
 }
 
 /// Estimates the tokens of a text, typically too high: one per four ASCII bytes, and one per other character.
@@ -160,7 +160,7 @@ mod tests {
         let sent = Window { before: vec![vec![user("old")]], current }.fit(5_000, 5_000).unwrap();
         let sent = &sent[sent.len() - 5..];
         assert!(
-            matches!(&sent[2], Message::Tool { content, .. } if content.contains("[cut:") && content.len() < 10_000)
+            matches!(&sent[2], Message::Tool { content, .. } if content.contains("[truncated:") && content.len() < 10_000)
         );
         assert!(matches!(&sent[4], Message::Tool { content, .. } if content == "short"));
     }

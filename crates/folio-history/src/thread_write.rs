@@ -15,7 +15,7 @@
 //! | 11 | – | [`WriteDecision::Write`] |
 
 use folio_resources::ListEntry;
-use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId};
+use folio_types::{Error, OrgId, Result, ThreadId};
 
 use crate::journal::Entry;
 use crate::thread::{
@@ -140,7 +140,7 @@ pub fn decide(write: &ThreadWrite, sizes: Sizes, read: StoredState) -> Result<Wr
         (ThreadWrite::Create(new), Some(header)) => {
             let digests = new.request.as_ref().zip(read.request.as_ref());
             match digests.is_some_and(|(new, stored)| new.digest != stored.digest) {
-                true => Err(other_request()),
+                true => Err(Error::request_id_conflict()),
                 false => answer(Appended::Done(header)),
             }
         }
@@ -189,11 +189,6 @@ fn plan(write: &ThreadWrite, before: Option<ThreadHeader>, after: ThreadHeader, 
         before,
         after,
     }))
-}
-
-fn other_request() -> Error {
-    let message = "the request_id was used for another request; a request id identifies one request only";
-    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use folio_credit::{AccountEntry, Grant, GrantKind};
 use folio_metering::CreditMeter;
 use folio_types::access::Scope;
 use folio_types::audit::AuditTarget;
-use folio_types::{Code, Error, GrantId, OrgId, Reason, Result, Timestamp};
+use folio_types::{Error, GrantId, OrgId, Result, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ impl Operation for WithdrawCredit {
             Some(AccountEntry::Withdrawn { amount, note: stored, .. }) if (amount, &stored) == (credits, &note) => {
                 Ok(())
             }
-            _ => Err(conflict()),
+            _ => Err(Error::request_id_conflict()),
         }
     }
 }
@@ -132,7 +132,7 @@ pub async fn grant_once(meter: &CreditMeter, org: &OrgId, grant: Grant) -> Resul
     meter.escrow().grant(org, grant.clone()).await?;
     match stored_entry(meter, org, &grant.id).await? {
         Some(AccountEntry::Granted(stored)) if is_same(&stored, &grant) => Ok(stored),
-        _ => Err(conflict()),
+        _ => Err(Error::request_id_conflict()),
     }
 }
 
@@ -145,8 +145,4 @@ async fn stored_entry(meter: &CreditMeter, org: &OrgId, id: &GrantId) -> Result<
 fn is_same(one: &Grant, other: &Grant) -> bool {
     let content = |grant: &Grant| (grant.kind, grant.amount, grant.expires_at, grant.priority, grant.note.clone());
     content(one) == content(other)
-}
-
-fn conflict() -> Error {
-    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "this request_id was used for another request")
 }

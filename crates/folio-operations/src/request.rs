@@ -94,7 +94,7 @@ impl ChangeRequest {
         let record = IdempotencyRecord { target: target.clone(), digest: self.digest.clone(), at: self.at };
         let stored = stores.ops.record_request(&self.principal.org, &self.key(), record).await?;
         if stored.target != target || stored.digest != self.digest {
-            return Err(reused());
+            return Err(Error::request_id_conflict());
         }
         let outcome = stores.ops.request(&self.principal.org, &self.outcome_key()?).await?;
         let malformed = |error| Error::internal(format!("a recorded outcome is malformed: {error}"));
@@ -166,7 +166,7 @@ impl ChangeRequest {
                 changed => return changed,
             },
         };
-        A::id_in(&target).ok_or_else(reused)
+        A::id_in(&target).ok_or_else(Error::request_id_conflict)
     }
 
     /// Returns the target that this request changed before.
@@ -181,7 +181,7 @@ impl ChangeRequest {
             return Ok(None);
         }
         match stores.ops.request(&self.tenant, &self.change_key).await? {
-            Some(row) if row.digest != self.digest => Err(reused()),
+            Some(row) if row.digest != self.digest => Err(Error::request_id_conflict()),
             row => Ok(row.map(|row| row.target)),
         }
     }
@@ -195,10 +195,10 @@ impl ChangeRequest {
             return Ok(None);
         }
         if self.recorded_target(stores).await?.is_some_and(|recorded| recorded != *target) {
-            return Err(reused());
+            return Err(Error::request_id_conflict());
         }
         match stores.ops.row(&self.tenant, target, &self.change_key).await? {
-            Some(row) if row.digest != self.digest => Err(reused()),
+            Some(row) if row.digest != self.digest => Err(Error::request_id_conflict()),
             Some(row) => result(row).map(Some),
             None => Ok(None),
         }
@@ -294,7 +294,7 @@ impl ChangeRequest {
 fn created(decided: WriteOutcome) -> Result<OpResult> {
     match decided {
         WriteOutcome::Row(row) => result(row),
-        WriteOutcome::VersionMismatch => Err(reused()),
+        WriteOutcome::VersionMismatch => Err(Error::request_id_conflict()),
     }
 }
 
@@ -306,11 +306,6 @@ fn result(row: OpRow) -> Result<OpResult> {
             Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
         }
     }
-}
-
-fn reused() -> Error {
-    let message = "this request_id was used for another request";
-    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message)
 }
 
 fn version_conflict(target: &Target) -> Error {

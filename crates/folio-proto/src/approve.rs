@@ -44,7 +44,7 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
         decisions.push(read);
     }
     if round.is_none() {
-        return Err(Error::invalid_field("round", "is required without decisions"));
+        return Err(Error::invalid_field("round", "must be set if the request has no decisions"));
     }
     let continue_auto_approved = request.continue_auto_approved;
     Ok(ApproveCommand { turn, round, decisions, reject_undecided, continue_auto_approved })

@@ -229,6 +229,12 @@ impl Error {
         self
     }
 
+    /// Creates the error for a request id that another request has used.
+    pub fn request_id_conflict() -> Self {
+        let message = "the request_id was used for another request; a request id identifies one request only";
+        Self::new(Code::AlreadyExists, Reason::RequestIdConflict, message)
+    }
+
     /// Creates the error for a missing resource, or for a resource of another organization. `kind` is the lowercase
     /// name of the resource's kind.
     pub fn not_found(kind: &str, id: impl fmt::Display) -> Self {

@@ -141,11 +141,12 @@ impl State {
     fn admit_watcher(&self, turn: u32) -> Result<()> {
         let followers = self.loaded.as_ref().and_then(|loaded| loaded.buffer.as_ref());
         let followers = followers.map(|buffer| &buffer.0).filter(|buffer| buffer.turn() == turn);
-        match followers.is_some_and(|buffer| buffer.followers() >= self.shared.options.watchers_per_conversation) {
-            false => Ok(()),
-            true => Err(Error::exhausted(Reason::Overloaded, "the turn has the maximum number of watchers")
-                .retry_after(std::time::Duration::from_secs(5))),
+        let max = self.shared.options.watchers_per_conversation;
+        if followers.is_none_or(|buffer| buffer.followers() < max) {
+            return Ok(());
         }
+        let message = format!("the turn has {max} watchers, which is the maximum; retry later");
+        Err(Error::exhausted(Reason::Overloaded, message).retry_after(std::time::Duration::from_secs(5)))
     }
 
     /// Checks access to the thread, which its user and the organization's admins have. An approver that the policy
@@ -198,7 +199,7 @@ impl State {
         let turn = command.turn.number;
         let named = command.round.or_else(|| command.decisions.first().map(|decision| decision.call.round));
         let Some(round) = named else {
-            let _ = reply.send(Err(Error::invalid_field("round", "required without decisions")));
+            let _ = reply.send(Err(Error::invalid_field("round", "must be set if the request has no decisions")));
             return None;
         };
         let decisions = command.decisions.into_iter().map(|decision| self.requested_decision(turn, decision)).collect();

@@ -107,8 +107,8 @@ impl Turn {
 
     fn round(&mut self, round: &Round, entries: &mut Vec<AuditEntry>) {
         for call in &round.calls {
-            if let Some(seen) = audited(&self.options, call) {
-                self.calls.entry((round.round, call.index)).or_insert(seen);
+            if let Some(audited_call) = audited(&self.options, call) {
+                self.calls.entry((round.round, call.index)).or_insert(audited_call);
             }
         }
         round.results.iter().for_each(|result| self.result(result, entries));
@@ -118,23 +118,24 @@ impl Turn {
         self.advance_clock(decisions.decided_at);
         self.approvers.entry(decisions.round).or_insert_with(|| decisions.by.clone());
         for (index, decision) in &decisions.decided {
-            let Some(seen) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
-            if seen.stage != Stage::Undecided {
+            let Some(audited_call) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
+            if audited_call.stage != Stage::Undecided {
                 continue;
             }
             let kind = match decision {
                 Decision::Approve => AuditKind::CallApproved,
                 Decision::ApproveEdited { arguments } => {
-                    seen.arguments = Redacted::call(arguments);
-                    let rule = policy::rule(&self.options.policy, &seen.name, seen.access, arguments);
-                    seen.ground = ground(&self.options, rule.as_deref(), &seen.name, seen.access);
+                    audited_call.arguments = Redacted::call(arguments);
+                    let rule = policy::rule(&self.options.policy, &audited_call.name, audited_call.access, arguments);
+                    audited_call.ground =
+                        ground(&self.options, rule.as_deref(), &audited_call.name, audited_call.access);
                     AuditKind::CallEdited
                 }
                 Decision::Reject { .. } => AuditKind::CallRejected,
             };
-            seen.stage = if kind == AuditKind::CallRejected { Stage::Finished } else { Stage::Permitted };
+            audited_call.stage = if kind == AuditKind::CallRejected { Stage::Finished } else { Stage::Permitted };
             let call = CallId::new(self.id.clone(), decisions.round, *index);
-            entries.push(seen.entry(call, kind, decisions.decided_at, decisions.by.clone()));
+            entries.push(audited_call.entry(call, kind, decisions.decided_at, decisions.by.clone()));
         }
     }
 
@@ -142,28 +143,28 @@ impl Turn {
         let at = intent.at.unwrap_or(self.clock);
         self.advance_clock(at);
         let by = self.approvers.get(&intent.round).unwrap_or(&self.requester).clone();
-        let Some(seen) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
-        seen.target = Some((&intent.target).into());
-        if seen.stage == Stage::Undecided {
-            seen.stage = Stage::Permitted;
+        let Some(audited_call) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
+        audited_call.target = Some((&intent.target).into());
+        if audited_call.stage == Stage::Undecided {
+            audited_call.stage = Stage::Permitted;
             let call = CallId::new(self.id.clone(), intent.round, intent.index);
-            entries.push(seen.entry(call, AuditKind::CallAllowed, at, by));
+            entries.push(audited_call.entry(call, AuditKind::CallAllowed, at, by));
         }
     }
 
     fn result(&mut self, result: &CallResult, entries: &mut Vec<AuditEntry>) {
         let at = result.at.unwrap_or(self.clock);
-        let Some(seen) = self.calls.get_mut(&(result.round, result.index)) else { return };
-        let kind = match seen.stage {
+        let Some(audited_call) = self.calls.get_mut(&(result.round, result.index)) else { return };
+        let kind = match audited_call.stage {
             Stage::Denied => Some(AuditKind::CallDenied),
             Stage::Permitted => Some(AuditKind::CallEffect),
             Stage::Undecided | Stage::Finished => None,
         };
-        seen.stage = Stage::Finished;
+        audited_call.stage = Stage::Finished;
         let Some(kind) = kind else { return };
         let call = CallId::new(self.id.clone(), result.round, result.index);
         let outcome = (kind == AuditKind::CallEffect).then(|| result.status.as_str().to_owned());
-        entries.push(AuditEntry { outcome, ..seen.entry(call, kind, at, self.requester.clone()) });
+        entries.push(AuditEntry { outcome, ..audited_call.entry(call, kind, at, self.requester.clone()) });
     }
 }
 

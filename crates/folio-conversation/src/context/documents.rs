@@ -38,7 +38,7 @@ pub(super) fn write(out: &mut String, documents: &[DocumentPart]) {
     for document in documents {
         match &document.found {
             Some(found) => out.push_str(&format!("id: {}\nfile name: {}\n\n", document.id, quoted(&found.name))),
-            None => out.push_str(&format!("id: {}\nIt was deleted.\n\n", document.id)),
+            None => out.push_str(&format!("id: {}\nThe document was deleted.\n\n", document.id)),
         }
     }
     out.push_str("# Document text\n\n");

@@ -129,8 +129,8 @@ fn long_mentions_and_extractions_are_cut_with_a_mark() {
         ..WorkingState::default()
     };
     let text = message(&[], &[Artifact::Prompt(long, None, vec![])], &working);
-    assert!(text.contains("[Prompt cut after 8000 characters]"));
-    assert!(text.contains("[Extraction cut after 32000 characters]"));
+    assert!(text.contains("[Prompt truncated after 8000 characters]"));
+    assert!(text.contains("[Extraction truncated after 32000 characters]"));
     assert!(text.chars().count() < 45_000, "{}", text.len());
 }
 

@@ -30,6 +30,6 @@ pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {
 pub(super) fn truncate_with_note(text: &str, max: usize, what: &str) -> String {
     match first_chars(text, max) {
         (whole, false) => whole.to_owned(),
-        (kept, true) => format!("{kept}\n[{what} cut after {max} characters]"),
+        (kept, true) => format!("{kept}\n[{what} truncated after {max} characters]"),
     }
 }

@@ -9,7 +9,6 @@ use serde_json::json;
 use super::{ANSWER_TIMEOUT, Conversations};
 use crate::actor::Request;
 use crate::prepare::{self, requested_thread};
-use crate::turn::request_taken;
 use folio_history::command::{CreateThreadCommand, ForkThreadCommand};
 
 impl Conversations {
@@ -102,7 +101,7 @@ impl Conversations {
         let Some(fork) = threads.header(&principal.org, id).await? else { return Ok(None) };
         match threads.request(&principal.org, id, &row.request).await? {
             Some(existing) if existing.digest == row.digest => Ok(Some(fork)),
-            _ => Err(request_taken()),
+            _ => Err(Error::request_id_conflict()),
         }
     }
 
@@ -127,7 +126,11 @@ impl Conversations {
         let row = IdempotencyRecord { target, digest: digest.clone(), at };
         let existing =
             shared.dependencies.stores.ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
-        if (existing.target, existing.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }
+        if (existing.target, existing.digest) == (row.target, row.digest) {
+            Ok(())
+        } else {
+            Err(Error::request_id_conflict())
+        }
     }
 }
 

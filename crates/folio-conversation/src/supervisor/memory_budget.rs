@@ -52,8 +52,9 @@ impl MemoryBudget {
             }
         };
         let full = |_| {
-            Error::exhausted(Reason::Overloaded, "the node's memory budget for histories is exhausted")
-                .retry_after(Duration::from_secs(1))
+            let max = self.bytes_max;
+            let message = format!("the node's memory budget of {max} bytes for histories is exhausted; retry");
+            Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_secs(1))
         };
         tokio::time::timeout(MEMORY_WAIT, reserving).await.map_err(full)
     }

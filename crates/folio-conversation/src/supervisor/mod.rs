@@ -177,11 +177,9 @@ impl SupervisorState {
         }
         if self.shared.table.len() >= self.shared.options.live_max {
             self.evict(u64::MAX, EVICTED_AT_ONCE);
-            return Err(Error::exhausted(
-                Reason::Overloaded,
-                "the node has the maximum number of conversations in memory",
-            )
-            .retry_after(Duration::from_millis(200)));
+            let live_max = self.shared.options.live_max;
+            let message = format!("the node has {live_max} conversations in memory, which is the maximum; retry");
+            return Err(Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(200)));
         }
         let activity = Arc::new(Activity::default());
         activity.touch(millis_since(self.started_at));

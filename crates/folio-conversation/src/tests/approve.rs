@@ -69,6 +69,6 @@ async fn a_turn_may_delete_its_own_document_and_still_ends_completed() {
     sandbox.models.then([say("It is deleted.")]);
     let closing = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
     assert!(matches!(closing, EventKind::Completed { .. }), "{closing:?}");
-    assert!(sandbox.models.requests().pop().unwrap().system.contains("It was deleted."));
+    assert!(sandbox.models.requests().pop().unwrap().system.contains("The document was deleted."));
     sandbox.finish().await;
 }

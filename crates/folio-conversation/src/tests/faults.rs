@@ -138,7 +138,10 @@ async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut
     let results = &rounds[0].results;
     assert_eq!((results[0].status, results[1].status), (CallStatus::Failed, CallStatus::Failed));
     assert!(results[2..].iter().all(|result| result.status == CallStatus::Ok));
-    assert!(results[2].content.len() <= folio_types::limits::TOOL_RESULT_BYTES && results[2].content.contains("[cut:"));
+    assert!(
+        results[2].content.len() <= folio_types::limits::TOOL_RESULT_BYTES
+            && results[2].content.contains("[truncated:")
+    );
     assert!(most.load(Ordering::SeqCst) <= 2, "invariant 10");
     sandbox.finish().await;
 }

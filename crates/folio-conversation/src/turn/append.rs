@@ -4,11 +4,10 @@ use folio_history::TurnRecord;
 use folio_history::event::EventKind;
 use folio_history::journal::{Entry, Outcome, ResumeCause, Resumed, Round};
 use folio_history::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
-use folio_types::Timestamp;
 use folio_types::limits;
+use folio_types::{Error, Timestamp};
 
 use super::machine::{Buffered, State};
-use super::start::request_taken;
 use super::{Answer, Effect, Machine, Ticket, bounds};
 
 /// Bytes of buffered entries above which they are appended before the turn continues.
@@ -156,7 +155,7 @@ impl Machine {
         if let Some(row) = &request
             && self.history.by_request(&row.request).is_some()
         {
-            return self.refuse(ticket, request_taken());
+            return self.refuse(ticket, Error::request_id_conflict());
         }
         if self.state == State::Orphaned {
             self.advance_unowned(now);
@@ -272,13 +271,13 @@ impl Machine {
                     self.in_flight = None;
                     return match same {
                         true => self.answer(ticket, Answer::Renamed(Box::new(header))),
-                        false => self.refuse(ticket, request_taken()),
+                        false => self.refuse(ticket, Error::request_id_conflict()),
                     };
                 }
                 // The row belongs to a request without a turn, so the history does not contain it.
                 AfterAppend::Accepted(ticket) if existing.turn == 0 => {
                     let ticket = *ticket;
-                    self.refuse(ticket, request_taken());
+                    self.refuse(ticket, Error::request_id_conflict());
                     return self.give_up_ownership();
                 }
                 _ => {}

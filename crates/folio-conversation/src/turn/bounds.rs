@@ -26,7 +26,7 @@ const END_FRAME: usize = 24 * 1024;
 /// Maximum bytes of a tool name and of a provider's call id.
 const NAME_BYTES: usize = 128;
 /// Suffix of a truncated text.
-const TRUNCATION_NOTE: &str = "\n[… cut here: the rest is too long]";
+const TRUNCATION_NOTE: &str = "\n[… truncated: the text is too long]";
 
 /// Truncates a text at a character boundary to `raw` bytes of UTF-8 and `escaped` bytes as JSON, and appends [`TRUNCATION_NOTE`].
 pub(super) fn truncate(text: &mut String, raw: usize, escaped: usize) {
@@ -56,7 +56,7 @@ pub(super) fn truncate(text: &mut String, raw: usize, escaped: usize) {
 pub(super) fn fit_result(result: &mut CallResult) {
     if json_bytes(&result.change) > ENTRY_CONTENT_BYTES / 2 {
         result.change = WorkingChange::default();
-        result.content.insert_str(0, "(The working state could not follow: it is too large.)\n");
+        result.content.insert_str(0, "(The working state was not updated: the change is too large.)\n");
     }
     let bytes_max = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
     truncate(&mut result.content, limits::TOOL_RESULT_BYTES, bytes_max);

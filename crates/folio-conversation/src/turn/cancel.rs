@@ -104,10 +104,10 @@ pub(super) fn synthetic(status: CallStatus) -> &'static str {
     match status {
         CallStatus::Rejected => "User rejected this action.",
         CallStatus::Cancelled => "Not run: the user cancelled the turn.",
-        CallStatus::Expired => "Not run: the approval did not come in time.",
+        CallStatus::Expired => "Not run: the approval expired.",
         CallStatus::Superseded => "Not run: the user wrote another message instead of approving.",
         CallStatus::Conflict => "Not run: the target changed after the action was approved.",
-        CallStatus::NotRun => "Not run: the turn had no rounds left.",
+        CallStatus::NotRun => "Not run: the turn reached its maximum number of rounds.",
         CallStatus::Ok | CallStatus::Failed => "Failed: no result was recorded.",
     }
 }

@@ -190,7 +190,8 @@ struct Evaluation {
 /// Returns the round of a request. All decisions of the request must belong to it.
 fn named_round(decide: &Decide) -> Result<u32, Error> {
     let first = decide.decisions.first().map(|requested| requested.round);
-    let round = decide.round.or(first).ok_or_else(|| Error::invalid_field("round", "required without decisions"))?;
+    let missing = || Error::invalid_field("round", "must be set if the request has no decisions");
+    let round = decide.round.or(first).ok_or_else(missing)?;
     if decide.decisions.iter().any(|requested| requested.round != round) {
         return Err(Error::invalid_field("decisions", "all decisions of a request must belong to one round"));
     }

@@ -11,7 +11,7 @@ use super::machine::State;
 use super::{Effect, Machine, bounds};
 
 /// Result of calls that a failed turn never started.
-const NOT_STARTED: &str = "Not run: the turn failed before it.";
+const NOT_STARTED: &str = "Not run: the turn failed before this call started.";
 
 impl Machine {
     pub(super) fn pause(&mut self, now: Timestamp) {

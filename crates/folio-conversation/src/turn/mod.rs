@@ -29,7 +29,6 @@ pub use command::{
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
-pub(crate) use start::request_taken;
 
 #[cfg(test)]
 mod tests;

@@ -108,7 +108,7 @@ impl Machine {
         {
             self.emit(round_finished_event);
         }
-        let text = "(Max tool rounds reached.)".to_owned();
+        let text = "(The maximum number of tool rounds was reached.)".to_owned();
         self.end(now, End::Completed { text, thinking: Vec::new(), finish: FinishReason::MaxRounds });
     }
 }

@@ -6,7 +6,7 @@ use folio_history::journal::{Accepted, ClosingCause, Entry};
 use folio_history::json_bytes;
 use folio_history::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
 use folio_types::limits;
-use folio_types::{Code, Error, Reason, Timestamp};
+use folio_types::{Error, Reason, Timestamp};
 
 use super::append::{AfterAppend, Draft};
 use super::machine::{Buffered, State};
@@ -16,7 +16,11 @@ impl Machine {
     pub(super) fn start(&mut self, now: Timestamp, start: Start) {
         if let Some(record) = self.history.by_request(&start.request) {
             let (turn, same) = (record.number(), record.accepted.digest == start.digest);
-            return if same { self.repeat(now, start, turn) } else { self.refuse(start.ticket, request_taken()) };
+            return if same {
+                self.repeat(now, start, turn)
+            } else {
+                self.refuse(start.ticket, Error::request_id_conflict())
+            };
         }
         if self.expire_if_due(now) {
             return self.defer(Command::Start(Box::new(start)));
@@ -129,7 +133,7 @@ impl Machine {
             let limit = limits::ENTRY_BYTES;
             return Some(Error::invalid(
                 Reason::TooLarge,
-                format!("the message and the working state have {bytes} bytes, at most {limit}"),
+                format!("the message and the working state have {bytes} bytes; the maximum is {limit}"),
             ));
         }
         let full = self.header.turns >= limits::TURNS_PER_THREAD || self.header.bytes >= limits::THREAD_BYTES;
@@ -156,10 +160,6 @@ impl Machine {
 fn title(text: &str) -> String {
     let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line.chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()
-}
-
-pub(crate) fn request_taken() -> Error {
-    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "the request_id was used for another request")
 }
 
 fn pending() -> Error {

@@ -117,7 +117,8 @@ impl Machine {
                 let intent = Intent { turn: record.number(), round, index, target, expected, resolved, at: Some(now) };
                 let entry = Entry::Intent(intent);
                 if json_bytes(&entry) > bounds::ENTRY_CONTENT_BYTES {
-                    let problem = "what the call would change is too large to record";
+                    let max = bounds::ENTRY_CONTENT_BYTES;
+                    let problem = format!("the change of this call is too large to record (at most {max} bytes)");
                     self.record_result(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                     return self.advance(now);
                 }

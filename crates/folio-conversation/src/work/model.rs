@@ -195,8 +195,11 @@ impl ModelWork {
         let messages =
             window.for_model(&info.name).fit(prompt_tokens(answer), prompt_tokens(least)).map_err(|turn| {
                 let takes = turn.saturating_add(around).saturating_add(least);
-                let message =
-                    format!("the turn takes about {takes} tokens, the context of model {} holds {context}", info.name);
+                let message = format!(
+                    "the turn needs about {takes} tokens, but the context of model {} has {context}; start a new thread \
+                     or use another model",
+                    info.name
+                );
                 Error::precondition(Reason::ContextTooSmall, message)
             })?;
         Ok(ModelRequest {

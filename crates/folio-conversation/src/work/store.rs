@@ -86,7 +86,7 @@ impl TaskContext {
         for _ in 0..LOOK_UPS {
             match self.shared.with_store_timeout(self.look(batch, new.as_deref())).await {
                 Ok(Some((false, _))) if sends >= SENDS => {
-                    let message = "the store of threads refuses writes";
+                    let message = "the thread store accepts no writes; retry later";
                     return self.stop_conversation(
                         Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER),
                     );
@@ -104,7 +104,7 @@ impl TaskContext {
             }
             backoff.pause().await;
         }
-        let message = "the store of threads is unavailable";
+        let message = "the thread store is unavailable; retry later";
         self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER));
     }
 

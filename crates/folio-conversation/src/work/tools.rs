@@ -236,7 +236,8 @@ pub(super) fn error_content(message: &str) -> String {
 fn bounded(content: &Value) -> String {
     let mut text = content.to_string();
     if text.len() > limits::TOOL_RESULT_BYTES {
-        let mark = format!("\n[cut: the result has {} bytes, {} are shown]", text.len(), limits::TOOL_RESULT_BYTES);
+        let mark =
+            format!("\n[truncated: the result has {} bytes, {} are shown]", text.len(), limits::TOOL_RESULT_BYTES);
         text.truncate(text.floor_char_boundary(limits::TOOL_RESULT_BYTES.saturating_sub(mark.len())));
         text.push_str(&mark);
     }

@@ -98,7 +98,7 @@ fn a_fork_of_a_full_thread_copies_its_newest_half_and_states_it() {
     assert!(size(&fork) > limits::FORK_BYTES / 2, "{} bytes", size(&fork));
     let forked = History::fold(fork.clone());
     let (all, kept) = (texts(&history), texts(&forked));
-    assert!(kept[0].contains("left out"), "{}", kept[0]);
+    assert!(kept[0].contains("omitted"), "{}", kept[0]);
     assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part unchanged");
     assert_eq!(forked.working(), history.working());
     // A fork of a fork stays within the bound, and the note about omitted messages is not repeated.
@@ -130,7 +130,7 @@ fn invariant_4_a_fork_keeps_calls_with_their_results_and_shortens_oversized_roun
     assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
     let messages: Vec<Message> = History::fold(fork).messages().map(|shown| shown.message).collect();
     let results = messages.iter().filter(|message| matches!(message, Message::Tool { .. }));
-    assert!(results.clone().all(|m| matches!(m, Message::Tool { content, .. } if content.contains("[cut:"))));
+    assert!(results.clone().all(|m| matches!(m, Message::Tool { content, .. } if content.contains("[truncated:"))));
     assert_eq!((results.count(), messages.len()), (32, 35));
     assert_eq!(super::sanitize(messages.clone()), messages);
 }

@@ -13,10 +13,10 @@ use folio_types::message::Message;
 const FRAME_BYTES: usize = 2 * 1024;
 
 /// Text of the first message of a fork whose source was not copied completely.
-const OMISSION_NOTE: &str = "(Earlier messages were left out: a fork takes the newest part of a long thread. They are still in the \
-                        thread that it was made from.)";
+const OMISSION_NOTE: &str = "(Earlier messages are omitted: a fork copies the newest part of a long thread. The source thread still \
+                        contains them.)";
 /// Suffix of a truncated text.
-const TRUNCATION_NOTE: &str = "\n[cut: too long for a fork]";
+const TRUNCATION_NOTE: &str = "\n[truncated: too long for a fork]";
 /// Minimum bytes to which a text is cut.
 const RESULT_FLOOR: usize = 1_024;
 
@@ -130,7 +130,8 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     for group in grouped(sanitize(messages).into_iter()) {
         let bytes = json_bytes(&group);
         if bytes > bytes_max {
-            return Err(folio_types::Error::invalid(folio_types::Reason::TooLarge, "a message is too large to import"));
+            let message = format!("a message has {bytes} bytes; the maximum is {bytes_max}");
+            return Err(folio_types::Error::invalid(folio_types::Reason::TooLarge, message));
         }
         if filled + bytes > bytes_max {
             entries.push(entry(std::mem::take(&mut part), working));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_types::op::OpKey;
-use folio_types::{Digest, DocumentId, Incarnation, Timestamp, UserId};
+use folio_types::{Digest, DocumentId, Incarnation, Reason, Timestamp, UserId};
 
 use super::*;
 use crate::journal::{Closing, ClosingCause, Imported, WorkingState};

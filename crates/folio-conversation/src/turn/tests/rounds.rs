@@ -83,7 +83,8 @@ fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
     assert!(rig.calling().is_none() && rig.work.is_empty(), "invariant 10");
     let ended = rig.record().ended.clone().unwrap();
     let End::Completed { text, finish, .. } = &ended.how else { panic!() };
-    assert_eq!((text.as_str(), *finish), ("(Max tool rounds reached.)", FinishReason::MaxRounds));
+    let answer = "(The maximum number of tool rounds was reached.)";
+    assert_eq!((text.as_str(), *finish), (answer, FinishReason::MaxRounds));
     assert!(ended.results.iter().all(|result| result.status == CallStatus::NotRun && result.round == 10));
     assert_eq!((ended.results.len(), ended.usage.model_calls), (2, 10));
 }
