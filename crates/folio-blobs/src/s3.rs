@@ -61,7 +61,7 @@ impl std::fmt::Debug for S3Options {
 
 fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
     move |error| {
-        tracing::error!(%error, what, "the bucket of the blobs could not be used");
+        tracing::error!(%error, what, "a request to the bucket of the blobs failed");
         Error::unavailable(Reason::StoreUnavailable, what)
     }
 }
@@ -106,7 +106,11 @@ impl S3BlobStore {
         if let Some((id, secret)) = &options.keys {
             builder = builder.with_access_key_id(id).with_secret_access_key(secret);
         }
-        let store = builder.build().map_err(failed("the settings of the bucket are incomplete"))?;
+        let incomplete = |error| {
+            let message = format!("the settings of the bucket are incomplete: {error}");
+            Error::unavailable(Reason::StoreUnavailable, message)
+        };
+        let store = builder.build().map_err(incomplete)?;
         let prefix = Path::parse(prefix.trim_matches('/')).map_err(|error| {
             Error::invalid(Reason::InvalidField, format!("invalid prefix of a bucket {prefix:?}: {error}"))
         })?;

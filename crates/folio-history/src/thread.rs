@@ -84,7 +84,7 @@ impl ThreadHeader {
         let mut header = self.clone();
         if let Some((epoch, owner)) = &append.new_owner {
             if *epoch <= self.epoch {
-                return Err(Error::internal(format!("epoch {epoch} is not above {}: epochs only grow", self.epoch)));
+                return Err(Error::internal(format!("epoch {epoch} must be above {}", self.epoch)));
             }
             header.epoch = *epoch;
             header.owner = Some(owner.clone());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use folio_resources::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
-use folio_storage::full;
+use folio_storage::quota_exceeded;
 use folio_types::access::Scope;
 use folio_types::audit::AuditTarget;
 use folio_types::page::{Order, PageRequest};
@@ -87,7 +87,7 @@ impl Operation for CreateToken {
         if tokens.get(org, &id).await?.is_none() {
             let page = PageRequest { size: 1, ..PageRequest::default() };
             if tokens.list(org, &TokenFilter::default(), &page).await?.total >= TOKENS_MAX {
-                return Err(full("tokens", TOKENS_MAX));
+                return Err(quota_exceeded("tokens", TOKENS_MAX));
             }
         }
         let token = Token::with_id(org, id, environment);

@@ -93,7 +93,7 @@ impl Kind {
     pub fn of_id(id: &str) -> Result<&'static Self> {
         let prefix = id.split_once('_').map(|(prefix, _)| prefix);
         let found = KINDS.iter().find(|kind| Some(kind.id_prefix) == prefix);
-        found.ok_or_else(|| Error::internal(format!("the id {id:?} belongs to no kind of resource")))
+        found.ok_or_else(|| Error::internal(format!("invalid id {id:?}: unknown prefix")))
     }
     pub fn by_name(word: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == word)

@@ -54,7 +54,7 @@ impl OwnQuotas {
             ("storage_bytes", storage_bytes, STORAGE_BYTES_MAX),
         ] {
             if value.is_some_and(|value| value > most) {
-                return Err(Error::invalid_field(format!("{field}.{name}"), format!("is more than {most}")));
+                return Err(Error::invalid_field(format!("{field}.{name}"), format!("must be at most {most}")));
             }
         }
         Ok(())

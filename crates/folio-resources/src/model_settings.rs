@@ -166,7 +166,7 @@ impl ModelSettings {
 
     /// Returns the error for a change that is based on an older version.
     pub fn version_conflict() -> Error {
-        let message = "the model settings were changed meanwhile; read them again";
+        let message = "the model settings have a newer version; read them again and repeat the change";
         Error::new(Code::Aborted, Reason::VersionConflict, message)
     }
 

@@ -6,7 +6,7 @@ use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
 /// Returns the error for an unreachable store or a time-out, after which the outcome of a write is unknown.
 pub(crate) fn unavailable(what: &str, error: &dyn std::fmt::Display) -> Error {
-    tracing::warn!(%error, what, "a request to the CQL store failed");
+    tracing::warn!(%error, operation = what, "a request to the CQL store failed");
     Error::unavailable(Reason::StoreUnavailable, "the store is unreachable or timed out")
 }
 

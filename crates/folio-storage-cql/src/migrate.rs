@@ -132,8 +132,11 @@ async fn lock(cql: &Cql, lock_owner: &str) -> Result<()> {
                 }
             }
         }
-        if since.elapsed() > cql.options().migration_timeout {
-            return Err(Error::unavailable(Reason::StoreUnavailable, "another process is migrating the keyspace"));
+        let timeout = cql.options().migration_timeout;
+        if since.elapsed() > timeout {
+            let message =
+                format!("another process is migrating the keyspace; its lock was not released within {timeout:?}");
+            return Err(Error::unavailable(Reason::StoreUnavailable, message));
         }
         // The lock belongs to another process, which sends no notification.
         tokio::time::sleep(LOCK_WAIT).await;
@@ -151,15 +154,13 @@ async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
         for statement in statements(file) {
             cql.define(&statement).await?;
         }
-        let sent = match number {
+        match number {
             1 => cql.conditional(&first, values![number]).await?,
             _ => cql.conditional(&next, values![number, number - 1]).await?,
         };
         if version(cql, select).await? < number {
-            return Err(Error::unavailable(
-                Reason::StoreUnavailable,
-                format!("migration {number} was not recorded: {sent:?}"),
-            ));
+            let message = format!("migration {number} was not recorded; start again");
+            return Err(Error::unavailable(Reason::StoreUnavailable, message));
         }
         tracing::info!(number, "the keyspace was migrated");
     }

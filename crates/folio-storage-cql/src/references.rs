@@ -142,7 +142,7 @@ pub(crate) async fn refuse_if_used(
 }
 
 async fn status(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<RowStatus> {
-    let (referrer, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
+    let (referrer, op) = referrer_and_op(key)?;
     // The op row is read first: if it exists, it was written before the user is read.
     let has_op_row = ops::row(keyspace, org, referrer, op, ReadConsistency::Serial).await?.is_some();
     let live = describe_referrer(keyspace, org, referenced, referrer).await?;
@@ -174,10 +174,16 @@ async fn describe_referrer(
 
 /// Closes the op of a stale request that added a reference. Fails for any other op.
 async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Result<()> {
-    let (referrer, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
+    let (referrer, op) = referrer_and_op(key)?;
     let op: OpKey = op.parse()?;
     if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, micros(at)) {
         return Err(retry::contended("the resource to delete"));
     }
     ops::close_of_another(keyspace, org, referrer, op).await
+}
+
+/// Splits the key of an entry.
+fn referrer_and_op(key: &str) -> Result<(&str, &str)> {
+    let malformed = || Error::internal(format!("malformed key of a reference entry {key:?}: expected USER/OP"));
+    key.split_once('/').ok_or_else(malformed)
 }

@@ -19,5 +19,5 @@ pub(crate) async fn pause(attempt: u32, random: u128) {
 }
 
 pub(crate) fn contended(what: &str) -> Error {
-    Error::new(Code::Aborted, Reason::VersionConflict, format!("too many concurrent writes to {what}; retry"))
+    Error::new(Code::Aborted, Reason::VersionConflict, format!("{what} has too many concurrent writes; retry later"))
 }

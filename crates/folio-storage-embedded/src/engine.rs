@@ -71,7 +71,7 @@ impl OpenDatabase {
 }
 
 fn overloaded() -> Error {
-    Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes wait for the store")
+    Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes are queued in the store; retry later")
         .retry_after(RETRY_AFTER)
 }
 
@@ -256,7 +256,7 @@ impl Engine {
             let _ = writer.join();
         }
         if !close_when_idle(&self.opened) {
-            tracing::warn!("a read of the store exceeded its time limit; its folder stays open until the read ends");
+            tracing::warn!("a read exceeded 10 s while the store closed; the folder stays open until the read ends");
             self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
         }
     }

@@ -41,7 +41,9 @@ impl<'a> Transaction<'a> {
 
     pub(crate) fn put_bytes(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
         if key.len() > KEY_BYTES {
-            return Err(Error::invalid(Reason::TooLarge, "a name or id is too long to be stored"));
+            let message =
+                format!("a key of {} bytes exceeds the limit of {KEY_BYTES} bytes; shorten the name or id", key.len());
+            return Err(Error::invalid(Reason::TooLarge, message));
         }
         self.set(space, key, Some(value));
         Ok(())

@@ -52,8 +52,9 @@ impl Connection {
             let server = url.trim().into_connection_info()?;
             Ok(server.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
         });
-        let servers = servers.collect::<Result<Vec<_>, RedisError>>().map_err(|error| {
-            Error::invalid(Reason::InvalidField, format!("invalid address of Redis: {:?}", error.kind()))
+        let servers = servers.collect::<Result<Vec<_>, RedisError>>().map_err(|_| {
+            let message = "invalid Redis URL: expected redis://[USER:PASSWORD@]HOST[:PORT][/DB]";
+            Error::invalid(Reason::InvalidField, message)
         })?;
         if options.tls.is_some() && !options.url.split(',').all(|url| url.trim().starts_with("rediss://")) {
             let message = "certificates for Redis are set, but an address does not begin with rediss://";

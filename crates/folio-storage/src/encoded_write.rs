@@ -45,13 +45,14 @@ fn encoded(entries: &[Entry], bound: u64, what: &str) -> Result<(Vec<Vec<u8>>, J
     for entry in entries {
         let stored = encode(entry)?;
         if stored.len() > limits::ENTRY_BYTES {
-            return too_large(format!("a journal entry of {} bytes exceeds {}", stored.len(), limits::ENTRY_BYTES));
+            let (bytes, max) = (stored.len(), limits::ENTRY_BYTES);
+            return too_large(format!("a journal entry of {bytes} bytes exceeds the limit of {max} bytes"));
         }
         size.bytes += stored.len() as u64;
         all.push(stored);
     }
     if size.bytes > bound {
-        return too_large(format!("{what} of {} bytes exceeds {bound}", size.bytes));
+        return too_large(format!("{what} of {} bytes exceeds the limit of {bound} bytes", size.bytes));
     }
     Ok((all, size))
 }

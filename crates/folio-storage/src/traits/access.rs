@@ -12,8 +12,9 @@ use crate::value::{Stored, TokenUse, decode, encode};
 /// Maximum number of members of an organization, including removed ones. Concurrent additions may exceed it slightly.
 pub const MEMBERS_MAX: usize = 10_000;
 
-pub fn full(what: &str, most: impl Display) -> Error {
-    Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))
+pub fn quota_exceeded(what: &str, limit: impl Display) -> Error {
+    let message = format!("the organization has reached its limit of {limit} {what}; remove some before adding one");
+    Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, message)
 }
 
 /// Members of organizations, and the last uses of their tokens. Cheap to clone.
@@ -47,7 +48,7 @@ impl AccessStore {
     pub async fn write_member(&self, org: &OrgId, write: MemberWrite) -> Result<bool> {
         let MemberWrite { before, after, guard } = write;
         if before.is_none() && self.0.list(org, Member::KIND).await?.len() >= MEMBERS_MAX {
-            return Err(full("members", MEMBERS_MAX));
+            return Err(quota_exceeded("members", MEMBERS_MAX));
         }
         // The conditions compare stored bytes, because an unchanged row may have an older format.
         let (mut stored, is_guarded) = (Vec::new(), guard.is_some());

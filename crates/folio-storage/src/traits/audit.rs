@@ -31,10 +31,14 @@ pub trait AuditStore: Send + Sync {
 }
 
 pub fn encoded(entry: &AuditEntry) -> Result<Vec<u8>> {
-    let too_large = |what: &str| Err(Error::invalid(Reason::TooLarge, format!("{what} of the audit log is too large")));
-    if entry.key.is_empty() || entry.key.len() > KEY_BYTES {
-        return too_large("a key");
+    let too_large = |message| Err(Error::invalid(Reason::TooLarge, message));
+    let length = entry.key.len();
+    if length == 0 || length > KEY_BYTES {
+        return too_large(format!("invalid key of an audit entry: expected 1 to {KEY_BYTES} bytes, got {length}"));
     }
     let bytes = encode(entry)?;
-    if bytes.len() > ENTRY_BYTES { too_large("an entry") } else { Ok(bytes) }
+    if bytes.len() > ENTRY_BYTES {
+        return too_large(format!("an audit entry of {} bytes exceeds the limit of {ENTRY_BYTES} bytes", bytes.len()));
+    }
+    Ok(bytes)
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use folio_resources::Resource;
 
-pub use access::full;
+pub use access::quota_exceeded;
 pub use access::{AccessStore, MEMBERS_MAX};
 pub use audit::AuditStore;
 pub use audit::encoded as encoded_audit;

@@ -38,7 +38,9 @@ impl UsageRecord {
     /// Fails with `TOO_LARGE` if the key is empty or too long.
     pub fn check(&self) -> Result<()> {
         if self.key.is_empty() || self.key.len() > KEY_BYTES {
-            return Err(Error::invalid(Reason::TooLarge, "the key of a usage record has 1 to 1024 bytes"));
+            let length = self.key.len();
+            let message = format!("invalid key of a usage record: expected 1 to {KEY_BYTES} bytes, got {length}");
+            return Err(Error::invalid(Reason::TooLarge, message));
         }
         Ok(())
     }
