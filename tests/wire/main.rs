@@ -15,6 +15,7 @@ mod events;
 mod faults;
 mod malformed;
 mod operate;
+mod phases;
 mod purchases;
 mod rejoin;
 mod sandbox;

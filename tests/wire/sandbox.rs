@@ -53,9 +53,24 @@ impl Sandbox {
     }
 
     fn start_folio(&mut self) {
+        if let Err(errors) = self.try_start_folio() {
+            panic!("folio ended before it listened:\n{errors}");
+        }
+    }
+
+    /// Starts the server. With a failpoint it may die before it listens.
+    pub(crate) fn try_start_folio(&mut self) -> Result<(), String> {
         let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
-        self.folio = Some(Process::start("folio", self.folder.path(), &arguments, &settings));
+        self.folio = Some(Process::try_start("folio", self.folder.path(), &arguments, &settings)?);
+        Ok(())
+    }
+
+    /// Sets the failpoint of the next start of the server, or none.
+    pub(crate) fn fail_at(&mut self, point: Option<&str>) {
+        let variable = "FOLIO_FAILPOINT";
+        self.settings.retain(|(name, _)| *name != variable);
+        self.settings.extend(point.map(|point| (variable, point.to_owned())));
     }
 
     pub(crate) fn server(&self) -> &Process {
