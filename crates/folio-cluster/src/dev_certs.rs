@@ -20,7 +20,7 @@ const YEARS: i16 = 2;
 ///
 /// - `ca.pem`, `ca-key.pem`: the authority; its key is only needed to create further certificates;
 /// - `node.pem`, `node-key.pem`: for nodes, with the names `folio-node`, `localhost`, the loopback addresses and
-/// `names`;
+///   `names`;
 /// - `gateway.pem`, `gateway-key.pem`: for gateways, which cannot impersonate a node.
 ///
 /// Only the owner can read the keys. The certificates are valid for two years. Returns the paths.
