@@ -157,7 +157,7 @@ async fn a_secret_is_rotated_without_failed_calls() {
     let known = Options { secrets: both(&old, &new), ..options() };
     let node = Node::start("a", &known);
     for secrets in [old.clone(), both(&old, &new), both(&new, &old), new] {
-        let calling = Options { secrets: secrets, ..options() };
+        let calling = Options { secrets, ..options() };
         peer(&node.server, &calling).get_turn(&principal(), &turn(1)).await.unwrap();
     }
 }

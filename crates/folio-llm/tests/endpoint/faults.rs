@@ -96,8 +96,9 @@ async fn comments_and_empty_chunks_do_not_count_as_the_first_token() {
 
 #[tokio::test]
 async fn a_hang_ends_at_its_timeout_and_is_not_retried() {
+    type Choose = fn(&mut Timeouts) -> &mut Duration;
     let short = Duration::from_millis(100);
-    let cases: [(&str, usize, fn(&mut Timeouts) -> &mut Duration); 3] = [
+    let cases: [(&str, usize, Choose); 3] = [
         ("first token", 0, |timeouts| &mut timeouts.first_token_seconds),
         ("between tokens", 3, |timeouts| &mut timeouts.between_tokens_seconds),
         ("whole call", 3, |timeouts| &mut timeouts.call_seconds),
