@@ -73,11 +73,11 @@ mod tests {
     async fn edited_arguments_are_checked_before_they_are_sent() {
         assert_eq!(check("{\n  \"name\": \"a\"\n}\n", SCHEMA).await.as_deref(), Ok(r#"{"name":"a"}"#));
         for (text, problem) in [
-            ("{\"name\": ", "no JSON"),
+            ("{\"name\": ", "invalid JSON"),
             ("[1]", "a JSON object"),
             ("{\"name\": 3}", "name"),
             ("{}", "name"),
-            ("{\"name\": 0.12345678901234567890}", "digit for digit"),
+            ("{\"name\": 0.12345678901234567890}", "cannot be represented exactly"),
             ("{\"name\": \"a\", \"other\": 1}", "other"),
         ] {
             let refused = check(text, SCHEMA).await.unwrap_err();
