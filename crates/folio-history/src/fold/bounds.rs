@@ -115,7 +115,7 @@ fn a_fork_of_many_turns_accepts_as_many_turns() {
     let forked = History::fold(history.fork(None).unwrap());
     let users = forked.messages().filter(|shown| matches!(shown.message, Message::User { .. })).count();
     assert_eq!(users, limits::FORK_TURNS);
-    assert!(texts(&forked)[0].contains("left out"));
+    assert!(texts(&forked)[0].contains("omitted"));
 }
 
 #[test]
