@@ -62,13 +62,14 @@ fn approvers(call: &v1::Call) -> String {
     }
 }
 
-/// Formats a call that needs no decision.
+/// Formats a call in one line.
 pub(crate) fn brief(call: &v1::Call) -> Output {
     let arguments = match call.arguments_json.trim() {
         "" | "{}" => String::new(),
         arguments => format!(" {}", one_line(arguments, BRIEF_CHARS)),
     };
-    Output::Line(DIM, format!("→ {}{arguments}", one_line(&call.name, 80)))
+    let approval = if call.needs_approval { " (asks for approval)" } else { "" };
+    Output::Line(DIM, format!("→ {}{approval}{arguments}", one_line(&call.name, 80)))
 }
 
 pub(crate) fn result(result: &v1::ToolResult) -> Output {

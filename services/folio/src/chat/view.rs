@@ -41,6 +41,8 @@ pub(crate) struct View {
     thinking: String,
     /// Number of characters and start of the current folded thinking.
     folding: Option<(usize, Duration)>,
+    /// If true, the current line contains thinking.
+    has_open_thinking: bool,
     /// The displayed text of the current round.
     text: String,
     waiting: Waiting,
@@ -50,7 +52,8 @@ impl View {
     /// Starts with folded thinking.
     pub(crate) fn new() -> Self {
         let (thinking, text) = (String::new(), String::new());
-        Self { unfolded: false, whole: false, thinking, folding: None, text, waiting: Waiting::Nothing }
+        let waiting = Waiting::Nothing;
+        Self { unfolded: false, whole: false, thinking, folding: None, has_open_thinking: false, text, waiting }
     }
 
     /// Creates the state for output without cards and commands: it shows thinking, rounds and all calls.
@@ -77,6 +80,9 @@ impl View {
         let mut shown = Vec::new();
         if !matches!(kind, Kind::ThinkingDelta(_)) {
             shown.extend(self.fold(now));
+            if std::mem::take(&mut self.has_open_thinking) {
+                shown.push(Output::Part(Style::new(), "\n".to_owned()));
+            }
         }
         self.waiting = match kind {
             Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) => Waiting::Model,
@@ -116,6 +122,7 @@ impl View {
         let length = text.chars().count();
         self.thinking.extend(text.chars().take(THINKING_KEPT.saturating_sub(self.thinking.chars().count())));
         if self.unfolded {
+            self.has_open_thinking = true;
             return Some(Output::Part(DIM, text.to_owned()));
         }
         let (chars, since) = self.folding.unwrap_or((0, now));
@@ -261,7 +268,7 @@ mod tests {
         let mut view = View::new();
         view.unfold(true);
         assert_eq!(view.event(&thinking("hm"), NOW), [Output::Part(DIM, "hm".to_owned())]);
-        assert_eq!(texts(&view.event(&text("Hello"), NOW)), ["Hello"]);
+        assert_eq!(texts(&view.event(&text("Hello"), NOW)), ["\n", "Hello"]);
     }
 
     #[test]
