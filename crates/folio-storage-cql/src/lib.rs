@@ -28,6 +28,8 @@
 //!   conditional or plain.
 //! - `usage_days` (organization), `usage` (organization, day): model calls by time and key. Plain: repeated writes of a
 //!   record are equal.
+//! - `audit_hours` (organization), `audit` (organization, hour): the hours with audit entries, and the entries by time
+//!   and key. Plain: repeated writes of an entry are equal.
 //! - `credit_accounts` (organization): static, the credit account and its version. Rows by key: its changes.
 //!   Conditional.
 //! - `credit_blocks` (organization, block): static, whether the block is sealed. Rows by key: its ledger, one row for
@@ -41,8 +43,8 @@
 //!
 //! `docs/storage.md` lists each conditional write with its condition, its reason and its cost.
 //!
-//! A turn without approvals costs two conditional writes (its appends) and three for each model call (reserved,
-//! settled, recorded). An approved write costs one more for its op, and one for each name and reference.
+//! A turn without approvals costs two conditional writes (its appends) and two for each model call (reserved,
+//! settled). An approved write costs one more for its op, and one for each name and reference.
 //!
 //! # Erasure
 //!

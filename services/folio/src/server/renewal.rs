@@ -20,7 +20,8 @@ impl Renewal {
                 Ok(None) => {}
                 Ok(Some(ReencryptedKeys { lost: 0, failed: 0 })) => {
                     tracing::info!(
-                        "every stored key is encrypted with the newest master key; older ones are not needed"
+                        "every API key of a provider is encrypted with the newest master key; secrets of webhook endpoints \
+                         keep theirs until they are set again"
                     );
                 }
                 Ok(Some(ReencryptedKeys { lost, failed })) => tracing::warn!(
