@@ -109,7 +109,7 @@ rules:
             let answer = client.send(ask(&stage.document, "trace me")).await.ok()?;
             answer.drain().await.ok()?;
             let [gateway, node] = [&stage.cluster.gateways[0], &stage.cluster.nodes[0]].map(|member| member.errors());
-            let (gateway, node) = (traces_of(&gateway, "answered"), traces_of(&node, "model call failed"));
+            let (gateway, node) = (traces_of(&gateway, "call answered"), traces_of(&node, "model call failed"));
             (!gateway.is_empty() && !node.is_empty()).then_some((gateway, node))
         };
         let (gateway, node) = folio_testkit::wait_for("lines of a call in both logs", LIMIT, same).await;
