@@ -111,7 +111,7 @@ fn has_ids(line: &str) {
     let line: Value = serde_json::from_str(line).expect("a line is JSON");
     assert_eq!(line["trace_id"].as_str().map(str::len), Some(32), "{line}");
     assert_eq!(line["span_id"].as_str().map(str::len), Some(16), "{line}");
-    assert_eq!(line["fields"]["message"], "answered");
+    assert_eq!(line["fields"]["message"], "call answered");
 }
 
 #[tokio::test]
