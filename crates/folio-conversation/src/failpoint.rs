@@ -38,7 +38,7 @@ impl std::fmt::Debug for Failpoints {
 }
 
 impl Failpoints {
-    /// `hook` is called at each failpoint and chooses the action.
+    /// Creates failpoints whose action `hook` chooses, given the name of the failpoint.
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub fn new(hook: impl Fn(&str) -> Action + Send + Sync + 'static) -> Self {
         Self { hook: Some(Arc::new(hook)) }
@@ -123,6 +123,6 @@ fn stop_here() {
     if let Err(error) = status {
         tracing::error!(%error, "cannot send SIGSTOP to this process");
     }
-    // The signal stops the threads of a process at different times.
+    // The kernel may stop this thread a little later, so the thread must not continue its work now.
     std::thread::sleep(std::time::Duration::from_millis(300));
 }

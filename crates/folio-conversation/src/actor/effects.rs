@@ -20,13 +20,15 @@ use crate::window::Window;
 use crate::work::{ModelWork, TaskContext, ToolWork, UsageRecorder};
 
 impl State {
-    /// Passes a command to the machine and performs its effects, including those of queued chats that start.
+    /// Passes a command to the machine and performs the resulting effects. Then starts queued chats and performs their
+    /// effects. Returns the reason if the conversation must stop.
     pub(super) async fn execute(&mut self, command: Command) -> Option<StopReason> {
         let effects = self.step(command);
         self.perform_all(effects).await
     }
 
-    /// Performs effects and the effects that result from them, until there are none.
+    /// Performs effects and the effects that result from them, until there are none. Returns the reason if the
+    /// conversation must stop.
     pub(super) async fn perform_all(&mut self, mut effects: Vec<Effect>) -> Option<StopReason> {
         loop {
             let needs_reload = self.perform(effects);
@@ -60,7 +62,8 @@ impl State {
         effects
     }
 
-    /// Performs effects up to a reload. Returns true if the thread must be reloaded.
+    /// Performs effects in order. Returns true at the first effect that requires a reload of the thread; later effects
+    /// are dropped.
     fn perform(&mut self, effects: Vec<Effect>) -> bool {
         for effect in effects {
             match effect {
@@ -195,7 +198,7 @@ impl State {
         });
     }
 
-    /// Closes the op of a call. The task continues when other work is stopped.
+    /// Closes the op of a call. [`Effect::StopWork`] does not stop the task.
     fn close(&mut self, run: ToolRun, intent: Intent) {
         self.forget_context();
         let Some(loaded) = &self.loaded else { return };
@@ -247,7 +250,7 @@ impl State {
     }
 }
 
-/// None: the thread has no document or several.
+/// Returns the only document of a thread. None: the thread has no document or several.
 fn only_document(documents: &[DocumentId]) -> Option<DocumentId> {
     match documents {
         [one] => Some(one.clone()),

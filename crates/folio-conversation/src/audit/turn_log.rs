@@ -10,7 +10,8 @@ use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
 use folio_types::policy::{Rule, Ruling};
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
 
-/// Reads the committed entries of a thread in order. Contains the state of the newest turn.
+/// Converts the committed journal entries of a thread, in order, to audit entries. Contains the state of the newest
+/// turn.
 #[derive(Debug, Clone)]
 pub(super) struct TurnLog {
     thread: ThreadId,
@@ -24,7 +25,7 @@ struct Turn {
     options: TurnOptions,
     /// Approvers by round. Contains every round with a decisions entry.
     approvers: BTreeMap<u32, UserId>,
-    /// By round and index.
+    /// Audited calls by round and index.
     calls: BTreeMap<(u32, u32), AuditedCall>,
     /// Newest time in the journal, used for entries without a time.
     clock: Timestamp,
@@ -180,7 +181,8 @@ impl AuditedCall {
     }
 }
 
-/// None: the call is not audited, because it reads without a matching rule or cannot run.
+/// Returns the initial audit state of a requested call. None: the call is not audited, because it cannot run, or only
+/// reads and matches no rule.
 fn audited(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
     let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let denied = call.problem.is_some() && rule.as_ref().is_some_and(|rule| rule.ruling == Ruling::Deny);

@@ -1,4 +1,4 @@
-//! A cache of the first pages of documents, which every turn of their threads needs.
+//! A cache of the first pages of documents. Every turn of a thread reads the first pages of the thread's documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PAGE_OVERHEAD: usize = 64;
 /// The first pages of a text with their numbers, from 1.
 pub(crate) type Excerpt = Arc<[(u32, String)]>;
 
-/// Identifies a text and an excerpt length. Each text of a document has another generation or time.
+/// Identifies a text and an excerpt length. Two texts of one document differ in generation or time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ExcerptKey {
     org: OrgId,

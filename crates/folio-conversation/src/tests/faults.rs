@@ -20,7 +20,8 @@ use super::crash::settled;
 use super::flaky::Lose;
 use super::*;
 
-/// Panics, hangs, or counts how many run at once.
+/// A tool that panics, hangs, calls a model, or measures concurrency, depending on its argument `do`. Contains the
+/// number of running calls and the highest number so far.
 struct Odd(Arc<AtomicUsize>, Arc<AtomicUsize>);
 
 #[async_trait]
@@ -200,7 +201,7 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
 #[tokio::test]
 async fn an_append_with_an_unknown_outcome_is_committed_once() {
     for lose in [Lose::Answer, Lose::Request, Lose::Late] {
-        // Accepted, paused, decided with the intent, ended with the outcome.
+        // The appends of the turn: the acceptance, the pause, the decision with the intent, the outcome with the end.
         for at in 1..=4 {
             let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), lose, at).await;
             let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
@@ -221,13 +222,13 @@ async fn an_append_with_an_unknown_outcome_is_committed_once() {
 
 #[tokio::test]
 async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
-    // The append that ends the turn, and every one after it: sent again with pauses.
+    // The store loses the append that ends the turn and every later append.
     let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), Lose::Writes, 2).await;
     sandbox.models.then([say("Answered."), say("Answered again.")]);
     let events: Vec<_> = sandbox.begin(sandbox.chat("x")).await.collect().await;
     let error = events.last().unwrap().as_ref().unwrap_err();
     assert_eq!((error.reason, error.is_retriable()), (Reason::StoreUnavailable, true));
-    // The next owner may have begun to end the turn.
+    // The acceptance and eight attempts to end the turn. The restarted conversation may have sent one append more.
     assert!((9..=10).contains(&flaky.appends()), "{}", flaky.appends());
     flaky.repair();
     let turn = TurnId::new(sandbox.listed().await, 1);
@@ -241,7 +242,7 @@ async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
 
 #[tokio::test]
 async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_usable() {
-    // The append that ends a turn without tools; the one with the outcome and the end of a turn with an approved write.
+    // The store refuses the append that ends a turn without tools.
     let (sandbox, _) = Sandbox::start_flaky(Options::default(), Lose::Large, 2).await;
     sandbox.models.then([say("Too much."), say("Less.")]);
     let events = sandbox.run(sandbox.chat("x")).await;

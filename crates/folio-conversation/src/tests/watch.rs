@@ -1,4 +1,4 @@
-//! Rejoining a stream.
+//! Watching a turn: from an event number, after a restart, and beyond the event buffer.
 
 use super::*;
 

@@ -8,7 +8,7 @@ use folio_types::op::{Expected, Target};
 use folio_types::{Digest, Error, RequestId, Role, UserId};
 use serde_json::Value;
 
-/// Identifies a request and its answer. Assigned by the shell and unique per machine.
+/// Identifies a request and its answer. Assigned by the shell (the actor) and unique per machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -72,6 +72,7 @@ pub enum Command {
         retriable: bool,
         usage: Usage,
     },
+    /// The tool returned the plan of a write call.
     Planned {
         /// Counted from 1.
         round: u32,
@@ -93,14 +94,16 @@ pub enum Command {
         round: u32,
         /// Index of the call in the round, from 1.
         index: u32,
-        /// Result of an op row that is done or in conflict. None: the op is aborted and never takes effect.
+        /// Result that the op row records: done, or a conflict. None: the op is aborted and never takes effect.
         result: Option<ToolResult>,
     },
+    /// The append is committed.
     Appended {
         batch: u128,
         /// Header after the append.
         header: Box<ThreadHeader>,
     },
+    /// The store refused the append, because the header had changed or the request id exists.
     Refused {
         batch: u128,
         /// Current header.
@@ -144,7 +147,7 @@ pub struct Start {
 pub struct Decide {
     pub ticket: Ticket,
     pub turn: u32,
-    /// None: the round of the decisions. Required if there are no decisions.
+    /// Round to decide. None: the round of the decisions. Required if there are no decisions.
     pub round: Option<u32>,
     /// May be empty.
     pub decisions: Vec<RequestedDecision>,

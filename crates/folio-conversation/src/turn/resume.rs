@@ -57,7 +57,7 @@ impl Machine {
         self.pending_failure.take_if(|error| error.is_retriable());
     }
 
-    /// Ends the open turn because the store permanently refuses its entries. A retry would fail again.
+    /// Takes over the open turn and ends it with `error`, because the store permanently refuses its entries.
     pub(super) fn unwritable(&mut self, now: Timestamp, error: Error) {
         if self.state == State::Orphaned {
             self.take_over(now);
@@ -83,7 +83,7 @@ impl Machine {
         self.append(now, Vec::new(), change, AfterAppend::Resumed(None));
     }
 
-    /// Handles a committed takeover: answers the request, if any, and continues the turn.
+    /// Handles a committed takeover or resumption: answers the request, if any, and continues the turn.
     pub(super) fn resumed(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(record) = self.history.open() else { return };
         let turn = record.number();
