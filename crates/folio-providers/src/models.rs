@@ -21,6 +21,7 @@ use crate::vault::Vault;
 
 /// Maximum number of cached catalogues. The least recently used one is evicted first.
 const CACHE_MAX: u64 = 10_000;
+/// Time without use after which a catalogue is evicted.
 const CACHE_IDLE: Duration = Duration::from_secs(600);
 
 /// The settings section `providers`.
@@ -67,6 +68,7 @@ struct Inner {
     environment: Arc<dyn Environment>,
     vault: Vault,
     address_policy: AddressPolicy,
+    /// The settings section `models`.
     table: folio_llm::Options,
     endpoints: Endpoints,
     /// Keeps the circuit breakers of the endpoints in the settings file alive.
@@ -91,10 +93,11 @@ impl std::fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// Creates the catalogues over the table of the settings file. Does not connect to endpoints.
+    /// Creates the catalogues from the section `models` of the settings file (`table`) and from the stored settings.
+    /// Does not connect to endpoints.
     ///
     /// # Errors
-    /// Every problem of the table.
+    /// Every invalid setting in `table`.
     pub fn new(
         table: folio_llm::Options,
         options: &Options,
@@ -194,7 +197,8 @@ impl Providers {
         }
     }
 
-    /// Requests the model list of an own endpoint of the owner. Returns the configured URL and the model names.
+    /// Requests the model list of an endpoint that the owner configured. Returns the configured URL and the model
+    /// names.
     pub(crate) async fn available(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
         let settings = self.settings(owner).await?;
         let set = settings.providers.get(name).filter(|set| set.is_own());
@@ -222,13 +226,14 @@ impl Providers {
         let Resolved { options, owners } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
         if *owner != platform && owners.of(name) == AccountOwner::Platform {
-            // The endpoint is the platform's, which accepts no keys of organizations.
+            // The endpoint belongs to the platform and accepts no keys of organizations.
             return Err(Error::not_found("own model provider", name));
         }
         let found = self.inner.endpoints.available(name, provider, owners.of(name)).await;
         Ok((base_url, found?))
     }
 
+    /// Evicts the owner's catalogue, or every catalogue if the owner is the platform.
     pub(crate) async fn forget(&self, owner: &OrgId) {
         if *owner == OrgId::platform() {
             self.inner.fresh.invalidate_all();
