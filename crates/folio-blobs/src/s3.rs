@@ -138,6 +138,7 @@ impl S3BlobStore {
         Ok(())
     }
 
+    /// Aborts the multipart upload of a record in `folder`, and removes the record. Idempotent.
     async fn abort(&self, folder: &Path, record: &Path) -> Result<()> {
         let parts: Option<Vec<_>> = record.prefix_match(folder).map(Iterator::collect);
         if let Some([org, document, upload]) = parts.as_deref() {
@@ -152,6 +153,7 @@ impl S3BlobStore {
         self.store.delete(record).await.map_err(failed("the record of an upload cannot be removed"))
     }
 
+    /// Removes the blobs of an organization, and aborts its uploads in progress.
     async fn remove_all(&self, org: &OrgId) -> Result<()> {
         let (blobs, records) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
         let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
