@@ -14,7 +14,7 @@ use std::hash::Hash;
 /// Identifies a waiter.
 pub(crate) type Ticket = u64;
 
-/// Permits in use, and the bytes that they stand for.
+/// Permits in use with their bytes, or a bound on both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
     pub permits: usize,
@@ -43,8 +43,10 @@ impl Load {
     }
 }
 
+/// Bounds on the permits in use and on the waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
+    /// Bound on the permits of all keys together.
     pub total: Load,
     pub per_key: Load,
     /// Maximum number of waiters, of all keys together.
@@ -131,7 +133,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
 
     /// Takes a permit, or queues the waiter.
     pub(crate) fn request(&mut self, key: &K, weight: u32, waiter: W) -> RequestOutcome<W> {
-        // A key waits only while it or the total is at its bound, so this overtakes no waiter.
+        // A key has waiters only while it or the total is at its bound, so the caller overtakes no waiter.
         if self.take(key, 0).is_ok() {
             return RequestOutcome::Granted;
         }
@@ -203,8 +205,8 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         }
     }
 
-    /// Evicts the newest waiter of the key with the most waiters relative to its weight, if `key` would still have
-    /// fewer with one more.
+    /// Evicts the newest waiter of the key with the most waiters relative to its weight. Returns None if `key`, with
+    /// one more waiter, would have as many or more relative to its weight.
     fn evict_for(&mut self, key: &K, weight: u32) -> Option<W> {
         let count = |queue: &Queue<W>| u64::try_from(queue.waiters.len()).unwrap_or(u64::MAX);
         let own = self.queues.get(key).map_or(0, count).saturating_add(1);
