@@ -1,4 +1,5 @@
-//! JSON of an answer: a chunk of a stream, or a complete answer. Texts without escapes are borrowed from the input.
+//! The JSON that a chat-completions endpoint returns: a chunk of a stream, or a complete answer. Texts without escapes
+//! are borrowed from the input.
 
 use std::borrow::Cow;
 use std::fmt;
