@@ -1,4 +1,5 @@
-//! The ports of a process. They are bound before any other component starts, so that a port in use has no side effects.
+//! The ports of a process. They are bound before any other component starts, so that a process that fails because a
+//! port is in use has no side effects.
 
 use std::net::SocketAddr;
 
@@ -10,10 +11,10 @@ use crate::settings::{Role, Settings};
 /// Bound listeners. None: the process does not have the role, or the settings name no address.
 pub(crate) struct Listeners {
     pub(crate) public: Option<TcpListener>,
-    /// For gateways and other nodes.
+    /// Listener for RPCs of gateways and other nodes.
     pub(crate) node: Option<TcpListener>,
     pub(crate) health: Option<TcpListener>,
-    /// For events of a payment system.
+    /// Listener for events of a payment system.
     pub(crate) purchases: Option<TcpListener>,
 }
 
@@ -37,7 +38,7 @@ impl Listeners {
         Ok(bound)
     }
 
-    /// Returns the address of the public API, otherwise of the node.
+    /// Returns the address of the public listener, or of the node listener if there is no public one.
     pub(crate) fn main(&self) -> Result<SocketAddr> {
         let listener = self.public.as_ref().or(self.node.as_ref()).context("the process has no listener")?;
         Ok(listener.local_addr()?)
