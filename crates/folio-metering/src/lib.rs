@@ -1,9 +1,9 @@
 //! Metering: reserves credit before every model call and charges it afterwards.
 //!
-//! A call requires a permit. A permit is a row in the ledger of a block of credit that this process drew; the
-//! settlement completes the row. [`PriceOptions`] define the price of a call, [`Escrow`] implements the operations on
-//! accounts and blocks, and [`Wallet`] decides when a process draws and closes blocks. The actor of an organization
-//! executes the wallet's effects, and [`CreditMeter`] is its handle.
+//! A process draws credit from the account of an organization in blocks. Each block has a ledger of its calls. A call
+//! requires a permit: a row in the ledger, which the settlement completes. [`PriceOptions`] define the price of a
+//! call, [`Escrow`] implements the operations on accounts and blocks, and [`Wallet`] decides when a process draws and
+//! closes blocks. The actor of an organization executes the wallet's effects, and [`CreditMeter`] is its handle.
 //!
 //! The crate must not know models or conversations: the caller passes the reservation and the usage of a call.
 
@@ -96,6 +96,7 @@ pub trait Meter: Send + Sync {
     fn abandoned_calls(&self) -> AbandonedCalls;
 }
 
+/// A permit for one model call. The caller settles it with [`Meter::settle`].
 #[derive(Debug)]
 #[must_use = "a permit is settled"]
 pub struct Permit {
