@@ -2,9 +2,9 @@
 //!
 //! | # | condition | decision |
 //! |---|---|---|
-//! | 1 | the op row of this key has the same digest or an unknown one (aborted) | [`WriteDecision::Recorded`] |
+//! | 1 | the op row of this key has the same digest or is aborted with an unknown one | [`WriteDecision::Recorded`] |
 //! | 2 | an op row of this key exists | `REQUEST_ID_CONFLICT` |
-//! | 3 | the request of this key changed another target or had other content | `REQUEST_ID_CONFLICT` |
+//! | 3 | the request id of this key was used for another target or other content | `REQUEST_ID_CONFLICT` |
 //! | 4 | a version is expected, and the resource never existed | `NOT_FOUND` |
 //! | 5 | the version is not the expected one | [`WriteDecision::VersionMismatch`] |
 //! | 6 | the resource is deleted | `NOT_FOUND` |
@@ -29,14 +29,18 @@ type Apply = Arc<dyn Fn(Option<&[u8]>) -> Result<Applied> + Send + Sync>;
 
 /// Effect of a change on a stored record.
 struct Applied {
+    /// None: the resource did not exist.
     before: Option<IndexedFields>,
+    /// None: the change deletes the resource.
     after: Option<After>,
     result: OpResult,
 }
 
+/// The record after a change.
 struct After {
     fields: IndexedFields,
     record: Vec<u8>,
+    /// Number and encoding of the newest revision. None: the kind keeps no revisions.
     revision: Option<(u32, Vec<u8>)>,
 }
 
@@ -104,7 +108,7 @@ pub struct StoredState {
     pub record: Option<Vec<u8>>,
     /// Op row with the write's key.
     pub op_row: Option<OpRow>,
-    /// True if the request changed another target or had other content. Ignored if there is an op row.
+    /// True if the request id was used for another target or other content. Ignored if there is an op row.
     pub is_request_taken: bool,
     /// Stored revisions. Read only if the write deletes a resource of a kind that keeps revisions.
     pub revisions: Vec<Vec<u8>>,
@@ -183,7 +187,7 @@ pub struct WritePlan {
     pub require_revision: Option<(String, u32)>,
     /// Before: parent that gets a dependent entry. The parent must be live.
     pub add_to_parent: Option<String>,
-    /// Before and after: new list row.
+    /// Before: list row to insert. After: list row that replaces `list_before`.
     pub list_after: Option<ListEntry>,
 
     pub decide: DecidingWrite,

@@ -38,7 +38,7 @@ pub enum OrganizationChange {
         /// Display name: 1 to 200 characters without surrounding blanks.
         name: String,
     },
-    /// None: unchanged. Inner None: removes the value.
+    /// Changes the fields that are not None. An inner None removes the value.
     Update {
         name: Option<String>,
         /// Days without activity after which a thread is deleted.
@@ -51,12 +51,14 @@ pub enum OrganizationChange {
         approval_ttl_seconds: Option<u32>,
     },
     SetLimits(OwnQuotas),
-    /// Deletes the organization; the clean-up erases all its data. `IN_USE` for the first organization of the
-    /// installation.
+    /// Deletes the organization; the clean-up erases all its data. Fails with `IN_USE` for the first organization of
+    /// the installation.
     Delete,
 }
 
 impl OrganizationChange {
+    /// Checks the bounds of the new values.
+    ///
     /// # Errors
     /// `INVALID_FIELD` with the field name of the API if a value is out of bounds.
     pub fn check(&self) -> Result<()> {
