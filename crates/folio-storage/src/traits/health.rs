@@ -3,12 +3,15 @@
 use async_trait::async_trait;
 use folio_types::Result;
 
+/// Health of one store.
 #[async_trait]
 pub trait StoreHealth: Send + Sync {
-    /// Makes a small write with the durability of deciding writes, without a visible effect. The caller repeats the
-    /// check every few seconds, also after failures. A store that can recover by itself tries to recover here.
+    /// Makes a small write without a visible effect, as durably as the writes of resources and journals. The caller
+    /// repeats the check every few seconds, also after failures. A store that can recover by itself tries to recover
+    /// here.
     ///
-    /// `OVERLOADED` means that the store works but is too busy.
+    /// # Errors
+    /// `OVERLOADED` if the store works but is too busy. Other errors: the store does not work.
     async fn check(&self) -> Result<()>;
 
     /// Counts the calls to the store's server since this process started. None: the store is in the process.
@@ -28,5 +31,6 @@ pub struct CallCounters {
     pub failed: u64,
     /// Calls that were not sent because the circuit breaker was open or too many calls were in flight.
     pub refused: u64,
+    /// True if the circuit breaker is open.
     pub is_open: bool,
 }
