@@ -1,4 +1,4 @@
-//! Compiles the public API and the service between processes, with protox instead of protoc.
+//! Compiles the proto files of the public API and of the internal cluster services, with protox instead of protoc.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={ROOT}");
     let public = files("folio/v1")?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    // The descriptors for reflection, without the services of the cluster.
+    // Reflection describes the public API only, without the cluster services.
     std::fs::write(out.join("folio.v1.bin"), protox::compile(&public, [ROOT])?.encode_to_vec())?;
     let all = [public, files("folio/cluster/v1")?].concat();
-    // Ordered maps, so that the encoding of a request, and therefore its digest, is deterministic.
+    // Maps are ordered, so that the encoding of a request, and therefore its digest, is deterministic.
     tonic_prost_build::configure().btree_map(".").compile_fds(protox::compile(&all, [ROOT])?)?;
     Ok(())
 }
