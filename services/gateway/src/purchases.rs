@@ -1,4 +1,4 @@
-//! Purchased credit, which a payment system reports by a webhook.
+//! Receives webhook messages of a payment system and grants the purchased credit.
 //!
 //! A message is signed according to Standard Webhooks (version 1, HMAC-SHA-256), with the headers `webhook-id`,
 //! `webhook-timestamp` (at most five minutes from now) and `webhook-signature`. The body of a message:
@@ -30,7 +30,7 @@ use standardwebhooks::{HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 /// Maximum size of a message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// Default priority of purchased credit. Granted credit, which expires sooner, is used first.
+/// Default priority of purchased credit. Credit with a lower priority is used first.
 const PRIORITY: u8 = 100;
 /// Maximum number of characters of the id of a purchase.
 const PURCHASE_ID_CHARS: usize = 200;
@@ -50,7 +50,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Error: every unusable setting, with its bounds.
+    /// Returns every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("purchases");
         problems.check(self.listen.is_empty() || !self.secrets.is_empty(), "secrets", "are required with listen");
@@ -113,7 +113,10 @@ struct Purchase {
 }
 
 impl Purchases {
-    /// Accepts messages that are signed with one of these secrets. Error: a secret is malformed.
+    /// Creates a receiver of messages that are signed with one of these secrets.
+    ///
+    /// # Errors
+    /// `INTERNAL` if a secret is malformed; [`Options::check`] finds it at startup.
     pub fn new(
         secrets: &[Secret],
         stores: &Stores,
@@ -127,6 +130,8 @@ impl Purchases {
         Ok(Self { webhooks, organizations, audit, credit, environment })
     }
 
+    /// Verifies the signature of a message and grants the purchased credit. Idempotent.
+    ///
     /// # Errors
     /// `UNAUTHENTICATED` without a valid signature; `INVALID_FIELD` with the field; `NOT_FOUND` if the organization
     /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with other content before.
@@ -154,7 +159,7 @@ impl Purchases {
     }
 
     fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
-        // The library accepts any text as the time.
+        // The library does not check the format of the timestamp.
         let time = headers.get(HEADER_WEBHOOK_TIMESTAMP).map(|time| time.as_bytes());
         let plain = time.is_some_and(|time| (1..=12).contains(&time.len()) && time.iter().all(u8::is_ascii_digit));
         plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())

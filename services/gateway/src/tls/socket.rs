@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
-/// A connection. The first read or write performs the handshake, so that a slow handshake delays no other connection. A
-/// handshake is bounded by the time-out of a silent connection.
+/// A connection. The first read or write performs the handshake, so that a slow handshake delays no other connection.
+/// The timeout for silent connections bounds the handshake.
 pub(crate) enum Socket {
     Plain(TcpStream),
     /// TLS before the end of the handshake.
