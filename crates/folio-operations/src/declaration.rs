@@ -29,8 +29,8 @@ pub enum Idempotency {
     /// The owner of the thread finds the request in the thread's journal or among its request rows.
     Thread,
     /// The executor records the request before the operation runs, and the output without its secrets afterwards. The
-    /// records are kept for 48 hours. If the process crashes in between, a repeated request runs the operation again. A
-    /// deciding write of the first run has no second effect, because its op row is found.
+    /// records are kept for 48 hours. If the process crashes between the two records, a repeated request runs the
+    /// operation again. The second run finds the op row of a write that the first run made, and does not repeat it.
     Outcome,
 }
 
@@ -45,7 +45,7 @@ pub enum Audit {
 /// The quota of the organization that an operation counts against, besides `requests_per_second`, which counts every
 /// operation.
 ///
-/// The components that count are reachable only by an operation that declares their quota: see [`crate::Context`].
+/// An operation reaches a component that counts against a quota only if it declares the quota: see [`crate::Context`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
     /// Only `requests_per_second`.

@@ -136,7 +136,7 @@ impl Operation for ListOrganizations {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct GetOrganization {
-    /// The organization. None: the caller's. Another one is visible to the platform's administrator only.
+    /// The organization. None: the caller's organization. Only the platform's administrator sees other organizations.
     pub organization_id: Option<OrgId>,
 }
 
@@ -184,7 +184,8 @@ impl Operation for UpdateOrganization {
 /// Deletes an organization permanently.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeleteOrganization {
-    /// Neither the caller's own organization nor the first one of the installation.
+    /// The organization to delete. The caller's own organization and the first organization of the installation are
+    /// refused.
     pub organization_id: OrgId,
     /// The exact name of the organization, as a confirmation.
     pub name: String,

@@ -28,20 +28,21 @@ const CALLS_MAX: u64 = 200_000;
 /// Maximum number of groups of one `GetUsage`.
 // proto: GetUsageResponse.rows "More than {} groups"
 const GROUPS_MAX: usize = 10_000;
-/// Number of records of one read.
+/// Number of records that one store read requests.
 const READ_RECORDS: usize = 500;
 /// Default length of a period.
 // proto: GetUsageRequest.start_time "{} days before"
 // proto: DownloadUsageRequest.start_time "{} days before"
 const PERIOD_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Returns the credit balance of the caller's organization.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetBalance {
-    /// The caller's organization, or None. Any other organization is not found.
+    /// The caller's organization. None: the same. Any other organization is reported as not found.
     pub organization_id: Option<OrgId>,
 }
 
-/// Invariant: `granted - expired = available + in_blocks + settled`.
+/// Credit balance of an organization. Invariant: `granted - expired = available + in_blocks + settled`.
 #[derive(Debug, Clone)]
 pub struct Balance {
     /// Credits that no process has drawn.
@@ -207,7 +208,7 @@ async fn period_records(
     period: Period,
 ) -> Result<impl Stream<Item = Result<Vec<UsageRecord>>> + Send + use<>> {
     let org = context.principal().org.clone();
-    // Collects first, so that a period that ends now contains the calls that are charged by it.
+    // Closing the expired blocks charges their calls, so a period that ends now contains these calls.
     context.credit().collect(&org).await;
     let start = |end: Timestamp| end.checked_sub(PERIOD_DEFAULT).unwrap_or(Timestamp::UNIX_EPOCH);
     let bounds = period.bounds(start, context.environment().now())?;
@@ -222,8 +223,8 @@ fn records(
     (start, end): (Timestamp, Timestamp),
 ) -> impl Stream<Item = Result<Vec<UsageRecord>>> + Send + use<> {
     async_stream::try_stream! {
-        // The last read may have ended within a microsecond: `returned` has the keys of the returned records of this
-        // microsecond.
+        // Each read starts at the microsecond at which the last read ended, because that microsecond may have further
+        // records. `returned` contains the keys of its records that are already returned.
         let (mut next, mut returned, mut limit) = (to_microseconds(start), Vec::new(), READ_RECORDS);
         loop {
             let read = store.list(&org, next, limit).await?;
@@ -252,7 +253,7 @@ fn records(
     }
 }
 
-/// Rounds a time like the stores, which order the records within a microsecond arbitrarily.
+/// Truncates a time to microseconds, as the stores do. They order the records within a microsecond arbitrarily.
 fn to_microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
