@@ -66,7 +66,7 @@ impl Sim {
         folio_testkit::wait_for(what, LIMIT, || async { Some(self.chats().await).filter(|chats| wanted(chats)) }).await
     }
 
-    /// Waits until the newest chat request waits at a gate or hangs.
+    /// Waits until the newest chat request waits at a gate, or hangs because of a fault.
     pub async fn until_held(&self) {
         self.until("a waiting request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Waiting))
             .await;

@@ -1,8 +1,8 @@
-//! Words that do not belong in a source.
+//! Rules that a search for a word in the sources checks.
 
 use crate::{is_test, report, sources};
 
-/// Every line of code (comments left out) that holds the word, but for this folder's own.
+/// Returns every line of code that contains the word, without comment lines and without the sources in `tests/tidy`.
 fn lines_with(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (file, text) in sources() {
@@ -27,7 +27,7 @@ fn nothing_is_left_unfinished() {
 
 #[test]
 fn tests_wait_on_conditions_and_never_sleep() {
-    // If the test depends on real time (the time of a fault, a slow peer), the line before states it.
+    // A test may depend on real time (the duration of a fault, a slow peer). The line before the sleep must explain it.
     let mut found = Vec::new();
     for (file, text) in sources().into_iter().filter(|(file, _)| is_test(file)) {
         if ["tests/tidy", "tests/bench", "crates/folio-testkit"].iter().any(|place| file.starts_with(place)) {
@@ -65,7 +65,7 @@ fn a_silenced_lint_has_a_reason() {
 
 #[test]
 fn no_task_is_spawned_without_an_owner() {
-    // `tokio::spawn` is allowed where its handle is kept, or where the line before it names the owner.
+    // `tokio::spawn` is allowed if its handle is kept or a comment names the owner of the task.
     let mut found = Vec::new();
     for (file, text) in sources() {
         if is_test(&file) || file.starts_with("tests") {
