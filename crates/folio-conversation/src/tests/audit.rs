@@ -37,7 +37,7 @@ pub(super) fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Ru
     }
 }
 
-/// Kinds, positions of the calls, and grounds.
+/// Returns the index of the call, the kind and the ground of each entry, ordered by index and kind.
 fn summary(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
     let index = |entry: &AuditEntry| entry.call.as_ref().map_or(0, |call| call.index);
     let mut summary: Vec<_> = log.iter().map(|entry| (index(entry), entry.kind, entry.ground.clone())).collect();
@@ -67,7 +67,7 @@ async fn the_audit_log_records_decisions_with_user_rule_and_outcome() {
     let expected = [
         (1, AuditKind::CallApproved, waits.clone()),
         (1, AuditKind::CallEffect, waits.clone()),
-        // The edited arguments are not those that the rule is about.
+        // The rule does not match the edited arguments.
         (2, AuditKind::CallEdited, waits.clone()),
         (2, AuditKind::CallEffect, waits.clone()),
         (3, AuditKind::CallRejected, waits),
@@ -180,7 +180,7 @@ async fn invariant_2_the_audit_log_is_complete_for_an_approved_write_after_a_cra
     }
 }
 
-/// Returns the log after the open-turn row of the turn was removed: it is final then.
+/// Waits until the open-turn row of the turn is removed, and returns the log, which is final then.
 async fn complete(sandbox: &Sandbox, turn: &TurnId) -> Vec<AuditEntry> {
     wait_for("the rows of the turn to go", SOON, || async {
         sandbox.open_rows().await.iter().all(|row| row.turn != *turn).then_some(())
@@ -212,7 +212,7 @@ async fn the_audit_log_is_complete_for_auto_approved_writes_after_a_crash_at_any
 #[tokio::test]
 async fn a_thread_is_not_removed_before_its_audit_entries_are_durable() {
     let mut sandbox = Sandbox::start_with(Options {
-        // No sweep comes between.
+        // No sweep runs during the test.
         sweep_interval: Duration::from_secs(3_600),
         ..Options::default()
     })
@@ -238,7 +238,7 @@ async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
     let (turn, waiting) = sandbox.pause_at(step).await;
     sandbox.approve_with(decide(&turn, &[(&waiting[0], Decision::Approve)])).await.unwrap();
     assert_eq!(summary(&sandbox.log().await), [(1, AuditKind::CallApproved, Some(Ground::WritesWait))]);
-    // Superseded by another message: it was let run and did not, and the other was never decided.
+    // The next message supersedes the turn: the approved call did not run, and the other call was never decided.
     sandbox.models.then([say("Well.")]);
     let chat = ChatCommand { if_pending: IfPending::Supersede, ..sandbox.chat_in(&turn.thread, "stop") };
     let events = sandbox.run(chat).await;

@@ -207,7 +207,7 @@ async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
     let polite = sandbox.enqueue(chat("polite", IfPending::Reject), 1).await;
     let rude = sandbox.enqueue(chat("rude", IfPending::Supersede), 2).await;
     sandbox.models.release();
-    // A slow reader may find the turn superseded already; it receives one end.
+    // A slow reader may find the turn superseded already. It receives one closing event in any case.
     let turn = all(first).await[0].turn.clone();
     assert_eq!(polite.await.unwrap().unwrap_err().reason, Reason::TurnPending);
     let second = all(rude.await.unwrap().unwrap()).await;

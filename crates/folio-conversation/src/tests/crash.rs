@@ -42,7 +42,7 @@ async fn an_approved_write_happens_once_after_a_crash_at_any_step() {
         sandbox.reaches(point).await;
         sandbox.restart().await;
         let _ = first.await;
-        // The same decisions again: join, resume, or the recorded answer.
+        // Repeated decisions join the turn, take it over, or return the recorded answer.
         let answer = sandbox.approve_with(command.clone()).await.unwrap();
         let mut reached = reached(answer);
         if matches!(reached, EventKind::Failed { retriable: true, .. }) {

@@ -13,7 +13,7 @@ fn sent_in_vain() -> Step {
     Step::Break(String::new(), limited())
 }
 
-/// Model calls and prompt tokens: those of the turn, and those of the usage records.
+/// Returns the numbers of model calls and prompt tokens, first of the turn and then of its usage records.
 async fn spent(sandbox: &Sandbox, events: &[Event]) -> [(u32, u64); 2] {
     let turn = sandbox.turn(&events[0].turn).await.usage;
     let prefix = format!("{}.", events[0].turn);
@@ -38,7 +38,7 @@ async fn usage_of_a_model_that_a_fallback_replaced_counts_in_the_turn() {
     let [turn, recorded] = spent(&sandbox, &events).await;
     assert_eq!((turn.0, turn), (2, recorded));
 
-    // The one that is left cannot hold the turn.
+    // The context of the only fallback is too small for the turn.
     sandbox.models.set_other_context(500);
     sandbox.models.then([sent_in_vain()]);
     let events = sandbox.run(sandbox.chat("hello")).await;
@@ -73,7 +73,7 @@ async fn a_model_that_the_credit_does_not_cover_is_no_fallback() {
     sandbox.finish().await;
 }
 
-/// The thinking that a request takes along.
+/// Returns the model of a request and the texts of the thinking blocks in it.
 fn thoughts(request: &ModelRequest) -> (&str, Vec<&str>) {
     let blocks = request.messages.iter().flat_map(|message| match message {
         Message::Assistant { thinking, .. } => thinking.as_slice(),

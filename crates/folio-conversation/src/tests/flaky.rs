@@ -1,4 +1,4 @@
-//! A layer over a store of threads that loses answers.
+//! A layer over a thread store that makes an append fail.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,21 +10,22 @@ use folio_storage_conformance::layer::ThreadLayer;
 
 use super::*;
 
+/// The way in which an append fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lose {
-    /// It is applied, and its answer is lost.
+    /// The append is committed, but the response is lost.
     Answer,
-    /// It never arrives.
+    /// The append never reaches the store.
     Request,
-    /// It arrives after it was looked for.
+    /// The append reaches the store after it was looked up.
     Late,
-    /// Neither this append nor any later one is written until the store is repaired.
+    /// Neither the append nor any later one reaches the store until [`Flaky::repair`].
     Writes,
-    /// It is refused as larger than an append may be.
+    /// The store refuses the append as too large.
     Large,
 }
 
-/// Loses the `at`-th append in one way.
+/// Makes the `at`-th append fail in one way.
 pub(super) struct Flaky {
     lose: Lose,
     at: usize,
@@ -34,7 +35,7 @@ pub(super) struct Flaky {
 }
 
 impl Sandbox {
-    /// Starts with a store of threads that loses the `at`-th append.
+    /// Starts with a thread store that makes the `at`-th append fail.
     pub(super) async fn start_flaky(options: Options, lose: Lose, at: usize) -> (Self, Arc<Flaky>) {
         let (appends, late, mended) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
         let flaky = Arc::new(Flaky { lose, at, appends, late, mended });
@@ -45,7 +46,7 @@ impl Sandbox {
 }
 
 impl Flaky {
-    /// Writes from now on.
+    /// Ends [`Lose::Writes`]: later appends reach the store.
     pub(super) fn repair(&self) {
         self.mended.store(true, Ordering::SeqCst);
     }
@@ -70,7 +71,7 @@ impl Flaky {
     }
 }
 
-/// An append on its way: to a thread, or with one.
+/// An append to an existing thread, or the first append of a new thread.
 enum Sent {
     Append(OrgId, ThreadId, Append),
     Begin(Box<NewThread>, Append),

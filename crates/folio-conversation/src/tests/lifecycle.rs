@@ -1,4 +1,4 @@
-//! Conversations come into memory and leave it.
+//! Loading, eviction, draining and expiry of conversations, and their bounds.
 
 use super::flaky::Lose;
 use super::*;
@@ -185,7 +185,8 @@ async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cance
     expire(&sandbox).await;
     sandbox.is_removed(&turn.thread).await;
     assert!(flaky.appends() > before, "its end was written first");
-    // The row of a first turn may be left to the sweep, which waits for the append that makes a thread.
+    // The open-turn row of a first turn may remain. The sweep removes it only after a delay, because the append that
+    // creates the thread may be in flight.
     sandbox.environment.advance(Duration::from_secs(3_600));
     sandbox.index_is_empty().await;
     sandbox.finish().await;

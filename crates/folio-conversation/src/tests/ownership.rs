@@ -27,7 +27,7 @@ async fn a_live_owner_keeps_its_thread_and_other_nodes_name_the_owner() {
     for error in refused.map(Result::unwrap_err) {
         assert_eq!((error.reason, several.moved_to(&error)), (Reason::Moved, Some(0)));
     }
-    // Every node can read, and takes nothing over by it.
+    // Every node can read the thread. A read takes nothing over.
     assert_eq!(other.get_turn(principal, &turn).await.unwrap().pending, pending);
     assert_eq!(other.open_turn(principal, &thread).await.unwrap().unwrap().turn, turn);
     let watched = all(other.watch(principal, &turn, 0).await.unwrap()).await;
@@ -103,7 +103,7 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
 async fn invariant_8_a_published_waiting_turn_is_found_if_its_owner_dies_after_the_decision() {
     let several = Several::start(2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
-    // The second sweep of the other node from now on began after the pause: that node caches how long the turn waits.
+    // The second sweep of node 1 from now starts after the pause, so that node 1 caches the expiry of the pause.
     let swept = several.node(1).snapshot().sweeps + 2;
     wait_for("two sweeps", SOON, || async { (several.node(1).snapshot().sweeps >= swept).then_some(()) }).await;
     several.models.then([held(say("Never."))]);

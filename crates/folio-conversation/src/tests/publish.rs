@@ -1,4 +1,4 @@
-//! Turns are published to the other nodes, and never waited for.
+//! Publication of turns to other nodes. A turn never waits for its publication.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use super::several::Several;
 use super::*;
 use crate::SharedTurnStores;
 
-/// Events in a store that is away for a while.
+/// An event store that refuses appends while the flag is true.
 struct Away(Arc<AtomicBool>);
 
 #[async_trait]
@@ -49,7 +49,7 @@ async fn published(
     wait_for("a state", SOON, || async { shared_turns.turns.get(org, turn).await.unwrap().filter(&wanted) }).await
 }
 
-/// The events of a turn as the others read them, once one of them is the last.
+/// Returns the published events of a turn once one of them satisfies `last`.
 async fn received(
     shared_turns: &SharedTurnStores,
     several: &Several,
@@ -129,7 +129,7 @@ async fn an_unavailable_event_store_blocks_nothing_and_gets_a_snapshot_later() {
 async fn a_pending_turn_is_published_again_after_the_store_lost_it() {
     let mut several = Several::start(0).await;
     several.join().await;
-    // The state is removed, as if it was lost.
+    // The first node does not publish the pause, as if the store had lost it.
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
     several.kill(0).await;
     let (shared_turns, _) = shared(&several);

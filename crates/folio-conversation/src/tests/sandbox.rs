@@ -68,7 +68,7 @@ impl Base {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Returns what a node needs that runs alone. Its calls are metered, and recorded as usage.
+    /// Returns the dependencies of a single node. Its calls are metered, and recorded as usage.
     pub(super) fn dependencies(&self, incarnation: Incarnation, slots: Arc<dyn SlotStore>) -> Dependencies {
         let usage = UsageRecorder::new(self.stores.usage.clone(), self.environment.clone());
         Dependencies {
@@ -239,7 +239,7 @@ impl Sandbox {
         all(self.begin(command).await).await
     }
 
-    /// Plays a turn that pauses at these calls.
+    /// Runs a turn until it pauses at these calls.
     pub(super) async fn pause_at(&self, step: Step) -> (TurnId, Vec<CallView>) {
         self.models.then([step]);
         let events = self.run(self.chat("please")).await;

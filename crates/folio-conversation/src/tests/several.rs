@@ -1,4 +1,4 @@
-//! Several nodes on one store, with what they know of each other in a test's hand.
+//! Several nodes on one store. A test sets the liveness that the nodes see of each other.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -16,6 +16,7 @@ use super::sandbox::{Base, caller, pending};
 use super::*;
 use crate::{Conversations, Dependencies, Owners, SharedTurnStores};
 
+/// Liveness and conversations of all nodes.
 #[derive(Default)]
 pub(super) struct NodeDirectory {
     nodes: Mutex<Vec<(Incarnation, Liveness)>>,
@@ -23,7 +24,7 @@ pub(super) struct NodeDirectory {
     losses: watch::Sender<u64>,
 }
 
-/// The same, as one node sees it.
+/// The [`NodeDirectory`] as one node sees it.
 struct Seen {
     me: Incarnation,
     known: Arc<NodeDirectory>,
@@ -119,7 +120,7 @@ impl Several {
         }
     }
 
-    /// A node dies, and the others know.
+    /// Stops a node, and marks it as dead for the other nodes.
     pub(super) async fn kill(&self, node: usize) {
         self.node(node).stop().await;
         self.say(node, Liveness::Dead);
@@ -133,7 +134,7 @@ impl Several {
         all(self.node(node).chat(&self.principal, command).await.unwrap()).await
     }
 
-    /// Plays a turn on a node that pauses at these calls.
+    /// Runs a turn on a node until it pauses at these calls.
     pub(super) async fn pause_at(&self, node: usize, step: Step) -> (TurnId, Vec<CallView>) {
         self.models.then([step]);
         pending(&self.run(node, self.chat("please")).await)

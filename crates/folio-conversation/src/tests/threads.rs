@@ -1,4 +1,4 @@
-//! Threads as a whole.
+//! Creation, fork, rename and deletion of threads.
 
 use super::*;
 
@@ -83,7 +83,7 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
         let error = conversations.fork_thread(&sandbox.principal, changed.clone()).await.unwrap_err();
         assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
     }
-    // The id that made the thread is no chat's in it.
+    // A chat in the thread cannot use the request id that created the thread.
     let chat = ChatCommand { request_id: request("t-1"), ..sandbox.chat_in(&made.id, "again") };
     let error = sandbox.refuse(chat).await;
     assert_eq!(error.reason, Reason::RequestIdConflict);
@@ -121,7 +121,7 @@ async fn a_rename_that_is_repeated_changes_nothing() {
     assert_eq!(error.reason, Reason::RequestIdConflict, "a chat with the id of a rename");
     let header = sandbox.header(&thread).await;
     assert_eq!((header.title.as_str(), header.turns), ("Best", 1));
-    // Nor does a repetition disturb a turn that runs.
+    // A repeated rename does not disturb a running turn.
     sandbox.models.then([held(say("Two."))]);
     let running = sandbox.begin(sandbox.chat_in(&thread, "second")).await;
     sandbox.wait_for_model_calls(2).await;
