@@ -27,8 +27,8 @@ fn method(operation: &Declaration) -> MethodDescriptor {
     service.methods().find(|method| method.name() == operation.name).unwrap()
 }
 
-/// Calls an operation. A request to a client stream is an array of messages; of a stream of responses the first one is
-/// returned.
+/// Calls an operation. The request of a client stream is an array of messages. Returns the first response of a server
+/// stream.
 pub(crate) async fn call(client: &Client, operation: &Declaration, request: &Value) -> Result<Value, Error> {
     let responses = exchange(client, operation, encode(operation, request), 1).await;
     let first = responses.map_err(|status| status::to_error(&status))?.into_iter().next().unwrap_or_default();
@@ -82,7 +82,8 @@ fn add_nulls(message: &MessageDescriptor, value: &mut Value) {
     }
 }
 
-/// Sends encoded messages and returns the first encoded message of the response. Empty: the response is an empty stream.
+/// Sends encoded messages and returns the first encoded message of the response, or an empty one if the response is an
+/// empty stream.
 pub(crate) async fn send(client: &Client, operation: &Declaration, messages: Vec<Vec<u8>>) -> Result<Vec<u8>, Status> {
     let responses = exchange(client, operation, messages, 1).await?;
     Ok(responses.into_iter().next().unwrap_or_default())

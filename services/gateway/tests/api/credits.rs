@@ -1,4 +1,4 @@
-//! Calls that the balance does not cover, and blocks of credit that dead processes reserved.
+//! Calls that the balance does not cover, and blocks of credit that dead processes drew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
     let document = admin.ready_document("a.txt", "Total 12.50").await.document_id;
     let schema = admin.schema("Invoice", "total").await;
     let prompt_revid = admin.prompt("Total", &schema).await;
-    // Enough for the model that asks, and for nothing else.
+    // The credit covers the first model call of the turn only.
     admin.done("GrantCredit", json!({"credits": 1, "request_id": "g1"})).await;
     let extraction = ("run_extraction", json!({ "prompt_revid": prompt_revid }));
     server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": "before" })), extraction]));
@@ -64,7 +64,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_a
     server.stop().await;
 }
 
-/// Stores credit that a dead process reserved some time ago: a call used three credits of it.
+/// Stores an expired block of ten credits that a dead process drew, with one unsettled call of three credits.
 async fn left_behind(server: &Server, client: &Client, name: &str) {
     let stores = &server.stores;
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));

@@ -1,4 +1,4 @@
-//! Layers over the stores of resources and of the audit log, which fail while a test says so.
+//! Layers over the resource store and the audit log, which fail on request of a test.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn unavailable() -> Error {
     Error::unavailable(Reason::StoreUnavailable, "the store is unavailable")
 }
 
-/// Tokens that can be read, but neither changed nor listed while they are away.
+/// A resource store that refuses to change and list tokens while it is away. Other calls succeed.
 #[derive(Default)]
 pub(crate) struct FaultyTokens(AtomicBool);
 
@@ -51,14 +51,14 @@ impl ResourceLayer for FaultyTokens {
     }
 }
 
-/// A log that takes no entries of some kinds of one organization, or none at all until it is unblocked.
+/// An audit log that refuses entries of some kinds of one organization, or blocks every append until it is unblocked.
 pub(crate) struct FaultyLog {
     is_open: Semaphore,
     refused: Mutex<Option<(OrgId, &'static [AuditKind])>>,
 }
 
 impl FaultyLog {
-    /// `permits` is 1, or 0 if the log blocks every append until [`Self::unblock`].
+    /// Creates a log. `permits` is 1, or 0 if the log blocks every append until [`Self::unblock`].
     pub(crate) fn new(permits: usize) -> Self {
         Self { is_open: Semaphore::new(permits), refused: Mutex::default() }
     }

@@ -45,7 +45,7 @@ pub(crate) const MODEL: &str = "test-model";
 pub(crate) enum Answer {
     Text(String),
     Calls(Vec<(&'static str, serde_json::Value)>),
-    /// No answer until the call is cancelled.
+    /// The model does not answer until the call is cancelled.
     Hang,
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub(crate) fn now() -> i64 {
     System.now().as_second()
 }
@@ -88,7 +88,7 @@ pub(crate) enum Answer {
     Keys(String),
     Redirect(String),
     Fault,
-    /// No answer.
+    /// The server does not respond.
     Silence,
 }
 

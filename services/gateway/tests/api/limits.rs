@@ -1,4 +1,4 @@
-//! Limits of an organization besides its credit, while its calls are concurrent.
+//! Quotas on the requests, turns and model calls of an organization.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn concurrent_turns_are_bounded_and_accepted_turns_continue() {
     server.model.next(Answer::Hang);
     let mut first = them.done("Chat", chat("one")).await;
     check(&them.refusal("Chat", chat("two")).await, "concurrent_turns");
-    // Another organization has its own.
+    // Another organization has its own limit.
     wait_for("the model call of the first turn", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
     server.model.answer("hello");
     let events = platform.stream("Chat", json!({"text": "one", "document_ids": [document[1]]})).await;
@@ -89,7 +89,7 @@ async fn resumed_turns_are_bounded_like_new_turns() {
     let (server, _, them) = limited(json!({"concurrent_turns": 1})).await;
     let document = document(&them).await;
     let chat = |id: &str| json!({"text": "do it", "document_ids": [document], "request_id": id});
-    // The model has no answer: the turn fails, and may be resumed.
+    // The model has no scripted answer, so the turn fails retriably.
     let failed = json!({"turn_id": them.stream("Chat", chat("failed")).await[0]["event"]["turn_id"]});
     let before = them.done("GetTurn", failed.clone()).await;
     assert_eq!(before["turn"]["status"], "TURN_STATUS_FAILED");
@@ -99,14 +99,14 @@ async fn resumed_turns_are_bounded_like_new_turns() {
         wait_for("the failed turn no longer counts", LIMIT, || async { them.call("Chat", chat("running")).await.ok() })
             .await;
     let running = json!({"turn_id": running["event"]["turn_id"]});
-    // Otherwise another turn could receive the answer that hangs.
+    // Without this wait, another turn could receive the hanging answer.
     wait_for("the model call of the running turn", LIMIT, || async { (server.model.calls() > calls).then_some(()) })
         .await;
 
     check(&them.refusal("ResumeTurn", failed.clone()).await, "concurrent_turns");
     check(&them.refusal("Chat", chat("failed")).await, "concurrent_turns");
     assert_eq!(them.done("GetTurn", failed.clone()).await, before, "nothing is changed");
-    // A running turn is joined, which starts nothing.
+    // Resuming a running turn joins it and starts no turn.
     them.done("ResumeTurn", running.clone()).await;
 
     them.done("CancelTurn", running).await;

@@ -16,8 +16,8 @@ const MANY: usize = 10_000;
 /// Time bound of a page, for an unoptimized build while other tests run.
 const PAGE: Duration = Duration::from_secs(5);
 
-/// Stores documents `000000.txt` and on, each created a second after the previous one: every tenth has the tag, every
-/// hundredth another year.
+/// Stores the documents `000000.txt` to `009999.txt`, each created a second after the previous one. Every tenth has the
+/// tag, every hundredth another year.
 async fn fill(server: &Server, client: &Client, tag: &TagId) {
     let documents = &server.stores.of::<Document>();
     let made = stream::iter(0..MANY).map(|number| async move {

@@ -38,7 +38,7 @@ async fn earlier_tokens_of_a_readded_member_stay_revoked() {
         list["total_size"].take()
     };
     assert_eq!(listed().await, Value::Null, "its tokens are revoked");
-    // One that was made in the very moment of the removal.
+    // A token that was created concurrently with the removal.
     let (token, user) = (Token::generate(&admin.org, &System), id.parse().unwrap());
     server.store_token(&token, record(&token, &user, Role::Member)).await;
     assert_eq!(listed().await, 1);

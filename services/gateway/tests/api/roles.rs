@@ -73,7 +73,7 @@ async fn every_call_needs_a_token_and_its_role() {
 
     let org = OrgId::generate(&System);
     let anonymous = server.stranger(None);
-    // A token of another installation: nothing here knows it.
+    // A token of another installation, which this one does not store.
     let foreign = server.stranger(Some(&format!("Bearer {}", Token::generate(&org, &System).reveal())));
     let callers = [
         (Role::Viewer, false, server.user(&org, Role::Viewer).await),

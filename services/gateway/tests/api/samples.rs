@@ -20,7 +20,7 @@ pub(crate) type Ids = BTreeMap<&'static str, String>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Samples {
-    /// Requests that are valid if what they name exists. A client stream has an array of messages.
+    /// Requests that are valid if the named resources exist. The request of a client stream is an array of messages.
     pub(crate) valid: Vec<Value>,
     /// Requests that are refused with `INVALID_ARGUMENT`: the reason, the field, the request.
     pub(crate) malformed: Vec<(Reason, String, Value)>,

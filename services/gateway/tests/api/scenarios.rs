@@ -16,7 +16,7 @@ use crate::calls::{call_fully, operation};
 use crate::harness::{Answer, Client, Server};
 use crate::template::fill;
 
-/// Bound of a step that is repeated until it is as expected.
+/// Time limit of a step that is repeated until its result is as expected.
 const SOON: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -240,7 +240,7 @@ fn apply(at: &str, operator: &str, operand: &Value, actual: &Value) -> Result<()
     let holds = match (operator, actual) {
         ("$contains", Value::String(actual)) => actual.contains(operand.as_str().unwrap()),
         ("$contains", Value::Array(items)) => items.iter().any(|item| compare(at, operand, item).is_ok()),
-        // The JSON text of an object, for words that it must not contain anywhere.
+        // An object is searched as JSON text, so that `$not` can exclude a word anywhere in it.
         ("$contains", Value::Object(_)) => actual.to_string().contains(operand.as_str().unwrap()),
         ("$length", Value::Array(items)) => *operand == items.len(),
         ("$length", Value::String(text)) => *operand == text.len(),
@@ -265,7 +265,7 @@ fn apply(at: &str, operator: &str, operand: &Value, actual: &Value) -> Result<()
     if holds { Ok(()) } else { Err(format!("{at} is {}, expected {operator} {operand}", start_of(actual))) }
 }
 
-/// Declares one test for each scenario, and one that no scenario is without a test.
+/// Declares one test for each scenario, and a test that every scenario is declared.
 macro_rules! scenarios {
     ($($name:ident)+) => {
         $(#[tokio::test]

@@ -14,7 +14,7 @@ fn hide(ids: &Ids, text: &str) -> String {
     ids.values().fold(text.to_owned(), |text, id| text.replace(id, "ID"))
 }
 
-/// Creates the resources of an organization, under names that the other one uses as well.
+/// Creates the resources of an organization. The names are the same in both organizations.
 async fn create_resources(server: &Server, client: &Client, whose: &str) -> Ids {
     let mut ids = Ids::from([("organization", client.org.to_string())]);
     ids.insert("document", client.ready_document("same.txt", "Total 12.50").await.document_id);
@@ -44,7 +44,7 @@ const NAMED_MODELS: &[&str] = &["TestProvider", "SetModelDefaults", "DiscoverMod
 async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_one() {
     let server = Server::start().await;
     let (us, them) = (OrgId::generate(&System), OrgId::generate(&System));
-    // An admin has that role in its own organization only.
+    // Both callers are admins, each in its own organization only.
     let (us, them) = (server.user(&us, Role::Admin).await, server.user(&them, Role::Admin).await);
     let foreign = create_resources(&server, &them, "theirs").await;
     let own = create_resources(&server, &us, "ours").await;
@@ -52,7 +52,7 @@ async fn invariant_6_every_operation_answers_a_foreign_resource_like_a_missing_o
     let before = resources(&them, &foreign).await;
     let model_calls = server.model.calls();
     let mut operations: Vec<_> = operations().collect();
-    // The audit log comes first: later it contains the foreign ids that the caller sent itself.
+    // The audit log is read first: later it contains the foreign ids that the caller sent itself.
     operations.sort_by_key(|operation| operation.service.name != "AuditService");
     for operation in operations {
         let name = operation.name;

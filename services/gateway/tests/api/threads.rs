@@ -1,4 +1,4 @@
-//! ThreadService, on threads that are laid into the store.
+//! ThreadService, on threads that the test writes to the store.
 
 use folio_history::journal::{Entry, Imported, WorkingState};
 use folio_history::thread::NewThread;
