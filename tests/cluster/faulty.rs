@@ -51,10 +51,11 @@ rules:
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// The attempts of a scenario to show its fault. On a busy machine a late write may be too late to do harm.
+/// Maximum number of attempts of a scenario to show its fault. On a busy machine a late write may arrive too late to
+/// violate an invariant.
 const TRIES: usize = 3;
 
-/// Plays a scenario without a fault, and with each of these faults, whose violation the checker must find.
+/// Plays a scenario without a fault, and with each of these faults. The checker must find the violation of each fault.
 fn detects(faults: &[(Fault, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
     on_stage(SCRIPT, async |stage| {
         scenario(stage, &[]).await;
@@ -139,8 +140,8 @@ fn a_recorded_decision_is_answered_after_the_expiry() {
 
 #[test]
 fn a_reported_expiry_is_stored_and_a_late_decision_is_refused() {
-    // A fault is hardly visible here, because everything that wakes the thread writes the end. The model check detects
-    // it.
+    // No fault is injected, because every operation that loads the thread writes the end and hides the fault. The model
+    // check detects the fault.
     detects(&[], async |stage, variables| {
         let slow = [
             ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "12"),
@@ -203,8 +204,8 @@ impl Environment for Ahead {
     }
 }
 
-/// Reclaims credit as a process with too little credit does: closes blocks whose calls have ended, or should have ended
-/// by its clock. The process has the fault of the scenario.
+/// Reclaims credit like a process that needs credit: closes blocks whose calls ended or, by `clock`, passed their
+/// deadline. The store has the fault of the scenario.
 async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>, variables: Variables<'_>) {
     let (stores, org) = (stage.stores(), &stage.cluster.tenants[0].org);
     let fault = Fault::ALL.iter().find(|fault| variables.contains(&("FOLIO_FAULT", fault.name())));
@@ -250,7 +251,7 @@ fn invariant_5_a_call_in_a_closed_block_is_detected() {
 #[test]
 fn invariant_5_a_call_that_is_charged_twice_is_detected() {
     detects(&[(Fault::SettledAgain, Broken::Spend)], async |stage, variables| {
-        // Longer than a call may take, and shorter than the other clock is ahead.
+        // A reservation lasts longer than a call, and less than the minute by which the other clock is ahead.
         let short = [
             ("FOLIO_CREDIT__RESERVATION_SECONDS", "45"),
             ("FOLIO_CREDIT__BLOCK_SECONDS", "1"),

@@ -41,7 +41,7 @@ const MADE: usize = 40;
 #[test]
 fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
     on_stage(SCRIPT, async |stage| {
-        // During the model call, with a watcher at another gateway.
+        // First flush: during the model call, with a watcher at another gateway.
         let stream = stage.chat(0, "write").await;
         let turn = stream.turn();
         stage.cluster.sim.until_held().await;
@@ -50,11 +50,11 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
         stage.cluster.sim.open("begin").await;
         let waiting = stream.pause().await;
         drop(watcher.end().await);
-        // During the wait for approval.
+        // Second flush: while the turn waits for approval.
         flush(stage);
         let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
         let Some(Outcome::AwaitingApproval(waiting)) = answer.outcome else { panic!("{answer:?}") };
-        // After the decided calls ran, during the next model call.
+        // Third flush: after the decided calls ran, during the next model call.
         let request = Stage::all_of(&waiting);
         let answer = {
             let approving = stage.approve(0, &request);
@@ -68,7 +68,7 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
             approving.await.unwrap()
         };
         assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-        // After the end of the turn, before the next turn.
+        // Fourth flush: after the end of the turn, before the next turn.
         flush(stage);
         assert_eq!(stage.approve_until_taken(1, &request).await, answer, "the recorded answer");
         let client = stage.client(1).await;

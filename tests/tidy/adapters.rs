@@ -14,7 +14,7 @@ const DRIVER: &[&str] = &["scylla::policies", "RetryPolicy", "retry_policy"];
 const KINDS: &str = "tag tags prompt prompts document documents extraction extractions member members provider providers \
                      policy policies webhook webhooks";
 
-/// Whether an identifier in a line of code has a kind as one of its words.
+/// Returns true if an identifier in a line of code contains a kind as a word.
 fn names_a_kind(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let code = DRIVER.iter().fold(code.to_owned(), |code, name| code.replace(name, ""));
@@ -32,7 +32,7 @@ fn names_a_kind(line: &str) -> bool {
     words.iter().any(|word| KINDS.split(' ').any(|kind| kind == word.to_lowercase()))
 }
 
-/// The lines of a source before its tests that name a kind.
+/// Returns the lines that name a kind, without the unit tests of the source.
 fn lines_of(file: &Path, text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let named = code.lines().enumerate().filter(|(_, line)| names_a_kind(line));

@@ -1,7 +1,7 @@
 //! The bounds that the proto comments state are those of the code.
 //!
-//! A comment `// proto: ELEMENT "PHRASE"` above a constant names the proto comment that states its value. A phrase with a
-//! bound that no constant declares fails the test, and so does a constant with another value.
+//! A comment `// proto: ELEMENT "PHRASE"` above a constant names the proto comment that states its value. A phrase with
+//! a bound that no constant declares fails the test, and so does a constant with another value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn bounds() -> Vec<Bound> {
     found
 }
 
-/// Elements of the proto files with their comments: the text in one line, without quoted code.
+/// Returns the elements of the proto files with their comments, each in one line and without quoted code.
 fn comments() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for file in files().into_iter().filter(|file| file.starts_with("proto/folio/v1")) {
@@ -77,8 +77,8 @@ fn comments() -> BTreeMap<String, String> {
     found
 }
 
-/// The value of a constant, in bytes or seconds if it is a size or a duration: literals, products, quotients and other
-/// constants of the file.
+/// Returns the value of a constant, in bytes or seconds if it is a size or a duration. Evaluates literals, products,
+/// quotients and other constants of the file.
 fn value(file: &str, name: &str) -> Result<u64, String> {
     let path: &Path = file.as_ref();
     let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{file}: {error}"))?;
@@ -109,7 +109,7 @@ fn value(file: &str, name: &str) -> Result<u64, String> {
     Ok(result)
 }
 
-/// A number as the comments write it.
+/// Formats a number like the proto comments.
 fn written(number: u64) -> String {
     match number {
         1_000_000_000_000_000 => return "10^15".to_owned(),
@@ -122,7 +122,7 @@ fn written(number: u64) -> String {
     groups.join(",")
 }
 
-/// The phrase of a row with the value of its constant, in the unit that follows the placeholder.
+/// Returns a phrase with the value of its constant, in the unit that follows the placeholder.
 fn phrase(template: &str, value: u64) -> String {
     let unit = template.split("{}").nth(1).unwrap_or_default().trim_start();
     let divisor = match unit {
@@ -148,7 +148,7 @@ fn the_proto_comments_state_the_bounds_of_the_code() {
         let wildcard = element.split_once('.').map(|(_, field)| format!("*.{field}"));
         let mut rest = comment.clone();
         let of_element = |name: &str| name == element || wildcard.as_deref() == Some(name);
-        // A row of the very element comes first, so that its phrase is not taken for one of any message.
+        // A bound of this element precedes the bounds of any message, so that its phrase is matched first.
         let mut rows: Vec<_> = bounds.iter().enumerate().filter(|(_, bound)| of_element(&bound.element)).collect();
         rows.sort_by_key(|(_, bound)| bound.element.starts_with('*'));
         for (at, Bound { element: name, phrase: template, constant: (file, constant) }) in rows {

@@ -1,8 +1,8 @@
-//! The documents of the project keep their form.
+//! Checks the form of the documents: the length of the architecture, the sections of decisions, and links.
 
 use crate::{files, report, root};
 
-/// Lines of the map of the architecture at most.
+/// Maximum number of lines of `ARCHITECTURE.md`.
 const ARCHITECTURE_LINES_MAX: usize = 200;
 
 #[test]

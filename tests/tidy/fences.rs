@@ -1,4 +1,5 @@
-//! Imports point down only, and each heavy dependency has its place.
+//! Checks the dependencies of each crate, the crates that may use a heavy dependency, and that the turn machine does no
+//! I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +47,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("xtask", "test-servers"),
 ];
 
-/// In which crates a dependency may be named (tests apart).
+/// Crates that may use a dependency (dev-dependencies apart).
 const PLACES: &[(&str, &[&str])] = &[
     ("fjall", &["folio-storage-embedded"]),
     ("scylla", &["folio-storage-cql"]),

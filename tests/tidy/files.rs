@@ -2,7 +2,7 @@
 
 use crate::{files, is_test, report, sources};
 
-/// Lines of a source file at most, its own tests counted.
+/// Maximum number of lines of a source file, including its tests.
 const LINES_MAX: usize = 700;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Doc comments, proto comments, names and documents keep to the writing rules.
+//! Checks the writing rules in doc comments, proto comments, names and documents.
 //!
 //! The rules that a program can check: no private word of the glossary, no pronoun as the first word of a comment, a
 //! complete first sentence. The review of a change checks the others.
@@ -63,7 +63,7 @@ struct Comment {
     text: String,
 }
 
-/// The doc comments of a Rust source, or the comments of a proto file, without code blocks.
+/// Returns the doc comments of a Rust source, or the comments of a proto file, without code blocks.
 fn comments(source: &str, markers: &[&str]) -> Vec<Comment> {
     let mut found: Vec<Comment> = Vec::new();
     let (mut open, mut fenced) = (None, false);
@@ -89,13 +89,13 @@ fn comments(source: &str, markers: &[&str]) -> Vec<Comment> {
     found
 }
 
-/// The first paragraph of a comment in one line.
+/// Returns the first paragraph of a comment in one line.
 fn first_paragraph(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.is_empty() && !line.starts_with(['|', '#']));
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// The text without quoted code, of which the words are names.
+/// Returns the text without quoted code, whose words are names.
 fn without_code(text: &str) -> String {
     text.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
@@ -107,7 +107,7 @@ fn words() -> Vec<(Regex, &'static str)> {
     compiled.collect()
 }
 
-/// The private words in a text; "stands for" is plain English.
+/// Returns the private words in a text, except "stands for", which is plain English.
 fn private_words(words: &[(Regex, &'static str)], text: &str) -> Vec<String> {
     let text = without_code(text);
     let found = words.iter().flat_map(|(word, instead)| word.find_iter(&text).map(move |hit| (hit, *instead)));
@@ -118,7 +118,7 @@ fn private_words(words: &[(Regex, &'static str)], text: &str) -> Vec<String> {
     found.map(|(hit, instead)| format!("{:?} (write: {instead})", hit.as_str())).collect()
 }
 
-/// What is wrong with the first sentence of a comment.
+/// Returns the violation in the first sentence of a comment. None: the sentence is correct.
 fn first_sentence(text: &str) -> Option<String> {
     let paragraph = first_paragraph(text);
     let first = paragraph.split_whitespace().next()?;
@@ -133,7 +133,7 @@ fn first_sentence(text: &str) -> Option<String> {
     (!capital || !ended).then(|| format!("first sentence is not complete: {paragraph:?}"))
 }
 
-/// The private word in the name that a line of Rust declares.
+/// Returns the violation in the name that a line of Rust declares.
 fn private_declaration(line: &str) -> Option<String> {
     let mut words = line
         .split_whitespace()
@@ -148,7 +148,7 @@ fn private_declaration(line: &str) -> Option<String> {
     }
 }
 
-/// The words of an identifier: `LateWrite` and `late_write` are "late" and "write".
+/// Returns the words of an identifier: `LateWrite` and `late_write` are "late" and "write".
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     for letter in name.chars() {

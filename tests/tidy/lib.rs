@@ -20,7 +20,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
-/// Every file that git tracks, or would on the next commit.
+/// Returns every tracked file, and every untracked file that git does not ignore.
 fn files() -> Vec<PathBuf> {
     let listing = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -34,13 +34,13 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// The Rust sources, each with its text.
+/// Returns the Rust sources, each with its text.
 fn sources() -> Vec<(PathBuf, String)> {
     let rust = files().into_iter().filter(|file| file.extension().is_some_and(|end| end == "rs"));
     rust.map(|file| (file.clone(), std::fs::read_to_string(root().join(file)).expect("a source is readable"))).collect()
 }
 
-/// Whether a source is only ever compiled for tests.
+/// Returns true if a source is compiled for tests only.
 fn is_test(file: &Path) -> bool {
     let text = file.to_string_lossy();
     text.starts_with("tests/")
@@ -49,7 +49,7 @@ fn is_test(file: &Path) -> bool {
         || text.contains("folio-testkit")
 }
 
-/// Fails with every line, if there is one.
+/// Fails with the rule and every line, unless there are no lines.
 fn report(rule: &str, lines: &[String]) {
     assert!(lines.is_empty(), "{rule}:\n{}", lines.join("\n"));
 }

@@ -1,12 +1,12 @@
-//! Dashboards and alert rules read figures that there are. That the document has the figures of `/metrics`, neither
-//! more nor fewer, is held by the test of traces in `tests/cluster`.
+//! Checks that dashboards and alert rules name metrics in `docs/observability.md`. The test of traces in
+//! `tests/cluster` checks that this document contains exactly the metrics of `/metrics`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::{report, root};
 
-/// Every name of a figure in a text, without what Prometheus puts behind the name of a histogram.
+/// Returns the names of the metrics in a text, without the suffixes that Prometheus appends for a histogram.
 fn figures(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
     let names = words.filter(|word| word.starts_with("folio_"));
@@ -56,7 +56,7 @@ fn alerts_ignore_the_models_of_organizations() {
     report("an alert counts what organizations choose", &wrong);
 }
 
-/// Whether a rule counts calls or turns that fail where the endpoint of an organization's own does.
+/// Returns true if a rule counts calls or turns that fail because the endpoint of an organization fails.
 fn counts_failures_of_tenants(line: &str) -> bool {
     let methods = ["RunExtraction", "DiscoverModels", "TestProvider"];
     let calls = line.contains(r#"status=~"UNAVAILABLE"#)

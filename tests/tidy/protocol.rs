@@ -8,7 +8,7 @@ fn document() -> String {
     std::fs::read_to_string(root().join("docs/protocol.md")).expect("docs/protocol.md is readable")
 }
 
-/// The names in the last column of a row: `` `name` ``, several with commas or dots between.
+/// Returns the quoted test names in the last column of a row.
 fn named(row: &str) -> Vec<&str> {
     let last = row.trim().trim_end_matches('|').rsplit('|').next().unwrap_or_default();
     let quoted = last.split('`').skip(1).step_by(2);
@@ -24,7 +24,7 @@ fn every_test_that_the_protocol_names_exists() {
     let sources = sources();
     let functions = sources.iter().flat_map(|(_, text)| text.split("fn ").skip(1));
     let functions = functions.filter_map(|rest| rest.split('(').next());
-    // A table of suites: the test's name, and the suite's.
+    // A suite is declared as `test_name: "suite name",`.
     let suites = sources.iter().flat_map(|(_, text)| text.lines()).filter_map(|line| line.trim().split_once(": \""));
     let suites = suites.filter(|(_, suite)| suite.ends_with("\",")).map(|(name, _)| name);
     let tests: BTreeSet<&str> = functions.chain(suites).collect();

@@ -55,7 +55,7 @@ async fn decisions_in_parts_survive_a_kill_between_them() {
     assert_eq!(again, first, "invariant 7");
     let other = refused(client.approve(part(0, rejected("no"))).await);
     assert_eq!((other.code, other.reason.as_str()), (Code::FailedPrecondition, "DECISION_CONFLICT"));
-    // A request that differs in one decision is refused whole.
+    // A request that contradicts one recorded decision is refused as a whole.
     let whole = decide(&waiting, || rejected("no"));
     assert_eq!(refused(client.approve(whole).await).reason.as_str(), "DECISION_CONFLICT");
     assert!(client.tag_names().await.is_empty(), "invariant 2: nothing runs before the last");

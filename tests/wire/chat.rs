@@ -97,7 +97,7 @@ impl Chat {
     /// Ends the input, and returns the output.
     async fn end(mut self) -> String {
         drop(self.input.take());
-        // The reader of its output ends with it.
+        // The thread that reads the output ends with the process.
         self.wait("the end of the chat", || Arc::strong_count(&self.output) == 1).await;
         assert!(self.child.wait().expect("it ended").success(), "{}", self.output());
         self.output()
@@ -188,7 +188,7 @@ async fn a_turn_that_waits_is_found_again_by_another_chat() {
     assert!(output.contains("A turn waits for approval"), "{output}");
     assert!(sandbox.client().await.tag_names().await.is_empty(), "one decision of three runs nothing");
 
-    // By name now, in another folder's eyes: the same document.
+    // The local file is deleted, so the name selects the uploaded document.
     std::fs::remove_file(sandbox.folder().join("invoice.txt")).expect("the file was there");
     let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
     chat.say("/threads");

@@ -21,7 +21,7 @@ pub(crate) fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &st
         .stderr(Stdio::piped())
         .spawn()
         .expect("folio can be started");
-    // A program that has no question closes its input early.
+    // The write fails if the program ends without reading its input.
     let _ = child.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("folio ends")
 }

@@ -22,7 +22,7 @@ rules:
     answer: {text: Hello.}
 ";
 
-/// The header of an image that no program could decode.
+/// An image that consists of its header only, so that no program can decode it.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
 
 async fn state(client: &Client, id: &str) -> v1::Document {
@@ -63,7 +63,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
     for number in 0..4 {
         images.push(client.try_upload(&format!("{number}.png"), PNG).await.expect("an upload").document_id);
     }
-    // Two are being read and two wait when the server is killed, twice.
+    // The server is killed twice, each time while it reads two images and two other images wait.
     for _ in 0..2 {
         let client = sandbox.client().await;
         for image in &images[..2] {
@@ -97,7 +97,7 @@ async fn a_text_of_nearly_the_maximum_size_is_accepted_read_and_shown_in_bounded
     }
     assert!((50_000_000..=52_428_800).contains(&file.len()), "{}", file.len());
     let id = client.try_upload("large.txt", file.as_bytes()).await.expect("an upload").document_id;
-    // Others are served meanwhile.
+    // Other requests are served during the ingestion.
     let small = client.upload("small.txt", b"some text").await;
     assert_eq!(state(&client, &small).await.state(), DocumentState::Ready);
     let document = until(&client, &id, DocumentState::Ready, Duration::from_secs(60)).await;
@@ -114,7 +114,7 @@ async fn a_text_of_nearly_the_maximum_size_is_accepted_read_and_shown_in_bounded
         last = answer.pages.last().map_or(last, |page| page.text.clone());
         next = answer.next_page;
     }
-    // What is kept of a text is bounded, and the cut is visible.
+    // The stored text is bounded and ends with a mark of the truncation.
     assert!((7_900_000..8_200_000).contains(&kept), "{kept}");
     assert!(last.contains("[…"), "{}", &last[last.len().saturating_sub(200)..]);
 

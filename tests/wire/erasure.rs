@@ -101,10 +101,11 @@ async fn no_data_of_a_deleted_organization_remains() {
     let rows = store.everything().unwrap();
     let with = |word: &str| rows.iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
     assert!(with(WORD).is_empty(), "{:?}", with(WORD));
-    // Late writes of its calls (a token's last use, a sealed block) are erased by the second pass.
+    // The second pass of the clean-up erases late writes (a token's last use, a sealed block).
     let left = with(&organization.organization_id);
-    // The audit log of the platform's administrator names it by its id, and so do the records of their requests for 48
-    // hours. The platform keeps its tombstone, the op rows of its creation and deletion, and the entry of the deletion.
+    // The audit log of the platform's administrator names the organization by its id. The idempotency records of the
+    // administrator's requests do the same for 48 hours. The platform keeps the tombstone of the organization, the op
+    // rows of its creation and deletion, and the entry of the deletion.
     let (platform, id) = (OrgId::platform(), &organization.organization_id);
     let (tombstone, ops) = (format!("{platform}/organization/{id} "), format!("{platform}/op/{id}/"));
     let known =

@@ -1,4 +1,4 @@
-//! Bytes that are no message: each gets a clear error, and the server continues.
+//! Bytes that are not a valid message: the server answers each with a clear error and continues.
 
 use folio_types::Code;
 use tonic::Status;
@@ -17,8 +17,7 @@ async fn bytes_that_are_no_request_are_refused() {
         bytes.extend(body);
         bytes
     };
-    // A field of type string that is no UTF-8; a truncated varint; a length beyond the end; a frame larger than
-    // allowed.
+    // The header of a frame that is larger than allowed, and the start of its body.
     let mut oversized = vec![0, 0x7f, 0xff, 0xff, 0xff];
     oversized.extend([0; 100]);
     let bodies = [

@@ -161,7 +161,7 @@ async fn a_cancel_interrupted_while_closing_is_finished_and_runs_nothing_more() 
         let list = v1::ListExtractionsRequest { document_id: document, ..Default::default() };
         let made = client.extractions.clone().list_extractions(list).await.unwrap().into_inner().extractions.len();
         if point == "closing:before" {
-            // Nothing of the cancel was written: the turn is one that its node lost, its decided call carried out.
+            // The cancel was not recorded: the approved call ran, and the turn failed like any turn of a lost node.
             assert_eq!((found.status(), found.retriable, made), (v1::TurnStatus::Failed, true, 1), "{point}");
         } else {
             assert_eq!((found.status(), made), (v1::TurnStatus::Cancelled, 0), "{point}");

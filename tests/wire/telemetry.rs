@@ -116,7 +116,7 @@ fn has_ids(line: &str) {
 
 #[tokio::test]
 async fn an_unavailable_or_silent_collector_delays_no_call() {
-    // Nobody takes its connections from it.
+    // The listener never accepts a connection.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     for endpoint in ["http://127.0.0.1:9", &silent] {

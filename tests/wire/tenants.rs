@@ -1,5 +1,5 @@
-//! Invariant 6: two organizations on one server, with the same names, never meet. The gateway's own tests call every
-//! RPC.
+//! Invariant 6: two organizations on one server are isolated, although their resources have the same names. The
+//! gateway's own tests call every RPC.
 
 use folio_proto::v1;
 use folio_resources::NewToken;
@@ -71,7 +71,7 @@ async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
             let org = OrgId::generate(&System);
             tenant::organization(&stores, &org, "other").await;
             let token = Token::generate(&org, &System);
-            // The same user id as in the first one: only the organization differs.
+            // The user id equals that of the first organization's admin.
             let new = NewToken::new(&token, UserId::derive(&["first user"]), Role::Admin, "other");
             tenant::store_token(&stores, &token, new).await;
             token.reveal()

@@ -154,7 +154,7 @@ impl Terminal {
         let waited = tokio::time::timeout(LIMIT, waiting).await;
         let status = waited.unwrap_or_else(|_| panic!("the program does not end:\n{}", self.shown()));
         assert_eq!(tcgetattr(&self.line).expect("the terminal has settings"), self.before, "the terminal is restored");
-        // Its last words may still be on their way.
+        // The last output may not have been read yet.
         for (on, off) in [("\u{1b}[?2004h", "\u{1b}[?2004l"), ("\u{1b}[?25l", "\u{1b}[?25h")] {
             self.wait("pasting and the cursor as before", || self.raw().rfind(on) <= self.raw().rfind(off)).await;
         }
@@ -185,7 +185,7 @@ impl Drop for Terminal {
 #[tokio::test]
 async fn a_person_rejects_with_a_reason_edits_and_approves() {
     let sandbox = Sandbox::start(SCRIPT).await;
-    // An editor has the terminal to itself.
+    // The editor runs with the terminal as its input, output and error output.
     let script = "test -t 0 && test -t 1 && test -t 2 && sed -i s/second/edited/ \"$1\"";
     let editor = editor(sandbox.folder(), script);
     let mut chat = Terminal::chat(&sandbox, &[("EDITOR", &editor)]);
@@ -218,7 +218,7 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_the_turn() {
     assert!(!chat.shown().contains("eight"));
     chat.press(CTRL_C);
     chat.until("The turn was cancelled.", 1).await;
-    // At the prompt, it only discards the typed line.
+    // At the prompt, Ctrl-C only discards the typed line.
     chat.asks(YOU).await;
     chat.press("half a mess");
     chat.until("half a mess", 1).await;

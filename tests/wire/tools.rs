@@ -101,7 +101,8 @@ async fn invalid_arguments_of_each_tool_are_reported_to_the_model_and_change_not
     let sandbox = Sandbox::start("rules: []").await;
     let (client, document) = sandbox.with_document().await;
     let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();
-    // Every tool with an unknown argument, and every argument that is an id with a text that is none.
+    // Each tool is called with an unknown argument. A tool whose only required argument is an id is also called with an
+    // invalid id.
     let mut calls = Vec::new();
     for tool in &listed.tools {
         calls.push(serde_json::json!({"name": tool.name, "arguments": {"no_such_argument": 1}}));

@@ -91,7 +91,7 @@ fn is_final(answer: &v1::ApproveResponse) -> bool {
     !matches!(answer.outcome, Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None)
 }
 
-/// Every answered decision is in the journal.
+/// Checks that the journal contains every answered decision.
 fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Findings) {
     let calls = turn.calls();
     for (call, verdict) in &decisions.on {
@@ -106,7 +106,7 @@ fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Finding
     }
 }
 
-/// The answer is the next pause or end in the journal.
+/// Checks that the answer is the next pause or end in the journal.
 fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findings: &mut Findings) {
     let next = turn.entries.iter().find_map(|(_, entry)| match entry {
         Entry::Paused(paused) if paused.round > round => Some((paused.event, "awaiting_approval", Some(paused.round))),

@@ -53,7 +53,8 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
     }
 }
 
-/// Intents are appended sequentially, each after the previous outcome, and none while the turn is being ended.
+/// Checks that intents are appended sequentially, each after the previous outcome, and that none is appended while the
+/// turn is ending.
 fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, findings: &mut Findings) {
     let mut intents: Vec<_> =
         calls.values().flat_map(|call| call.intents.iter().map(move |(at, _)| (*at, call))).collect();
@@ -79,7 +80,7 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, find
     }
 }
 
-/// The version after the change follows from the version in the intent.
+/// Checks that the version after the change follows from the version in the intent.
 fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
     let made = match &row.state {
         OpState::Done(OpResult::Schema { revid, .. }) => revid.version,
@@ -113,7 +114,7 @@ fn row_of<'a>(evidence: &'a Evidence, intent: &Intent, id: &CallId) -> Option<&'
     aggregate.ops.iter().find(|row| row.op == OpKey::Call(id.clone()))
 }
 
-/// Every op row has a call, and every change has an op row.
+/// Checks that every op row has a call, and every change has an op row.
 pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Evidence, findings: &mut Findings) {
     let mut done: BTreeMap<&CallId, &str> = BTreeMap::new();
     for aggregate in &evidence.aggregates {
@@ -174,7 +175,7 @@ fn check_row(
     }
 }
 
-/// Live aggregates of one kind have unique names in their organization.
+/// Checks that live aggregates of one kind have unique names in their organization.
 fn check_names(evidence: &Evidence, findings: &mut Findings) {
     let mut names: BTreeMap<(&str, &str, String), &str> = BTreeMap::new();
     for aggregate in evidence.aggregates.iter().filter(|aggregate| aggregate.lives) {

@@ -47,7 +47,7 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
     check_numbers(turn, findings);
 }
 
-/// `paused` and `ended` contain the number of their closing event, and these numbers increase.
+/// Checks that the numbers of the closing events, which `paused` and `ended` contain, increase.
 fn check_numbers(turn: &Turn<'_>, findings: &mut Findings) {
     let mut last = 0;
     for (_, entry) in &turn.entries {
