@@ -1,4 +1,4 @@
-//! A thread starts with its first message or not at all; ownership and repeated requests.
+//! A thread is created together with its first message. Ownership and repeated requests of new threads.
 
 use folio_history::thread::NewThread;
 
