@@ -172,7 +172,7 @@ impl Server {
         Self::built(options, folio_metering::Options::default(), Quotas::default(), |stores| stores).await
     }
 
-    /// Starts a server on stores that a test has changed.
+    /// Starts a server on the stores that `change` returns.
     pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
         Self::built(options, folio_metering::Options::default(), Quotas::default(), change).await
     }
@@ -274,7 +274,7 @@ impl Server {
         self.stores.of::<Organization>().decide(org, write).await.unwrap();
     }
 
-    /// Returns a live organization.
+    /// Returns an organization. None: it does not exist or is deleted.
     pub(crate) async fn found(&self, org: &OrgId) -> Option<Organization> {
         self.stores.of::<Organization>().get(&OrgId::platform(), org).await.unwrap()
     }
