@@ -33,7 +33,7 @@ fn flush(stage: &Stage) {
 
 /// Minimum time without Redis: longer than the heartbeat time, after which a dead node would be replaced.
 const AWAY: Duration = Duration::from_secs(20);
-/// Turns that complete without Redis before it returns.
+/// Minimum number of turns that complete before Redis is started again.
 const TURNS_AWAY: usize = 20;
 /// Maximum number of threads that are created until another node owns some of them.
 const MADE: usize = 40;

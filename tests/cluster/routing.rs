@@ -74,7 +74,8 @@ rules:
         stage.stores().of::<Organization>().decide(&stage.cluster.tenants[0].org, write).await.unwrap();
         let running = stage.chat(0, "wait").await.next().await.unwrap();
         let owner = stage.cluster.owner(running.turn_id.split('.').next().unwrap()).await;
-        // New threads go to the node with the fewest turns, so every other node would accept the turn by its own count.
+        // New threads go to the node with the fewest turns. That node runs no turn of the organization, so a count per
+        // node would not refuse the chat.
         for number in 0..4 {
             let client = stage.client(number % 2).await;
             let status = client.send(ask(&stage.document, "hello")).await.map(drop).unwrap_err();

@@ -21,9 +21,9 @@ use futures::FutureExt as _;
 use tokio::runtime::Runtime;
 use tonic::Status;
 
-/// The runtime. Proxies and connections live as long as the process.
+/// The runtime of all tests. Its proxies and connections live as long as the process.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// The cluster, while a test uses or awaits it.
+/// The shared cluster. It exists while a test uses it or waits for it.
 static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
 
 /// Silence after which a node counts as dead.

@@ -94,7 +94,7 @@ fn a_node_may_die_while_it_recovers_the_turns_of_another() {
             let own = [("FOLIO_FAILPOINT", "intent:after")];
             let next = [("FOLIO_FAILPOINT", point)];
             let waiting = stage.paused_at(0, "write", &own, &[]).await;
-            // The nodes that take over die too: at least one, and the last one returns without a failpoint.
+            // Node 1 takes the turn over and dies at the failpoint. Then node 2 takes it over without a failpoint.
             for number in [1, 2] {
                 stage.node(number).kill();
             }

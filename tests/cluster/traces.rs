@@ -117,9 +117,9 @@ rules:
     });
 }
 
-/// Returns whether the trace is complete. `None`: spans are missing. Panics if a span has the wrong parent.
+/// Checks that the trace is complete. None: spans are missing. Panics if a span has the wrong parent.
 fn chain(spans: &[Seen]) -> Option<()> {
-    // Nodes serve the RPC of the public service.
+    // The gateway forwards the RPC to a node under the same name.
     const CHAT: &str = "folio.v1.ConversationService/Chat";
     // An unreachable node is retried, so the successful call is checked.
     let answered = |span: &Seen, name: &str| span.name == name && span.get("rpc.response.status_code") == "OK";
@@ -151,7 +151,7 @@ fn chain(spans: &[Seen]) -> Option<()> {
     assert!(!tool.get("gen_ai.tool.call.id").is_empty(), "{tool:#?}");
     let of_tool = spans.iter().find(|span| span.parent == tool.id && span.get("db.system.name") == "cassandra")?;
     assert_eq!((of_tool.kind, &*of_tool.trace), (3, TRACE));
-    // Acquiring credit is a separate task.
+    // A separate task draws credit, so only the trace id of its span is checked.
     spans.iter().find(|span| span.trace == TRACE && span.get("db.collection.name") == "credit_accounts")?;
     Some(())
 }

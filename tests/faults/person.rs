@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(12);
 /// Timeout of a turn.
 const TURN_LIMIT: Duration = Duration::from_secs(120);
 
-/// An idempotent RPC.
+/// Returns a closure that calls an RPC with a copy of the request, so that the call can be repeated.
 macro_rules! call {
     ($service:ident.$method:ident($request:ident)) => {
         |client: Client| {

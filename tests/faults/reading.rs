@@ -20,7 +20,7 @@ pub struct Tables {
     session: Session,
 }
 
-/// A thread as it is stored. Only the variant of a deleted thread is read.
+/// The stored record of a thread. The fields of a deleted thread are not read.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ThreadRecord {

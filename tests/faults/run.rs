@@ -131,7 +131,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         died += revive(&mut cluster).await;
     }
     while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
-        // The sleep lets the last responses arrive.
+        // The clients approve further calls during the sleep.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));

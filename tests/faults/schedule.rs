@@ -46,7 +46,7 @@ pub(super) struct Fault {
     pub(super) lasts: Duration,
 }
 
-/// Each kind with its frequency in a round of all kinds.
+/// Number of faults of each kind in a round. A round contains its faults in random order.
 const SHARES: [(Kind, usize); 13] = [
     (Kind::NodeKilled, 4),
     (Kind::NodeKilledAtStep, 4),

@@ -1,4 +1,4 @@
-//! The stores of a run, which are private because they are killed.
+//! The store servers of a run. Each run has its own servers, because faults kill them.
 
 use anyhow::{Context as _, Result};
 use folio_test_servers::{Cassandra, Redis};

@@ -92,7 +92,8 @@ impl Process {
         &self.printed
     }
 
-    /// Returns the rest of the line with this beginning that the process printed before it listened.
+    /// Returns the text after `beginning` in the line that starts with it. The process printed the line before it
+    /// listened.
     pub fn announced(&self, beginning: &str) -> Option<&str> {
         self.printed.lines().find_map(|line| line.strip_prefix(beginning))
     }

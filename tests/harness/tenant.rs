@@ -13,7 +13,7 @@ use folio_types::{Environment as _, OrgId, Role, System, UserId};
 #[derive(Debug, Clone)]
 pub struct Tenant {
     pub org: OrgId,
-    /// Marker of the tenant, which everything that it creates contains.
+    /// Marker of the tenant. All names and texts that the tenant creates contain it.
     pub mark: String,
     pub token: String,
 }

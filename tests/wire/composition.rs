@@ -1,4 +1,4 @@
-//! The roles as processes of their own on real Redis and CQL: a gateway forwards, a node runs the turns.
+//! The roles as separate processes on real Redis and CQL servers: a gateway forwards requests, and a node runs turns.
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;

@@ -13,7 +13,7 @@ use crate::{LIMIT, within};
 
 const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAA";
 
-/// Returns a server of purchases with two signing secrets.
+/// Returns the setup of a server that receives purchase events, with two signing secrets.
 fn with_purchases() -> Setup {
     Setup::new("rules: []")
         .with("FOLIO_PURCHASES__LISTEN", "127.0.0.1:0")

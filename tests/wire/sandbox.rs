@@ -30,7 +30,7 @@ impl Setup {
         Self { script: script.into(), settings: Vec::new() }
     }
 
-    /// Adds a variable of the server, such as `FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS`.
+    /// Adds an environment variable of the server, such as `FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS`.
     pub(crate) fn with(mut self, variable: &'static str, value: impl ToString) -> Self {
         self.settings.push((variable, value.to_string()));
         self

@@ -15,13 +15,19 @@ use crate::format::{kib, micros, row};
 use crate::process::start_model;
 use processes::{Cluster, GATEWAYS, Stores};
 
-/// Number of measurements.
+/// Amount of work in each measurement.
 pub(crate) struct Sizes {
+    /// Turns for the measurement of turns per second.
     turns: usize,
+    /// Turns for the measurement of latencies.
     latency_turns: usize,
+    /// Idle conversations whose memory is measured.
     conversations: usize,
+    /// Paused turns before the kill of a node.
     paused: usize,
+    /// Idle conversations that are resumed after a node joins.
     asked: usize,
+    /// Turns of each kind whose store operations are counted.
     counted: usize,
 }
 
@@ -37,12 +43,12 @@ impl Sizes {
     }
 }
 
-/// Clients without pauses.
+/// Concurrent clients, which do not pause between turns.
 const CLIENTS: usize = 16;
 /// Deltas of an answer.
 const DELTAS: usize = 50;
 
-/// Measures, and prints a table and JSON.
+/// Runs all measurements, and prints a table and JSON.
 pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let endpoint = start_model(folder.path(), &script_text())?;

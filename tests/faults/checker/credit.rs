@@ -56,7 +56,7 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
     if settled != account.settled {
         wrong(format!("closed blocks settled {settled}, but the account states {}", account.settled));
     }
-    // This also finds blocks that no entry mentions.
+    // The ledgers may contain blocks that no account entry mentions.
     let mut charged: BTreeMap<&str, u32> = BTreeMap::new();
     for (block, row) in seen.ledgers.iter().flat_map(|(block, rows)| rows.iter().map(move |row| (block, row))) {
         if !drawn.contains_key(block) && row.charge() > 0 {
@@ -99,8 +99,8 @@ mod tests {
         row.settled_as_reserved(at(3))
     }
 
-    /// A grant of 100; a closed block of 10 with a call of 4 and a cancelled call, and an open block of 20 with a call
-    /// of 5.
+    /// Returns an account with a grant of 100, a closed block of 10 with a call of 4 and an unsent call, and an open
+    /// block of 20 with a call of 5.
     fn good() -> AccountSeen {
         let (mut account, mut ledgers) = (Account::default(), BTreeMap::new());
         let mut entries =

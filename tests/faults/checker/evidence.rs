@@ -20,7 +20,7 @@ pub struct Evidence {
     pub accounts: Vec<AccountSeen>,
     /// Requests and responses of the clients, in the order of each client.
     pub log: Vec<Logged>,
-    /// Marker of each tenant, which everything that it creates contains.
+    /// Marker of each tenant. All names and texts that the tenant creates contain its marker.
     pub marks: BTreeMap<OrgId, String>,
     /// Threads that stayed busy for too long.
     pub busy: Vec<StillBusy>,
@@ -88,7 +88,7 @@ pub struct AggregateSeen {
     pub id: String,
     /// Version, which each change increments. None: never created.
     pub version: Option<u64>,
-    /// True if it is not deleted.
+    /// True if the aggregate is not deleted.
     pub lives: bool,
     pub name: Option<String>,
     pub ops: Vec<OpRow>,

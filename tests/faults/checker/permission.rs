@@ -29,7 +29,7 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
             continue;
         }
         if !call.call.needs_approval {
-            // The call runs with its round, after the others are decided.
+            // A call without approval runs with its round, after the other calls of the round are decided.
             let open = turn.calls().into_iter().any(|((of, _), other)| {
                 of == round && other.call.needs_approval && !other.decisions.iter().any(|(at, ..)| *at < ran_at)
             });
