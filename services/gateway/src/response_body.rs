@@ -55,7 +55,7 @@ impl UnreadWatch {
             tokio::time::sleep((limit / 4).max(Duration::from_millis(10))).await;
             let bodies: Vec<_> = self.lock().values().cloned().collect();
             for source in bodies {
-                // Dropped at the end of the iteration, without a lock.
+                // The body is dropped at the end of the iteration, when no lock is held.
                 let ended = source.take_if_unread(limit);
                 if ended.is_some() {
                     tracing::info!("a response was unread for too long; its stream was ended");

@@ -1,4 +1,4 @@
-//! AuditService.
+//! Serves `AuditService`.
 
 use folio_operations::audit_log::{DownloadAuditEntries, ListAuditEntries};
 use folio_operations::{Call, ListPage, Operation};

@@ -1,4 +1,4 @@
-//! CreditService.
+//! Serves `CreditService`.
 
 use folio_credit::{Grant, GrantKind};
 use folio_operations::credits::{GrantCredit, WithdrawCredit};

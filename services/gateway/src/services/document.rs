@@ -1,4 +1,4 @@
-//! DocumentService.
+//! Serves `DocumentService`.
 
 use folio_operations::Call;
 use folio_operations::documents::{

@@ -1,4 +1,4 @@
-//! ExtractionService.
+//! Serves `ExtractionService`.
 
 use folio_operations::extractions::{
     DeleteExtraction, GetExtraction, ListExtractions, ReplaceExtraction, RunExtraction, UpdateExtractionField,

@@ -1,4 +1,4 @@
-//! LimitService.
+//! Serves `LimitService`.
 
 use folio_operations::Call;
 use folio_operations::limits::{GetLimits, Limits, SetLimits};

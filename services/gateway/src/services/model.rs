@@ -1,4 +1,4 @@
-//! ModelService.
+//! Serves `ModelService`.
 
 use folio_llm::ModelInfo;
 use folio_operations::Call;

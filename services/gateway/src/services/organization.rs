@@ -1,4 +1,4 @@
-//! OrganizationService.
+//! Serves `OrganizationService`.
 
 use folio_operations::Call;
 use folio_operations::members::{AddMember, ListMembers, RemoveMember, UpdateMember};

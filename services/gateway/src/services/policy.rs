@@ -1,4 +1,4 @@
-//! PolicyService.
+//! Serves `PolicyService`.
 
 use folio_operations::Call;
 use folio_operations::policies::{GetPolicy, SetPolicy};

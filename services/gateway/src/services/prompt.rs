@@ -1,4 +1,4 @@
-//! PromptService.
+//! Serves `PromptService`.
 
 use folio_operations::Call;
 use folio_operations::prompts::{

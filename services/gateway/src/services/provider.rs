@@ -1,4 +1,4 @@
-//! ProviderService.
+//! Serves `ProviderService`.
 
 use std::collections::BTreeMap;
 

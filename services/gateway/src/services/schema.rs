@@ -1,4 +1,4 @@
-//! SchemaService.
+//! Serves `SchemaService`.
 
 use folio_llm::schema::Violation;
 use folio_operations::Call;

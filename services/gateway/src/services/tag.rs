@@ -1,4 +1,4 @@
-//! TagService.
+//! Serves `TagService`.
 
 use folio_operations::tags::{CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
 use folio_proto::{fields, v1};

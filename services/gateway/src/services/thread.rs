@@ -1,4 +1,4 @@
-//! ThreadService.
+//! Serves `ThreadService`.
 
 use folio_operations::Call;
 use folio_operations::threads::{GetThread, ListThreads, ThreadMessage, ThreadPage};

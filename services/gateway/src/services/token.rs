@@ -1,4 +1,4 @@
-//! TokenService.
+//! Serves `TokenService`.
 
 use folio_operations::tokens::{CreateToken, CreatedToken, ListTokens, ListedToken, RevokeToken};
 use folio_proto::{fields, time, v1};

@@ -1,4 +1,4 @@
-//! UsageService.
+//! Serves `UsageService`.
 
 use folio_credit::Basis;
 use folio_operations::Call;

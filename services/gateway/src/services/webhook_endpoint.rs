@@ -1,4 +1,4 @@
-//! WebhookEndpointService.
+//! Serves `WebhookEndpointService`.
 
 use folio_operations::webhook_endpoints::{
     CreateWebhookEndpoint, DeleteWebhookEndpoint, GetWebhookEndpoint, ListWebhookEndpoints, UpdateWebhookEndpoint,

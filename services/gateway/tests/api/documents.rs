@@ -1,4 +1,4 @@
-//! DocumentService.
+//! Tests of `DocumentService`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! ExtractionService.
+//! Tests of `ExtractionService`.
 
 use serde_json::{Value, json};
 

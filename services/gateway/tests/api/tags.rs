@@ -1,4 +1,4 @@
-//! TagService.
+//! Tests of `TagService`.
 
 use folio_types::Etag;
 use serde_json::json;
