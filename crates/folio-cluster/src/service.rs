@@ -25,7 +25,7 @@ use crate::shutdown::{catch_panic, draining};
 use crate::spans::RpcSpan;
 use crate::streams::{Limits, limited};
 
-/// Cheap to clone.
+/// Serves the RPCs of a node's listener. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NodeService {
     pub(crate) peer: Arc<dyn NodePeer>,

@@ -22,7 +22,8 @@ pub struct Limits {
     pub lifetime: Duration,
 }
 
-/// Applies the limits to a stream. The stream ends after its first error.
+/// Applies the limits to a stream. When `cut` is cancelled (the end of the drain), the stream fails with `DRAINING`.
+/// The stream ends after its first error.
 pub fn limited<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
@@ -48,7 +49,7 @@ pub struct Limited<T> {
     source: BoxStream<'static, Result<T>>,
     idle: Duration,
     end: Instant,
-    /// Time at which the stream exceeds the limit of its silence.
+    /// Time at which the stream exceeds its limit for the initial item or its idle limit.
     idle_deadline: Instant,
     /// True if an item was received since `idle_deadline` was set.
     item_received: bool,

@@ -1,4 +1,4 @@
-//! Watching a turn with failover.
+//! Watches a turn and fails over to another event source if the node of the turn is lost.
 //!
 //! If the owner fails, the stream fails over to the new owner, which starts with a snapshot. Until then, if the owner
 //! is only unreachable, the stream reads the events that the owner published.
