@@ -13,24 +13,27 @@ const GIB: u64 = 1024 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Maximum size of a document in bytes.
+    /// Maximum size of a document in bytes. Default: 50 MiB.
     pub max_bytes: u64,
     /// Maximum number of active uploads. Further uploads fail with `OVERLOADED`. Default: 256.
     pub uploads: usize,
     /// Maximum number of active uploads of an organization. Default: 64.
     pub uploads_per_organization: usize,
-    /// Maximum bytes on disk of all active uploads. An upload counts with its declared size, or with `max_bytes`.
-    /// Uploads that do not fit fail with `OVERLOADED`. Default: 4 GiB.
+    /// Maximum bytes on disk of all active uploads. An upload counts with its declared size, or with `max_bytes` if it
+    /// declares none. Uploads that do not fit fail with `OVERLOADED`. Default: 4 GiB.
     pub upload_bytes: u64,
     /// Maximum bytes on disk of an organization's active uploads. Default: 1 GiB.
     pub upload_bytes_per_organization: u64,
-    /// Maximum number of pages of a document. The ingestion of a longer document fails.
+    /// Maximum number of pages of a document. The ingestion of a longer document fails. Default: 2,000.
     pub max_pages: u32,
-    /// Maximum number of characters per page. A longer page is cut with a mark. Default: 100,000.
+    /// Maximum number of characters per page. A longer page is truncated, and a mark in the text states the truncation.
+    /// Default: 100,000.
     pub page_chars: usize,
-    /// Maximum number of characters per document. A longer document is cut with a mark. Default: 8,000,000.
+    /// Maximum number of characters per document. A longer document is truncated, and a mark in the text states the
+    /// truncation. Default: 8,000,000.
     pub document_chars: usize,
-    /// Maximum number of documents that are read concurrently, without `slow_concurrency` slow ones. Default: 2.
+    /// Maximum number of documents that are read concurrently, not counting up to `slow_concurrency` slow documents.
+    /// Default: 2.
     pub concurrency: usize,
     /// Seconds after which a document counts as slow. Default: 10.
     pub slow_after_seconds: u64,
