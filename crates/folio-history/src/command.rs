@@ -1,8 +1,8 @@
 //! Validated requests that change a conversation.
 //!
-//! The edge parses and validates a request into one of these types (`folio_proto::{chat, approve, thread}` for gRPC),
-//! so fields are within the bounds of [`folio_types::limits`]. The actor of the thread checks the rest: profile,
-//! documents and pending calls.
+//! The gRPC service that receives a request parses and validates the request into one of these types
+//! (`folio_proto::{chat, approve, thread}`), so fields are within the bounds of [`folio_types::limits`]. The actor of
+//! the thread checks the rest: profile, documents and pending calls.
 
 use folio_types::message::Message;
 use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, Timestamp, TurnId};
@@ -43,7 +43,7 @@ pub struct ChatCommand {
 }
 
 impl ChatCommand {
-    /// Every option has its default.
+    /// Returns a message for a new thread, with the default of every option.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             profile: None,
