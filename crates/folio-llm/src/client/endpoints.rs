@@ -20,7 +20,7 @@ pub struct Endpoints {
 }
 
 struct Shared {
-    /// Settings of all endpoints. The provider table is empty.
+    /// Settings that all endpoints share. The provider table is empty.
     options: Options,
     /// Address restrictions of tenants' endpoints.
     policy: AddressPolicy,
@@ -35,8 +35,8 @@ impl Endpoints {
         Self { shared: Arc::new(Shared { options, policy, environment, known: Mutex::default() }) }
     }
 
-    /// Returns the endpoint of a provider, creating it if necessary. The name is part of the identity, because errors
-    /// contain it and one tenant's name must not reach another tenant.
+    /// Returns the endpoint of a provider, creating it if necessary. The provider's name is part of the endpoint's
+    /// identity, because errors contain the name, and a name that one tenant chose must not reach another tenant.
     pub(super) fn endpoint(
         &self,
         name: &str,

@@ -228,7 +228,7 @@ async fn exponential_work_is_refused_before_it_starts() {
     }
 }
 
-/// Definitions of which each refers to the next one; the last one is given.
+/// Returns `length` definitions, each of which refers to the next one, followed by the definition `last`.
 fn chain(length: usize, last: Value) -> Value {
     let next = |n: usize| json!({ "properties": { "a": { "$ref": format!("#/definitions/d{}", n + 1) } } });
     let definitions = (0..length).map(|n| (format!("d{n}"), next(n)));
