@@ -21,7 +21,7 @@ mod tests {
     use super::*;
     use crate::declaration::{Audit, Class, Effect, Quota};
 
-    /// The row of an operation in `docs/operation-table.md`.
+    /// Returns the row of an operation in `docs/operation-table.md`.
     fn row(operation: &Declaration) -> String {
         let role = if operation.platform { "platform" } else { operation.role.as_str() };
         let scope = operation.scope().map_or("–", |scope| scope.as_str());
