@@ -1,8 +1,9 @@
 //! Data that the nodes share for speed. The data may be lost at any time; no invariant depends on it.
 //!
 //! Two adapters exist: Redis, and memory for the single-process mode. Times are compared by the clock of the store. A
-//! change that timed out may be applied later; an incarnation, an (epoch, version) or a number then makes it harmless.
-//! Every error is `STORE_UNAVAILABLE` and leaves the outcome unknown; every change may be repeated.
+//! change that timed out may be applied later. A late change is harmless, because each change carries an incarnation,
+//! an (epoch, version) or an event number. Every error is `STORE_UNAVAILABLE` and leaves the outcome unknown; every
+//! change may be repeated.
 
 mod events;
 mod jobs;
@@ -35,8 +36,8 @@ pub struct SharedOptions {
     pub events_max: usize,
     /// Maximum size of the events of one turn, in bytes (1 MiB); the oldest are removed.
     pub events_bytes_max: usize,
-    /// Time to live of the state of a turn that neither runs nor waits (10 min). Any other state expires this long
-    /// after the turn's expiry (without an expiry: after one hour), unless it is published again.
+    /// Time to live of the state of an ended turn (10 min). The state of an open turn expires this long after the
+    /// turn's expiry, or, if the turn has no expiry, this long after one hour, unless the state is published again.
     pub idle_turn_ttl: Duration,
     /// Maximum number of waiting jobs in one queue (10,000).
     pub jobs_max: usize,
