@@ -1,4 +1,4 @@
-//! Subjects of tool calls: ids in arguments, lookup, and write plans.
+//! Resources that tool calls concern: parses their ids from arguments, loads them and plans writes to them.
 
 use folio_resources::Resource;
 use folio_types::op::Expected;

@@ -170,7 +170,7 @@ impl World {
         add_document(&self.resources.stores, &self.context.principal, name, pages, tags).await
     }
 
-    /// Checks that calls give errors for the model with these texts.
+    /// Asserts that each call fails with an error for the model that contains the given text.
     pub(crate) async fn assert_errors<const N: usize>(&mut self, name: &str, cases: [(Value, &str); N]) {
         for (arguments, says) in cases {
             let message = self.error_of(name, arguments.clone()).await;
@@ -250,9 +250,10 @@ async fn add_document(
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
     asked: Mutex<Vec<ModelRequest>>,
-    /// The context of the model `other` is too small for any request.
+    /// True if the context of the model `other` is too small for any request.
     pub(crate) other_is_small: AtomicBool,
-    /// Models that the remaining credit does not cover. If there are any, `cheap` is a further fallback.
+    /// Models whose calls are refused because the remaining credit does not cover them. If there are any, the model
+    /// `cheap` is a further fallback.
     pub(crate) dear: Mutex<Vec<&'static str>>,
     /// Models that organizations have in addition to the shared ones.
     own: Mutex<BTreeMap<OrgId, String>>,
