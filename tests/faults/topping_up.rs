@@ -1,5 +1,5 @@
-//! Grants credit in small amounts and only at a low balance, so that it is exhausted repeatedly. A part of the credit
-//! expires before it is used.
+//! Grants credit in small amounts and only at a low balance, so that the credit is exhausted repeatedly. Some grants
+//! expire before they are used.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const LOW_BALANCE: u64 = 40;
 
 impl Person {
-    /// Grants credit to these organizations until it is cancelled. Refusals are sent to `complaints`.
+    /// Grants credit to these organizations until the future is dropped. Refusals are sent to `complaints`.
     pub async fn top_up(mut self, stores: Stores, orgs: Vec<OrgId>, complaints: UnboundedSender<String>) {
         for number in 0_u64.. {
             for org in &orgs {
-                // Without the store no credit is used either.
+                // If the store cannot be read, no call uses credit either, so no grant is needed.
                 let Ok(account) = stores.credit.account(org).await else { continue };
                 if account.available_at(Timestamp::now()) < LOW_BALANCE
                     && let Err(refused) = self.give(org, number).await
@@ -31,7 +31,7 @@ impl Person {
                     let _ = complaints.send(refused);
                 }
             }
-            // The polling interval.
+            // The balances are polled, because no event reports a low balance.
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }

@@ -1,4 +1,5 @@
-//! The roles as separate processes on real Redis and CQL servers: a gateway forwards requests, and a node runs turns.
+//! Tests the roles as separate processes on real Redis and CQL servers: a gateway forwards requests, and a node runs
+//! turns.
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
@@ -25,7 +26,7 @@ rules:
       - text: Done.
 ";
 
-/// The stores of a test, and the processes on them.
+/// The stores, settings and scripted model of a test. Starts the processes that use them.
 struct Cluster {
     folder: TempDir,
     sim: Sim,

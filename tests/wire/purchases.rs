@@ -1,4 +1,4 @@
-//! Purchased credit, as a payment system reports it.
+//! Tests the webhook through which a payment system reports purchased credit.
 
 use folio_proto::v1;
 use folio_proto::v1::audit_service_client::AuditServiceClient;

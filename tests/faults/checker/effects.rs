@@ -1,4 +1,5 @@
-//! Invariant 3: for every write, the history, the aggregate and the op row agree, and every change has an op row.
+//! Checks invariant 3 (`ARCHITECTURE.md`): for every write, the history, the aggregate and the op row (the idempotency
+//! record of the write) agree, and every change has an op row.
 
 use std::collections::BTreeMap;
 
