@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use folio_quotas::QuotaCache;
+use folio_resources::fields::{check_metadata, check_name, check_tags};
+use folio_resources::quota::Quotas;
 use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
 use folio_storage::{BlobWriter, Stores};
-use folio_types::fields::{check_metadata, check_name, check_tags};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
-use folio_types::quota::Quotas;
 use folio_types::{Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId};
 use sha2::{Digest as _, Sha256};
 

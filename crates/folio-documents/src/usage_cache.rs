@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use folio_permits::Load;
 use folio_resources::Document;
+use folio_resources::quota::{Quotas, exceeded};
 use folio_storage::{Holdings, ResourceStore};
-use folio_types::quota::{Quotas, exceeded};
 use folio_types::{Error, OrgId, Result};
 use moka::future::Cache;
 use tokio::time::Instant;

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::journal::{Access, CallStatus, WorkingState};
+use folio_resources::policy::ApprovalRequirement;
 use folio_types::Error;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::policy::ApprovalRequirement;
 use folio_types::{CallId, Digest, TurnId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

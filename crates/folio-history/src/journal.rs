@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::policy::{ApprovalRequirement, Policy};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
     UserId,

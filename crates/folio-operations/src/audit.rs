@@ -1,7 +1,7 @@
 //! The audit log of recorded operations: an entry before the change and one after it.
 
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
 use folio_storage::AuditStore;
-use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
 use folio_types::{Code, Environment, Error, OrgId, Reason, Result, UserId};
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition};
 use folio_storage::AuditStore;
 use folio_types::access::Scope;
-use folio_types::audit::{AuditEntry, AuditKind, AuditPosition};
 use folio_types::page::Order;
 use folio_types::{Error, OrgId, Result, Role, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;

@@ -2,8 +2,8 @@
 
 use folio_credit::{AccountEntry, Grant, GrantKind};
 use folio_metering::CreditMeter;
+use folio_resources::audit::AuditTarget;
 use folio_types::access::Scope;
-use folio_types::audit::AuditTarget;
 use folio_types::{Error, GrantId, OrgId, Result, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -1,9 +1,10 @@
 //! Operations on extractions.
 
+use folio_resources::fields;
 use folio_resources::{Document, Extraction, ExtractionChange, ExtractionFilter, Prompt, Resource as _};
 use folio_tools::extraction;
 use folio_types::access::Scope;
-use folio_types::{DocumentId, Etag, ExtractionId, Result, fields};
+use folio_types::{DocumentId, Etag, ExtractionId, Result};
 use serde::Serialize;
 use serde_json::Value;
 

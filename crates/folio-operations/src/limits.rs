@@ -1,8 +1,8 @@
 //! Operations on the limits of an organization besides its credit.
 
+use folio_resources::quota::Quotas;
 use folio_resources::{Organization, OrganizationChange, OwnQuotas};
 use folio_types::access::Scope;
-use folio_types::quota::Quotas;
 use folio_types::{Etag, OrgId, Result, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

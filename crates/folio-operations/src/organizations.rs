@@ -89,8 +89,8 @@ impl Operation for CreateOrganization {
 
     /// Creates organization, admin and token in this order. After a crash, a repeated request creates the missing ones.
     async fn run(self, context: &Context) -> Result<CreatedOrganization> {
-        folio_types::fields::check_name("organization.name", &self.name)?;
-        folio_types::fields::check_name("admin_name", &self.admin_name)?;
+        folio_resources::fields::check_name("organization.name", &self.name)?;
+        folio_resources::fields::check_name("admin_name", &self.admin_name)?;
         let (id, user) = Self::ids(context);
         let access = context.stores().access();
         let create = OrganizationChange::Create { name: self.name };

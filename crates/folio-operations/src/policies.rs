@@ -1,9 +1,9 @@
 //! Operations on the policy of an organization.
 
+use folio_resources::policy::Policy;
 use folio_resources::{Organization, OrganizationChange};
 use folio_tools::policy::{self, PolicyNames};
 use folio_types::access::Scope;
-use folio_types::policy::Policy;
 use folio_types::{Etag, OrgId, Result};
 use serde::Serialize;
 

@@ -2,10 +2,11 @@
 
 use folio_llm::schema::Violation;
 
+use folio_resources::fields;
 use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag};
 use folio_tools::rules;
 use folio_types::access::Scope;
-use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, fields, limits};
+use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, limits};
 use futures::future::OptionFuture;
 use serde::Serialize;
 use serde_json::Value;
@@ -63,7 +64,7 @@ const TAGS: &str = "prompt.tag_ids";
 
 impl PromptFields {
     async fn checked(self, context: &Context) -> Result<CheckedPrompt> {
-        folio_types::fields::check_name(NAME, &self.name)?;
+        folio_resources::fields::check_name(NAME, &self.name)?;
         rules::check_content(CONTENT, &self.content)?;
         Ok(CheckedPrompt {
             tags: tags(context, &self.tag_ids).await?,
@@ -186,7 +187,7 @@ impl Operation for UpdatePrompt {
 
     async fn run(self, context: &Context) -> Result<Revised<Prompt>> {
         if let Some(name) = &self.name {
-            folio_types::fields::check_name(NAME, name)?;
+            folio_resources::fields::check_name(NAME, name)?;
         }
         if let Some(content) = &self.content {
             rules::check_content(CONTENT, content)?;
@@ -222,7 +223,7 @@ impl Operation for ValidatePrompt {
     async fn run(self, context: &Context) -> Result<Vec<FieldViolation>> {
         let prompt = &self.prompt;
         let checks = [
-            (NAME, folio_types::fields::check_name(NAME, &prompt.name)),
+            (NAME, folio_resources::fields::check_name(NAME, &prompt.name)),
             (CONTENT, rules::check_content(CONTENT, &prompt.content)),
             (TAGS, tags(context, &prompt.tag_ids).await.map(drop)),
             (SCHEMA, schema(context, &prompt.schema_revid).await.map(drop)),

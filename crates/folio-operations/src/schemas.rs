@@ -53,7 +53,7 @@ impl Operation for CreateSchema {
     type Output = Schema;
 
     async fn run(self, context: &Context) -> Result<Schema> {
-        folio_types::fields::check_name("schema.name", &self.name)?;
+        folio_resources::fields::check_name("schema.name", &self.name)?;
         let CheckedFormat { response_format, strict } = checked(&self.response_format, self.allow_non_strict)?;
         let revise = SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
         let create = SchemaChange::Create { name: self.name.clone(), response_format, strict };
@@ -130,7 +130,7 @@ impl Operation for UpdateSchema {
 
     async fn run(self, context: &Context) -> Result<Revised<Schema>> {
         if let Some(name) = &self.name {
-            folio_types::fields::check_name("schema.name", name)?;
+            folio_resources::fields::check_name("schema.name", name)?;
         }
         let format = self.response_format.as_ref().map(|format| checked(format, self.allow_non_strict)).transpose()?;
         let response_format = format.map(|format| (format.response_format, format.strict));

@@ -38,7 +38,7 @@ impl Operation for CreateTag {
     type Output = Tag;
 
     async fn run(self, context: &Context) -> Result<Tag> {
-        folio_types::fields::check_name("tag.name", &self.name)?;
+        folio_resources::fields::check_name("tag.name", &self.name)?;
         let color = color(&self.color)?;
         let description = description(&self.description)?;
         let create = TagChange::Create { name: self.name, color, description };
@@ -86,7 +86,7 @@ impl Operation for UpdateTag {
 
     async fn run(self, context: &Context) -> Result<Tag> {
         if let Some(name) = &self.name {
-            folio_types::fields::check_name("tag.name", name)?;
+            folio_resources::fields::check_name("tag.name", name)?;
         }
         let change = TagChange::Update {
             color: self.color.as_deref().map(color).transpose()?,

@@ -3,10 +3,11 @@
 use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
 use folio_history::event::TurnView;
 use folio_history::thread::{ThreadFilter, ThreadHeader, ThreadView};
+use folio_resources::fields;
 use folio_types::access::Scope;
 use folio_types::message::Message;
 use folio_types::page::{Order, Page};
-use folio_types::{Error, Principal, Result, Role, ThreadId, fields, limits};
+use folio_types::{Error, Principal, Result, Role, ThreadId, limits};
 use serde::Serialize;
 
 use crate::context::Context;

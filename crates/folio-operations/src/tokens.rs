@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use folio_resources::audit::AuditTarget;
 use folio_resources::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
 use folio_storage::quota_exceeded;
 use folio_types::access::Scope;
-use folio_types::audit::AuditTarget;
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Secret, Timestamp, TokenId, UserId, limits};
@@ -67,7 +67,7 @@ impl Operation for CreateToken {
 
     async fn run(self, context: &Context) -> Result<CreatedToken> {
         let (caller, environment, access) = (&context.caller, context.environment(), context.stores().access());
-        folio_types::fields::check_name("token.name", &self.name)?;
+        folio_resources::fields::check_name("token.name", &self.name)?;
         let scopes = check_scopes(caller, self.scopes)?;
         if self.platform && self.role != Role::Admin {
             return Err(Error::invalid_field("token.platform", "requires the role admin"));

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use folio_llm::options::check_http_url;
+use folio_resources::audit::AuditTarget;
 use folio_resources::{Resource as _, SealedKey, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter};
 use folio_types::access::Scope;
-use folio_types::audit::AuditTarget;
 use folio_types::{Error, Etag, Result, Role, Secret, WebhookEndpointId, limits};
 use serde::Serialize;
 use serde_json::json;

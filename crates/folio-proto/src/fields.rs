@@ -1,9 +1,9 @@
 //! Request fields that exist only in protobuf messages: enums, required messages, request ids, etags and field masks.
-//! [`folio_types::fields`] checks single values.
+//! [`folio_resources::fields`] checks single values.
 
 use std::collections::BTreeSet;
 
-pub use folio_types::fields::{id, ids, line, optional_id, optional_word, paragraph, tags, text, word};
+pub use folio_resources::fields::{id, ids, line, optional_id, optional_word, paragraph, tags, text, word};
 use folio_types::{Error, Etag, RequestId, Result};
 use prost_types::FieldMask;
 

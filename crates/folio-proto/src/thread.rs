@@ -2,7 +2,7 @@
 //! another process.
 
 use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
-use folio_types::fields::check_name;
+use folio_resources::fields::check_name;
 use folio_types::{RequestId, Result, limits};
 
 use crate::{fields, v1};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_types::quota::Quotas;
+use folio_resources::quota::Quotas;
 use folio_types::{OrgId, Result};
 use moka::future::Cache;
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use folio_types::quota::{Quotas, exceeded};
+use folio_resources::quota::{Quotas, exceeded};
 use folio_types::{OrgId, Result};
 use futures::StreamExt as _;
 use tokio::sync::Notify;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelOptions, OutputLimitField};
-use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::token::Token;
 use folio_types::{
     Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,

@@ -2,23 +2,26 @@
 //!
 //! A file such as `tag.rs` defines a kind: its type, changes, unique name, references, list row and filters. [`KINDS`]
 //! registers the kind. [`decide`] evaluates a write against the rows that a store read and returns a [`WritePlan`]. A
-//! storage adapter executes the plan without knowing any kind.
+//! storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
+//! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters.
 //!
 //! The crate must not know a store, the network or a clock.
 
+pub mod audit;
 mod decide;
 mod document;
 mod extraction;
-mod fields;
+pub mod fields;
 #[cfg(test)]
 mod golden;
 mod kind;
-mod limits;
 mod listing;
 mod member;
 mod model_settings;
 mod organization;
+pub mod policy;
 mod prompt;
+pub mod quota;
 mod resource;
 mod schema;
 mod stored;
@@ -36,12 +39,12 @@ pub use document::{
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_USERS_MAX};
-pub use limits::OwnQuotas;
 pub use listing::{Condition, ListQuery, ListRow, folded, term};
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{ModelSettings, ModelSettingsChange, Provider, SealedKey, check_provider_name};
 pub use organization::{Organization, OrganizationChange, OrganizationFilter};
 pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision};
+pub use quota::OwnQuotas;
 pub use resource::{Cleanup, Plan, Resource, Revisioned};
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use stored::{Record, decode_value, encode_value};

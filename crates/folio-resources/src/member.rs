@@ -3,7 +3,7 @@
 //! A member is not a [`crate::Resource`]: at least one admin must remain, so a write may depend on a second member.
 //! This file produces a [`MemberWrite`], which a store executes as one conditional write of both rows.
 
-use folio_types::fields::check_name;
+use crate::fields::check_name;
 use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

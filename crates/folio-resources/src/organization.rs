@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use folio_types::fields::check_name;
+use crate::fields::check_name;
+use crate::policy::Policy;
 use folio_types::op::{OpResult, Write};
-use folio_types::policy::Policy;
 use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 

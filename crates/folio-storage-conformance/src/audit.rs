@@ -1,7 +1,7 @@
 //! [`folio_storage::AuditStore`].
 
+use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use folio_types::Timestamp;
-use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use serde_json::{Value, json};
 
 use super::context::Context;

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use folio_credit::{AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use folio_resources::{
     Document, DocumentFilter, Extraction, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
     Organization, OrganizationChange, Provider, Schema, SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord,
 };
 use folio_types::access::Role;
-use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Redacted};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};

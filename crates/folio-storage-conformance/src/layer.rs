@@ -9,9 +9,9 @@ use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, L
 use folio_history::event::Event;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
+use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_resources::{Kind, ListQuery, ResourceWrite};
 use folio_storage::*;
-use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use folio_types::audit::{AuditEntry, AuditPosition};
+use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 

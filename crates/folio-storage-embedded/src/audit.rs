@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::audit::{AuditEntry, AuditPosition};
+use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_types::{OrgId, Result};
 
 use super::engine::Engine;

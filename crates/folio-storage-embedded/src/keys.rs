@@ -4,7 +4,7 @@
 //! one.
 
 use folio_history::thread::OpenTurnRow;
-use folio_types::audit::AuditPosition;
+use folio_resources::audit::AuditPosition;
 use folio_types::op::{OpKey, Target};
 use folio_types::{BlockId, OrgId, RequestId, ThreadId, Timestamp};
 

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
+use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{ListRow, Member, Resource as _, Tag, TextRecord, TextState, term};
 use folio_types::access::Role;
-use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
-use folio_types::policy::{ApprovalRequirement, Approver, Policy};
 use folio_types::*;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadRecord};
+use folio_resources::audit::AuditEntry;
 use folio_resources::{ListRow, Member, TextRecord, decode_value, encode_value};
-use folio_types::audit::AuditEntry;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
 use serde::de::DeserializeOwned;

@@ -125,7 +125,7 @@ where
 
 pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolError> {
     let ids = texts.iter().map(|text| id("tag_ids", text, Tag::HINT)).collect::<Result<Vec<_>, _>>()?;
-    Ok(folio_types::fields::check_tags("tag_ids", &ids)?)
+    Ok(folio_resources::fields::check_tags("tag_ids", &ids)?)
 }
 
 /// Declares the argument `name_search` of a list. [`search`] validates it.

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use folio_history::journal::Access;
+use folio_resources::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::access::Role;
-use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::{Code, Error, Reason, Result, UserId};
 use serde_json::{Number, Value};
 
@@ -199,7 +199,7 @@ fn check_patterns(policy: &Policy) -> Result<()> {
 }
 
 fn check_rule(field: &str, rule: &Rule, names: PolicyNames<'_>) -> Result<()> {
-    folio_types::fields::check_name(&format!("{field}.name"), &rule.name)?;
+    folio_resources::fields::check_name(&format!("{field}.name"), &rule.name)?;
     let counts = [
         ("tools", rule.tools.len()),
         ("arguments", rule.arguments.len()),

@@ -1,14 +1,12 @@
-//! Vocabulary of Folio: ids, limits, error codes and domain types.
+//! Ids, limits, error codes and small values, shared by all crates.
 //!
 //! Every item is plain data with its validation. This crate contains no async code and no I/O, and imports no other
 //! crate of the workspace. Every other crate may import it.
 
 pub mod access;
-pub mod audit;
 pub mod environment;
 mod error;
 mod etag;
-pub mod fields;
 mod ids;
 pub mod json;
 pub mod limits;
@@ -17,9 +15,7 @@ pub mod message;
 pub mod models;
 pub mod op;
 pub mod page;
-pub mod policy;
 pub mod profile;
-pub mod quota;
 pub mod seconds;
 mod secret;
 pub mod settings;

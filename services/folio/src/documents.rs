@@ -86,7 +86,7 @@ mod tests {
         ] {
             let given = name_of(Path::new(path));
             assert_eq!(given, name);
-            folio_types::fields::check_name("name", &given).unwrap();
+            folio_resources::fields::check_name("name", &given).unwrap();
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use folio_operations::Caller;
+use folio_resources::quota::Quotas;
 use folio_storage::{AccessStore, ResourceExecutor};
-use folio_types::quota::Quotas;
 use folio_types::token::Token;
 use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp, TokenId, UserId};
 use http::HeaderMap;

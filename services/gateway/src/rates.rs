@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_resources::quota::{Quotas, exceeded};
 use folio_storage::{Rate, RateDecision, RateStore};
-use folio_types::quota::{Quotas, exceeded};
 use folio_types::{Error, OrgId, Result};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};

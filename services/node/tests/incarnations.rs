@@ -12,10 +12,10 @@ use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Mo
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
 use folio_quotas::{QuotaCache, Slots};
+use folio_resources::quota::Quotas;
 use folio_storage::{HeartbeatStatus, NodeRecord, NodeStore, Nodes, SharedOptions};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
-use folio_types::quota::Quotas;
 use folio_types::{Error, Liveness, OrgId, Principal, Reason, Result, Role, Secret, ThreadId, UserId};
 
 const SOON: Duration = Duration::from_secs(20);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use folio_history::event::TurnView;
 use folio_history::thread::{NewThread, RequestRow, ThreadHeader};
 use folio_llm::Catalogue;
+use folio_resources::policy::Policy;
 use folio_trace::TraceContext;
 use folio_types::op::OpKey;
-use folio_types::policy::Policy;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 use folio_history::TurnRecord;
 use folio_history::journal::Paused;
 use folio_history::thread::{OpenTurn, Phase, ThreadHeader};
+use folio_resources::policy::Approver;
 use folio_storage::SharedTurn;
 use folio_types::TurnId;
-use folio_types::policy::Approver;
 
 use super::state::State;
 use crate::publish::Publisher;

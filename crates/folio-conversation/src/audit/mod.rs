@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use folio_history::journal::Entry;
 use folio_history::thread::Append;
-use folio_types::audit::AuditEntry;
+use folio_resources::audit::AuditEntry;
 use folio_types::{OrgId, Result, TurnId};
 
 use crate::shared::Shared;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use folio_history::journal::{
     Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
 };
+use folio_resources::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
+use folio_resources::policy::{Rule, Ruling};
 use folio_tools::policy;
-use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
-use folio_types::policy::{Rule, Ruling};
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
 
 /// Converts the committed journal entries of a thread, in order, to audit entries. Contains the state of the newest
@@ -39,7 +39,7 @@ struct AuditedCall {
     /// Arguments with which the call runs, redacted.
     arguments: Redacted,
     ground: Option<Ground>,
-    target: Option<folio_types::audit::AuditTarget>,
+    target: Option<folio_resources::audit::AuditTarget>,
     stage: Stage,
 }
 

@@ -1,8 +1,8 @@
 //! The audit log is complete after crashes.
 
+use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
+use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_resources::{Organization, OrganizationChange};
-use folio_types::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
-use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 
 use super::crash::settled;
 use super::*;

@@ -1,6 +1,6 @@
 //! The start of a queued chat.
 
-use folio_types::policy::Ruling;
+use folio_resources::policy::Ruling;
 
 use super::audit::rule;
 use super::*;

@@ -8,12 +8,12 @@ use folio_history::event::{CallView, TurnView};
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_quotas::{QuotaCache, Slots};
+use folio_resources::quota::Quotas;
 use folio_resources::{Document, DocumentChange, NewDocument, TextState};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, UsageRecord};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::Simulated;
 use folio_tools::Registry;
-use folio_types::quota::Quotas;
 use folio_types::{Environment, Incarnation, RequestId};
 use tokio::task::JoinHandle;
 

@@ -3,9 +3,9 @@
 use folio_history::event::EventKind;
 use folio_history::journal::{Access, Call, End, Entry, Round, TurnOptions};
 use folio_history::{RoundRecord, TurnRecord};
+use folio_resources::policy::{ApprovalRequirement, Ruling};
 use folio_tools::policy;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::policy::{ApprovalRequirement, Ruling};
 use folio_types::{Error, Timestamp, limits};
 
 use super::effect::ModelCall;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_types::audit::AuditEntry;
+use folio_resources::audit::AuditEntry;
 use folio_types::{Error, Reason};
 
 use super::TaskContext;

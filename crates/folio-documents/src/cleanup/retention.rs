@@ -92,8 +92,8 @@ fn is_expired(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool 
 #[cfg(test)]
 mod tests {
     use folio_resources::OwnQuotas;
+    use folio_resources::policy::Policy;
     use folio_types::limits;
-    use folio_types::policy::Policy;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Conversions of policies.
 
 use folio_resources::Organization;
+use folio_resources::policy::{ApprovalRequirement, Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test};
 use folio_types::access::Role;
-use folio_types::policy::{ApprovalRequirement, Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test};
 use folio_types::{Error, Result};
 use serde_json::{Number, Value};
 

@@ -1,7 +1,7 @@
 //! Conversions of limits.
 
 use folio_resources::OwnQuotas;
-use folio_types::quota::Quotas;
+use folio_resources::quota::Quotas;
 
 use crate::v1;
 

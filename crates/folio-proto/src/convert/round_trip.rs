@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_resources::policy::{ApprovalRequirement, Approver};
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
-use folio_types::policy::{ApprovalRequirement, Approver};
 use folio_types::{
     CallId, Code, Digest, DocumentId, Error, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId,
     ThreadId, Timestamp, TurnId,

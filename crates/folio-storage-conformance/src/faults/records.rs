@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use folio_history::thread::OpenTurnRow;
+use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_storage::{AuditStore, OpStore, OpenTurnStore, UsageRecord, UsageStore};
-use folio_types::audit::{AuditEntry, AuditPosition};
 use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 

@@ -3,7 +3,7 @@
 use folio_history::event::CallView;
 use folio_history::journal::Access;
 use folio_history::thread::Phase;
-use folio_types::policy::{ApprovalRequirement, Approver};
+use folio_resources::policy::{ApprovalRequirement, Approver};
 use folio_types::{CallId, Digest, Incarnation, OrgId, Role, ThreadId, Timestamp, TurnId, UserId};
 
 use super::super::{Outcome, check, same};

@@ -1,6 +1,6 @@
 //! `audit_hours`, `audit`: entries of the audit log by time, a partition for each hour of an organization.
 
-use folio_types::audit::AuditPosition;
+use folio_resources::audit::AuditPosition;
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 

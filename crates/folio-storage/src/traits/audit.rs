@@ -1,7 +1,7 @@
 //! Audit logs.
 
 use async_trait::async_trait;
-use folio_types::audit::{AuditEntry, AuditPosition, KEY_BYTES};
+use folio_resources::audit::{AuditEntry, AuditPosition, KEY_BYTES};
 use folio_types::{Error, OrgId, Reason, Result};
 
 use crate::value::encode;

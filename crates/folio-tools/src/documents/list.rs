@@ -56,7 +56,7 @@ struct ListDocuments {
 impl ReadCall for ListDocuments {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let metadata = self.metadata_search.unwrap_or_default();
-        folio_types::fields::check_metadata("metadata_search", &metadata)?;
+        folio_resources::fields::check_metadata("metadata_search", &metadata)?;
         let filter = DocumentFilter {
             name_search: arguments::search(self.name_search)?,
             all_tags: arguments::tag_ids(&self.tag_ids.unwrap_or_default())?,

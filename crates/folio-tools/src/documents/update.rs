@@ -59,7 +59,7 @@ impl WriteCall for UpdateDocument {
             return Err(ToolError::ForModel(text.to_owned()));
         }
         if let Some(name) = &patch.name {
-            folio_types::fields::check_name("document_name", name)?;
+            folio_resources::fields::check_name("document_name", name)?;
         }
         Ok(Self { document_id: parsed.document_id, patch: folio_resources::check_document_patch("", patch)? })
     }

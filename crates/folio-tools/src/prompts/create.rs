@@ -60,7 +60,7 @@ impl WriteCall for CreatePrompt {
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let mut input: Arguments = arguments::read(arguments)?;
-        folio_types::fields::check_name("name", &input.name)?;
+        folio_resources::fields::check_name("name", &input.name)?;
         rules::check_content("content", &input.content)?;
         // Many models write an empty text for an omitted argument.
         input.schema_id.take_if(|id| id.is_empty());

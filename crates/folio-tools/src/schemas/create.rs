@@ -44,7 +44,7 @@ impl WriteCall for CreateSchema {
             response_format: Value,
         }
         let Arguments { name, response_format } = arguments::read(arguments)?;
-        folio_types::fields::check_name("name", &name)?;
+        folio_resources::fields::check_name("name", &name)?;
         Ok(Self { name, format: rules::check_format("response_format", &response_format, Rules::Strict)? })
     }
 

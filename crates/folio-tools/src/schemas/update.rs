@@ -49,7 +49,7 @@ impl WriteCall for UpdateSchema {
             return Err(ToolError::ForModel("Nothing to change: pass name or response_format.".to_owned()));
         }
         if let Some(name) = &name {
-            folio_types::fields::check_name("name", name)?;
+            folio_resources::fields::check_name("name", name)?;
         }
         let format = response_format.map(|format| rules::check_format("response_format", &format, Rules::Strict));
         let response_format = format.transpose()?.map(|format| (format.response_format, format.strict));

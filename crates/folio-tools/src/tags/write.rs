@@ -49,7 +49,7 @@ impl TagArguments {
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let input: Self = arguments::read(arguments)?;
         if let Some(name) = &input.name {
-            folio_types::fields::check_name("name", name)?;
+            folio_resources::fields::check_name("name", name)?;
         }
         Ok(input)
     }

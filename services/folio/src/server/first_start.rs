@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget};
 use folio_resources::{
     Member, MemberChange, MemberWrite, NewToken, Organization, OrganizationChange, Resource, TokenChange, TokenRecord,
 };
 use folio_storage::{AccessStore, AuditStore, ResourceExecutor, ResourceStore, Stores};
-use folio_types::audit::{AuditEntry, AuditKind, AuditTarget};
 use folio_types::op::{self, Expected};
 use folio_types::token::Token;
 use folio_types::{Environment, OrgId, Reason, Role, TokenId, UserId};

@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
     /// The default quotas of organizations.
-    pub(crate) limits: folio_types::quota::Quotas,
+    pub(crate) limits: folio_resources::quota::Quotas,
     pub(crate) credit: folio_metering::Options,
     pub(crate) purchases: folio_gateway::purchases::Options,
     pub(crate) models: folio_llm::Options,

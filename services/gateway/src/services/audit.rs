@@ -3,7 +3,7 @@
 use folio_operations::audit_log::{DownloadAuditEntries, ListAuditEntries};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{time, v1};
-use folio_types::audit::{AuditEntry, AuditKind, Ground};
+use folio_resources::audit::{AuditEntry, AuditKind, Ground};
 use folio_types::{Error, Result};
 use futures::StreamExt as _;
 use tonic::Request;

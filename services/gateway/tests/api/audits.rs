@@ -7,9 +7,9 @@ use std::time::Duration;
 use folio_gateway::Options;
 use folio_operations::{Audit, operations};
 use folio_proto::v1::*;
+use folio_resources::audit::AuditKind as Kind;
 use folio_storage::Stores;
 use folio_storage_conformance::layer::Layered;
-use folio_types::audit::AuditKind as Kind;
 use folio_types::{OrgId, Reason, Role, System};
 use serde_json::{Value, json};
 

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use folio_resources::audit::{AuditEntry, AuditKind};
 use folio_resources::{Kind, ListQuery, ResourceWrite, TokenRecord};
 use folio_storage::{AuditStore, ResourceExecutor, StoredResource};
 use folio_storage_conformance::layer::{AuditLayer, ResourceLayer};
-use folio_types::audit::{AuditEntry, AuditKind};
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, Result};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use folio_history::thread::Phase;
 use folio_proto::v1::*;
+use folio_resources::policy::Approver;
 use folio_storage::SharedTurn;
 use folio_testkit::wait_for;
-use folio_types::policy::Approver;
 use folio_types::{Code, Environment as _, Incarnation, Reason, Role, System, ThreadId, TurnId, UserId};
 use serde_json::json;
 use tonic::Streaming;

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use folio_metering::Options as Credit;
+use folio_resources::quota::Quotas;
 use folio_testkit::wait_for;
-use folio_types::quota::Quotas;
 use folio_types::{Error, OrgId, Role, System, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};

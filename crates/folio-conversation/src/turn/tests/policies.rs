@@ -1,6 +1,6 @@
 //! The organization's policy, which overrides the approvals of a request.
 
-use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use folio_history::event::CallView;
 use folio_history::thread::Phase;
-use folio_types::policy::Approver;
+use folio_resources::policy::Approver;
 use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use crate::access::Role;
-use crate::ids::UserId;
+use folio_types::UserId;
+use folio_types::access::Role;
 
 /// Maximum rules of a policy.
 // proto: Policy.rules "at most {},"

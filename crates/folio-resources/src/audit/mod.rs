@@ -6,12 +6,11 @@
 
 mod redact;
 
-use jiff::Timestamp;
+use folio_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Reason, Result};
-use crate::ids::{CallId, UserId};
-use crate::op::Target;
+use folio_types::op::Target;
+use folio_types::{CallId, Error, Reason, Result, UserId};
 
 pub use redact::{REDACTED_BYTES, Redacted};
 

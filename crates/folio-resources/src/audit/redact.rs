@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::Digest;
+use folio_types::Digest;
 
 /// Maximum size of redacted arguments as JSON, in bytes.
 // proto: AuditEntry.arguments_json "at most {} KiB"
@@ -156,7 +156,7 @@ fn is_id(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{SchemaId, SchemaRevId, UserId};
+    use folio_types::{SchemaId, SchemaRevId, UserId};
     use serde_json::json;
 
     #[test]

@@ -1,0 +1,143 @@
+//! Quotas of an organization, apart from credit.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use folio_types::settings::{InvalidSettings, Problems};
+use folio_types::{Error, Reason, Result};
+
+/// Maximum of a quota of requests, turns or model calls.
+// proto: OrganizationLimits "The maximum is {} unless"
+pub const QUOTA_MAX: u64 = 1_000_000;
+/// Maximum quota of documents.
+// proto: OrganizationLimits.documents "at most {}."
+pub const DOCUMENTS_MAX: u64 = 1_000_000_000;
+/// Maximum quota of bytes: one petabyte.
+// proto: OrganizationLimits.storage_bytes "at most {}."
+pub const STORAGE_BYTES_MAX: u64 = 1_000_000_000_000_000;
+
+/// Names and maxima of the quotas, in the order of their fields.
+const BOUNDS: [(&str, u64); 5] = [
+    ("requests_per_second", QUOTA_MAX),
+    ("concurrent_turns", QUOTA_MAX),
+    ("concurrent_model_calls", QUOTA_MAX),
+    ("documents", DOCUMENTS_MAX),
+    ("storage_bytes", STORAGE_BYTES_MAX),
+];
+
+/// Quotas of an organization. 0: unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quotas {
+    /// API calls per second at all gateways together. The burst size is the same number.
+    pub requests_per_second: u32,
+    /// Running turns at all nodes together. A turn that waits for approval does not run.
+    pub concurrent_turns: u32,
+    /// Concurrent model calls of all processes together.
+    pub concurrent_model_calls: u32,
+    pub documents: u32,
+    /// Stored bytes of document files.
+    pub storage_bytes: u64,
+}
+
+impl Quotas {
+    /// Error: every quota that is out of bounds.
+    pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
+        let mut problems = Problems::of("limits");
+        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
+        let counts = [requests_per_second, concurrent_turns, concurrent_model_calls, documents].map(u64::from);
+        for ((name, max), value) in BOUNDS.into_iter().zip(counts.into_iter().chain([storage_bytes])) {
+            problems.number(name, value, 0, max);
+        }
+        problems.into_result()
+    }
+}
+
+/// Returns the error of an exceeded quota. Its details contain the name and the value of the quota.
+pub fn exceeded(quota: &'static str, limit: u64, retry_after: Duration) -> Error {
+    let message = format!("the organization's quota of {limit} {} is exhausted", quota.replace('_', " "));
+    Error::exhausted(Reason::QuotaExceeded, message)
+        .detail("quota", quota)
+        .detail("limit", limit)
+        .retry_after(retry_after)
+}
+
+/// Quotas that a platform administrator set for one organization. None: the default of the installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OwnQuotas {
+    /// See [`Quotas::requests_per_second`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// See [`Quotas::concurrent_turns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrent_turns: Option<u32>,
+    /// See [`Quotas::concurrent_model_calls`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrent_model_calls: Option<u32>,
+    /// See [`Quotas::documents`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documents: Option<u32>,
+    /// See [`Quotas::storage_bytes`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_bytes: Option<u64>,
+}
+
+impl OwnQuotas {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the effective quotas; `all` contains the defaults.
+    pub fn over(&self, all: Quotas) -> Quotas {
+        Quotas {
+            requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
+            concurrent_turns: self.concurrent_turns.unwrap_or(all.concurrent_turns),
+            concurrent_model_calls: self.concurrent_model_calls.unwrap_or(all.concurrent_model_calls),
+            documents: self.documents.unwrap_or(all.documents),
+            storage_bytes: self.storage_bytes.unwrap_or(all.storage_bytes),
+        }
+    }
+
+    /// Validates the quotas against their bounds. `field` precedes their names in errors.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if a quota is too large.
+    pub fn check(&self, field: &str) -> Result<()> {
+        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
+        let counts = [requests_per_second, concurrent_turns, concurrent_model_calls, documents];
+        let values = counts.map(|count| count.map(u64::from)).into_iter().chain([storage_bytes]);
+        for ((name, max), value) in BOUNDS.into_iter().zip(values) {
+            if value.is_some_and(|value| value > max) {
+                return Err(Error::invalid_field(format!("{field}.{name}"), format!("must be at most {max}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quotas_of_an_organization_replace_the_defaults() {
+        let all = Quotas { requests_per_second: 10, concurrent_turns: 5, documents: 8, ..Quotas::default() };
+        let own = OwnQuotas { requests_per_second: Some(0), concurrent_model_calls: Some(3), ..OwnQuotas::default() };
+        let counts = Quotas { requests_per_second: 0, concurrent_model_calls: 3, ..all };
+        assert_eq!((own.over(all), OwnQuotas::default().over(all)), (counts, all));
+        assert_eq!(serde_json::to_string(&own).unwrap(), r#"{"requests_per_second":0,"concurrent_model_calls":3}"#);
+        let bad = OwnQuotas { concurrent_turns: Some(1_000_001), ..own };
+        assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.concurrent_turns");
+        let bad = OwnQuotas { storage_bytes: Some(STORAGE_BYTES_MAX + 1), ..own };
+        assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.storage_bytes");
+        assert!(own.check("limits").is_ok());
+    }
+
+    #[test]
+    fn a_quota_out_of_bounds_is_refused_with_its_name() {
+        let bad = Quotas { concurrent_turns: 1_000_001, ..Quotas::default() };
+        assert!(bad.check().unwrap_err().to_string().contains("limits.concurrent_turns"));
+        assert!(Quotas { storage_bytes: STORAGE_BYTES_MAX, ..Quotas::default() }.check().is_ok());
+    }
+}
