@@ -14,6 +14,7 @@ use folio_storage::Stores;
 use folio_tools::Registry;
 use folio_trace::TraceContext;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
+use futures::StreamExt as _;
 use ractor::{Actor, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -27,10 +28,10 @@ use crate::prepare;
 use crate::publish::SharedTurnStores;
 use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
-use crate::stream::EventStream;
 use crate::supervisor::{Key, MEMORY_WAIT, Supervisor, SupervisorMsg, SupervisorStart, millis_since};
 use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand};
+use folio_history::peer::EventStream;
 
 /// Maximum attempts to reach a conversation that stops during the request.
 const ADMIT_ATTEMPTS_MAX: u32 = 6;
@@ -263,7 +264,7 @@ impl Conversations {
                 Self { node }.request(&principal, &key, ANSWER_TIMEOUT, make).await
             })
         });
-        EventStream::new(follow(start, rejoin))
+        follow(start, rejoin).boxed()
     }
 
     /// Sends a request to the conversation of a thread. If the conversation stops before it answers, the request is

@@ -16,7 +16,6 @@ mod prepare;
 mod publish;
 mod shared;
 mod snapshot;
-mod stream;
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -32,4 +31,3 @@ pub use options::Options;
 pub use owners::{Owners, SingleProcessOwners};
 pub use publish::SharedTurnStores;
 pub use snapshot::{ActorPhase, ConversationView, Snapshot};
-pub use stream::EventStream;

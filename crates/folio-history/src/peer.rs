@@ -14,7 +14,8 @@ use crate::event::{Event, TurnView};
 use crate::thread::ThreadView;
 
 /// Events of one turn in order; the last event is a closing event. Dropping the stream never stops the turn. An error
-/// means that the stream is lost although the turn may continue: the caller watches the turn again.
+/// means that the stream is lost although the turn may continue: the caller watches the turn again. A slow reader receives
+/// adjacent deltas merged into one, or a snapshot if it is too slow.
 pub type EventStream = BoxStream<'static, Result<Event>>;
 
 /// The conversations of the node that owns a thread.

@@ -10,14 +10,13 @@ use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::ThreadView;
 use folio_types::{OrgId, Principal, Result, ThreadId, TurnId};
-use futures::StreamExt;
 
 use crate::Node;
 
 #[async_trait]
 impl ConversationPeer for Node {
     async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
-        self.conversations().chat(principal, command).await.map(StreamExt::boxed)
+        self.conversations().chat(principal, command).await
     }
 
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
@@ -25,7 +24,7 @@ impl ConversationPeer for Node {
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
-        self.conversations().resume(principal, turn).await.map(StreamExt::boxed)
+        self.conversations().resume(principal, turn).await
     }
 
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
@@ -41,7 +40,7 @@ impl ConversationPeer for Node {
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
-        self.conversations().watch(principal, turn, from_event).await.map(StreamExt::boxed)
+        self.conversations().watch(principal, turn, from_event).await
     }
 
     async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {

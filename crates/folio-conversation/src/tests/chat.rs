@@ -164,7 +164,7 @@ async fn wrong_requests_are_refused_before_anything_begins_and_may_be_repeated()
         assert!(error.message.contains(names), "{error}");
     }
     let viewer = Principal { role: Role::Viewer, ..sandbox.principal.clone() };
-    let error = sandbox.conversations.chat(&viewer, good.clone()).await.unwrap_err();
+    let error = sandbox.conversations.chat(&viewer, good.clone()).await.err().unwrap();
     assert_eq!(error.reason, Reason::RoleNotAllowed);
     assert_eq!((sandbox.models.requests().len(), sandbox.threads().await.len()), (0, 0));
     sandbox.until("an empty table", |now| now.live == 0).await;
@@ -188,7 +188,7 @@ async fn another_organization_and_another_user_see_nothing() {
     for stranger in &strangers {
         let error = sandbox.conversations.get_turn(stranger, turn).await.unwrap_err();
         assert_eq!(error.code, Code::NotFound, "invariant 6");
-        let error = sandbox.conversations.chat(stranger, sandbox.chat_in(&turn.thread, "hi")).await.unwrap_err();
+        let error = sandbox.conversations.chat(stranger, sandbox.chat_in(&turn.thread, "hi")).await.err().unwrap();
         assert_eq!(error.code, Code::NotFound, "invariant 6");
         assert!(sandbox.conversations.delete_thread(stranger, &turn.thread, None).await.is_err());
     }
@@ -209,7 +209,7 @@ async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
     sandbox.models.release();
     // A slow reader may find the turn superseded already. It receives one closing event in any case.
     let turn = all(first).await[0].turn.clone();
-    assert_eq!(polite.await.unwrap().unwrap_err().reason, Reason::TurnPending);
+    assert_eq!(polite.await.unwrap().err().unwrap().reason, Reason::TurnPending);
     let second = all(rude.await.unwrap().unwrap()).await;
     assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Instead."), "{second:?}");
     assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Superseded);

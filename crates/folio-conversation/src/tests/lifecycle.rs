@@ -2,7 +2,9 @@
 
 use super::flaky::Lose;
 use super::*;
-use crate::{ActorPhase, EventStream};
+use folio_history::peer::EventStream;
+
+use crate::ActorPhase;
 
 fn quick(idle: u64) -> Options {
     Options {

@@ -48,7 +48,7 @@ async fn a_running_turn_is_watched_at_its_owner() {
     let stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let mut stream = Box::pin(stream);
     let turn = stream.next().await.unwrap().unwrap().turn;
-    let error = several.node(1).watch(&several.principal, &turn, 0).await.unwrap_err();
+    let error = several.node(1).watch(&several.principal, &turn, 0).await.err().unwrap();
     assert_eq!(several.moved_to(&error), Some(0));
     let view = several.node(1).get_turn(&several.principal, &turn).await.unwrap();
     assert_eq!(view.status, TurnStatus::Running);
@@ -134,7 +134,7 @@ async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
     }
     assert!(matches!(last.unwrap().kind, EventKind::Failed { retriable: true, .. }));
     assert_eq!(several.header(&turn.thread).await, before, "invariant 1");
-    let error = several.node(0).resume(&several.principal, &turn).await.unwrap_err();
+    let error = several.node(0).resume(&several.principal, &turn).await.err().unwrap();
     assert_eq!(several.moved_to(&error), Some(1));
     several.finish().await;
 }
@@ -155,7 +155,7 @@ async fn a_draining_node_releases_idle_threads_and_keeps_running_turns() {
     assert_eq!((refused.reason, refused.is_retriable()), (Reason::Draining, true));
     let answer = several.approve(1, approve_all(&waiting, &pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }), "taken over without a wait");
-    let kept = several.node(1).chat(&several.principal, in_thread(&running.thread, "more")).await.unwrap_err();
+    let kept = several.node(1).chat(&several.principal, in_thread(&running.thread, "more")).await.err().unwrap();
     assert_eq!(several.moved_to(&kept), Some(0), "what runs stays until it ends");
     several.models.release();
     let mut last = None;
@@ -199,7 +199,7 @@ async fn a_conversation_that_was_taken_over_leaves_memory_and_names_its_owner() 
     assert!(several.node(0).is_live(&key));
     several.say(0, Liveness::Dead);
     several.run(1, in_thread(&thread, "second")).await;
-    let error = several.node(0).chat(&several.principal, in_thread(&thread, "third")).await.unwrap_err();
+    let error = several.node(0).chat(&several.principal, in_thread(&thread, "third")).await.err().unwrap();
     assert_eq!(several.moved_to(&error), Some(1));
     assert!(!several.node(0).is_live(&key));
     assert_eq!(several.header(&thread).await.turns, 2, "invariant 1");

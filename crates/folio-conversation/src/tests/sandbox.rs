@@ -20,7 +20,9 @@ use tokio::task::JoinHandle;
 use super::script::Script;
 use super::*;
 use crate::failpoint::Action;
-use crate::{Conversations, Dependencies, EventStream, Failpoints, Snapshot};
+use folio_history::peer::EventStream;
+
+use crate::{Conversations, Dependencies, Failpoints, Snapshot};
 use folio_history::command::CallDecision;
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
@@ -198,7 +200,7 @@ impl Sandbox {
     }
 
     pub(super) async fn refuse(&self, command: ChatCommand) -> Error {
-        self.conversations.chat(&self.principal, command).await.expect_err("the chat is refused")
+        self.conversations.chat(&self.principal, command).await.err().expect("the chat is refused")
     }
 
     pub(super) fn spawn_chat(&self, command: ChatCommand) -> JoinHandle<Result<EventStream>> {

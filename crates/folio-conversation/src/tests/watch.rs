@@ -82,7 +82,7 @@ async fn invariant_10_the_watchers_of_a_conversation_are_bounded() {
     let turn = first.next().await.unwrap().unwrap().turn;
     let mut second = sandbox.conversations.watch(&sandbox.principal, &turn, 0).await.unwrap();
     second.next().await.unwrap().unwrap();
-    let error = sandbox.conversations.watch(&sandbox.principal, &turn, 0).await.unwrap_err();
+    let error = sandbox.conversations.watch(&sandbox.principal, &turn, 0).await.err().unwrap();
     assert_eq!(error.reason, Reason::Overloaded);
     assert!(error.retry_after.is_some_and(|after| !after.is_zero()), "{error:?}");
     sandbox.models.release();
