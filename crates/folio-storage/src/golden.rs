@@ -98,29 +98,11 @@ fn at() -> Timestamp {
     Timestamp::constant(1_790_000_000, 123_456_789)
 }
 
-fn org() -> OrgId {
-    OrgId::derive(&["golden"])
+macro_rules! ids {
+    ($($name:ident: $id:ident,)+) => { $(fn $name() -> $id { $id::derive(&["golden"]) })+ };
 }
 
-fn user() -> UserId {
-    UserId::derive(&["golden"])
-}
-
-fn document_id() -> DocumentId {
-    DocumentId::derive(&["golden"])
-}
-
-fn extraction_id() -> ExtractionId {
-    ExtractionId::derive(&["golden"])
-}
-
-fn tag_id() -> TagId {
-    TagId::derive(&["golden"])
-}
-
-fn thread_id() -> ThreadId {
-    ThreadId::derive(&["golden"])
-}
+ids! { org: OrgId, user: UserId, document_id: DocumentId, extraction_id: ExtractionId, tag_id: TagId, thread_id: ThreadId, }
 
 fn schema_revid() -> SchemaRevId {
     SchemaRevId::new(SchemaId::derive(&["golden"]), 2)

@@ -24,17 +24,21 @@ pub fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
 /// Returns the text and the suffix of a token. `INVALID_PAGE_TOKEN` if it is malformed or belongs to a list with
 /// another scope.
 pub fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
-    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
-    let (bytes, check) = bytes.split_last_chunk::<8>().ok_or_else(refused)?;
-    let (version, rest) = bytes.split_first().ok_or_else(refused)?;
-    let (of, rest) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
-    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
+    let (bytes, check) = bytes.split_last_chunk::<8>().ok_or_else(invalid)?;
+    let (version, rest) = bytes.split_first().ok_or_else(invalid)?;
+    let (of, rest) = rest.split_first_chunk::<8>().ok_or_else(invalid)?;
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(invalid)?;
     if *check != digest(&[bytes]) || *version != VERSION || *of != scope {
-        return Err(refused());
+        return Err(invalid());
     }
-    let (text, suffix) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or_else(refused)?;
-    Ok((String::from_utf8(text.to_vec()).map_err(|_| refused())?, suffix.to_vec()))
+    let (text, suffix) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or_else(invalid)?;
+    Ok((String::from_utf8(text.to_vec()).map_err(|_| invalid())?, suffix.to_vec()))
+}
+
+/// Returns the error for a token that is malformed or belongs to another list.
+pub fn invalid() -> Error {
+    Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list")
 }
 
 /// Returns the first 8 bytes of the SHA-256 of the parts, each preceded by its length.

@@ -24,17 +24,15 @@ use std::sync::Arc;
 
 use folio_resources::Resource;
 
-pub use access::quota_exceeded;
-pub use access::{AccessStore, MEMBERS_MAX};
-pub use audit::AuditStore;
-pub use audit::encoded as encoded_audit;
+pub use access::{AccessStore, MEMBERS_MAX, quota_exceeded};
+pub use audit::{AuditStore, encoded as encoded_audit};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
-pub use resources::{Holdings, ResourceExecutor, ResourceStore, StoredResource};
+pub use resources::{Holdings, PAGE_BYTES, ResourceExecutor, ResourceStore, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
     ClaimedJob, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate,

@@ -9,13 +9,13 @@ use folio_resources::{
 };
 use folio_types::op::{Write, WriteOutcome};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{OrgId, Result, Timestamp};
 
 use crate::page_token;
 use crate::value::decode;
 
-/// A page ends with the revision that reaches this total size, in bytes.
-const PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// A page of any list ends with the item that reaches this total size, in bytes.
+pub const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResource {
@@ -282,8 +282,7 @@ fn numbers(scope: [u8; 8], newest: u32, request: &PageRequest) -> Result<Vec<u32
     let after = match &request.token {
         Some(token) => {
             let (_, suffix) = page_token::decode(scope, token)?;
-            let refused = |_| Error::invalid(Reason::InvalidPageToken, "the page_token belongs to another list");
-            Some(u32::from_be_bytes(<[u8; 4]>::try_from(suffix.as_slice()).map_err(refused)?))
+            Some(u32::from_be_bytes(<[u8; 4]>::try_from(suffix.as_slice()).map_err(|_| page_token::invalid())?))
         }
         None => None,
     };
