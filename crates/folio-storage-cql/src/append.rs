@@ -24,9 +24,6 @@ use super::{crash_points, dependents, open_turns, references, retry};
 use folio_storage::EncodedThreadWrite;
 use folio_storage::value::{Empty, decode, encode};
 
-/// Maximum number of attempts with an unknown outcome; the last one returns its error.
-const UNKNOWN_OUTCOMES_MAX: u32 = 3;
-
 #[derive(Debug)]
 pub(crate) struct LoadedThread {
     pub(crate) record: Option<ThreadRecord>,
@@ -57,7 +54,7 @@ pub(crate) async fn read(
     id: &ThreadId,
     consistency: ReadConsistency,
 ) -> Result<LoadedThread> {
-    let row = keyspace.tables.threads.header(&keyspace.cql, org, id, consistency).await?;
+    let row = keyspace.tables.threads.header(org, id, consistency).await?;
     let mut record: Option<ThreadRecord> = match row.live {
         Some(_) => Some(decode(&row.header)?),
         None => None,
@@ -76,14 +73,14 @@ pub(crate) async fn request(
     consistency: ReadConsistency,
 ) -> Result<Option<RequestRow>> {
     let key = (ThreadPart::Request, request.as_str());
-    let found = keyspace.tables.threads.row(&keyspace.cql, org, id, key, consistency).await?;
+    let found = keyspace.tables.threads.row(org, id, key, consistency).await?;
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
 pub(crate) async fn has_batch(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
     let key = batch_key(batch);
     let row = (ThreadPart::Batch, key.as_str());
-    Ok(keyspace.tables.threads.row(&keyspace.cql, org, id, row, ReadConsistency::Serial).await?.is_some())
+    Ok(keyspace.tables.threads.row(org, id, row, ReadConsistency::Serial).await?.is_some())
 }
 
 fn batch_key(batch: u128) -> String {
@@ -165,7 +162,7 @@ pub(crate) async fn write(keyspace: &Keyspace, write: &EncodedThreadWrite) -> Re
             ConditionalResult::Refused => {}
             ConditionalResult::Unknown(error) => {
                 unknown += 1;
-                if unknown >= UNKNOWN_OUTCOMES_MAX {
+                if unknown >= retry::UNKNOWN_OUTCOMES_MAX {
                     return Err(error);
                 }
             }
@@ -185,7 +182,7 @@ async fn prepare(keyspace: &Keyspace, plan: &ThreadPlan, (creation, imported): (
         dependents::enter(keyspace, org, referenced, (Part::Thread, id.as_str())).await?;
     }
     for (at, entry) in (0..).zip(imported) {
-        keyspace.tables.threads.import(&keyspace.cql, (org, id), creation, at, entry.clone()).await?;
+        keyspace.tables.threads.import((org, id), creation, at, entry.clone()).await?;
     }
     if let Some(at) = plan.after.expires_at.filter(|_| plan.before.is_none()) {
         enter_expiry(keyspace, org, id, at).await?;

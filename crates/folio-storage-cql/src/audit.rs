@@ -43,8 +43,7 @@ impl Audits {
         if self.is_indexed(org, hour) {
             return Ok(());
         }
-        let Keyspace { cql, tables, .. } = &*self.keyspace;
-        tables.audit.put_hour(cql, org, hour).await?;
+        self.keyspace.tables.audit.put_hour(org, hour).await?;
         let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
         if indexed.len() >= INDEXED_MAX {
             indexed.clear();
@@ -61,14 +60,13 @@ fn hour(micros: i64) -> i64 {
 #[async_trait]
 impl AuditStore for Audits {
     async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let mut hours = BTreeMap::<i64, Vec<_>>::new();
         for entry in entries {
             let position = entry.position();
             hours.entry(hour(position.micros)).or_default().push((position, encoded_audit(entry)?));
         }
         let written = hours.into_iter().map(|(hour, rows)| async move {
-            futures::try_join!(self.index(org, hour), tables.audit.put(cql, org, hour, rows)).map(|_| ())
+            futures::try_join!(self.index(org, hour), self.keyspace.tables.audit.put(org, hour, rows)).map(|_| ())
         });
         futures::stream::iter(written).buffer_unordered(CONCURRENCY).try_collect().await
     }
@@ -81,14 +79,14 @@ impl AuditStore for Audits {
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {
-        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let (mut first, mut last) = (hour(low.micros), hour(high.micros));
         let mut found = Vec::new();
         while found.len() < limit && first <= last {
-            let hours = tables.audit.hours(cql, org, (first, last), newest_first, HOURS_PER_READ).await?;
+            let hours = self.keyspace.tables.audit.hours(org, (first, last), newest_first, HOURS_PER_READ).await?;
             let (read, end) = (hours.len(), hours.last().copied());
-            let pages =
-                hours.into_iter().map(|hour| tables.audit.list(cql, org, hour, (low, high), newest_first, limit));
+            let pages = hours
+                .into_iter()
+                .map(|hour| self.keyspace.tables.audit.list(org, hour, (low, high), newest_first, limit));
             let mut pages = futures::stream::iter(pages).buffered(CONCURRENCY);
             while let Some(page) = pages.try_next().await? {
                 for bytes in page {

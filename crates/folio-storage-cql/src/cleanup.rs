@@ -45,7 +45,6 @@ pub(crate) async fn delete_if_parent_deleted(keyspace: &Keyspace, org: &OrgId, i
 
 /// Ends the clean-up of a deleted resource: removes the content from its op rows and the deletion from the index.
 pub(crate) async fn finish(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, ReadConsistency::Serial).await?;
     let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
     delete_dependents(keyspace, org, id, at).await?;
@@ -60,17 +59,16 @@ pub(crate) async fn finish(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind
         dependents::remove(keyspace, org, id, (Part::Text, &generation)).await?;
     }
     remove_content(keyspace, org, &Target::new(kind.name, id)).await?;
-    tables.system_rows.remove(cql, &deleted_index(kind), micros(at), &key(org, id)).await
+    keyspace.tables.system_rows.remove(&deleted_index(kind), micros(at), &key(org, id)).await
 }
 
 /// Reduces the op rows of a target to ids and times.
 pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Target) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let id = target.id();
-    for (key, stored) in tables.aggregates.rows(cql, org, id, (Part::Op, ""), usize::MAX).await? {
+    for (key, stored) in keyspace.tables.aggregates.rows(org, id, (Part::Op, ""), usize::MAX).await? {
         let mut row: OpRow = decode(&stored)?;
         if row.remove_content() {
-            let replaced = tables.aggregates.replace(org, id, (Part::Op, &key), encode(&row)?);
+            let replaced = keyspace.tables.aggregates.replace(org, id, (Part::Op, &key), encode(&row)?);
             if let ConditionalResult::Unknown(error) = keyspace.commit(vec![replaced]).await? {
                 return Err(error);
             }

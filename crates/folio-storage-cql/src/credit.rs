@@ -23,8 +23,7 @@ pub(crate) struct Credits(pub(crate) Arc<Keyspace>);
 
 impl Credits {
     async fn row(&self, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<LedgerRow>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        tables.credit.row(cql, org, block, key).await?.map(|bytes| decode(&bytes)).transpose()
+        self.0.tables.credit.row(org, block, key).await?.map(|bytes| decode(&bytes)).transpose()
     }
 
     async fn pause(&self, attempt: u32) {
@@ -35,20 +34,18 @@ impl Credits {
 #[async_trait]
 impl CreditStore for Credits {
     async fn account(&self, org: &OrgId) -> Result<Account> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let account = tables.credit.account(cql, org).await?;
+        let account = self.0.tables.credit.account(org).await?;
         Ok(account.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
     async fn change_account(&self, change: AccountChange) -> Result<AccountChangeOutcome> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let AccountChange { org, expected, account, entry } = &change;
         let (key, ttl_seconds) = (entry.key(), if entry.is_permanent() { 0 } else { BLOCK_ENTRY_SECONDS });
         let (value, entry) = (encode(account)?, encode(entry)?);
         for attempt in 0..retry::ATTEMPTS {
             let batch = vec![
-                tables.credit.change(org, *expected, account.version, value.clone()),
-                tables.credit.enter(org, &key, entry.clone(), ttl_seconds),
+                self.0.tables.credit.change(org, *expected, account.version, value.clone()),
+                self.0.tables.credit.enter(org, &key, entry.clone(), ttl_seconds),
             ];
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(AccountChangeOutcome::Done);
@@ -56,7 +53,7 @@ impl CreditStore for Credits {
             // The version is read first: if it has changed, no batch that was sent under the old version can be applied
             // later.
             let version = self.account(org).await?.version;
-            let stored = tables.credit.entry(cql, org, &key).await?.map(|bytes| decode(&bytes)).transpose()?;
+            let stored = self.0.tables.credit.entry(org, &key).await?.map(|bytes| decode(&bytes)).transpose()?;
             match change.outcome(stored, version) {
                 Some(answer) => return Ok(answer),
                 None => self.pause(attempt).await,
@@ -72,29 +69,27 @@ impl CreditStore for Credits {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<AccountEntry>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         // Keys are ASCII, so no key with this prefix comes after the last ASCII character.
         let before = format!("{prefix}\u{7f}");
         // No key comes between a key and that key with the lowest character appended.
         let next = after.map(|after| format!("{after}\0"));
         let from = next.as_deref().map_or(prefix, |next| next.max(prefix));
-        let found = tables.credit.entries(cql, org, (from, &before), limit).await?;
+        let found = self.0.tables.credit.entries(org, (from, &before), limit).await?;
         found.iter().map(|bytes| decode(bytes)).collect()
     }
 
     async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let value = encode(&row)?;
         for attempt in 0..retry::ATTEMPTS {
             let batch = vec![
-                tables.credit.unsealed(org, block),
-                tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())),
+                self.0.tables.credit.unsealed(org, block),
+                self.0.tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())),
             ];
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
                 return Ok(Reserved::Done);
             }
             // The seal is read first: in a sealed block, a row that is missing afterwards is never inserted.
-            let sealed = tables.credit.is_sealed(cql, org, block).await?;
+            let sealed = self.0.tables.credit.is_sealed(org, block).await?;
             match row.reserve(self.row(org, block, &row.key).await?, sealed) {
                 Some(answer) => return Ok(answer),
                 None => self.pause(attempt).await,
@@ -104,7 +99,6 @@ impl CreditStore for Credits {
     }
 
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         for attempt in 0..retry::ATTEMPTS {
             let stored = match attempt {
                 // Nearly every row is reserved, so the first attempt assumes a reserved row without reading it.
@@ -115,10 +109,10 @@ impl CreditStore for Credits {
                 Settlement::Stored(stored) => return Ok(stored),
                 Settlement::End(end) => {
                     let value = (row.permit.as_str(), encode(&end)?);
-                    (tables.credit.settle(cql, (org, block), &row.key, value).await?, end)
+                    (self.0.tables.credit.settle((org, block), &row.key, value).await?, end)
                 }
                 Settlement::Abandon(end) => {
-                    let insert = tables.credit.reserve(org, block, &row.key, (ENDED, encode(&end)?));
+                    let insert = self.0.tables.credit.reserve(org, block, &row.key, (ENDED, encode(&end)?));
                     (self.0.commit(vec![insert]).await?, end)
                 }
             };
@@ -131,10 +125,9 @@ impl CreditStore for Credits {
     }
 
     async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         for attempt in 0..retry::ATTEMPTS {
-            let sent = tables.credit.seal(cql, org, block).await?;
-            if matches!(sent, ConditionalResult::Applied) || tables.credit.is_sealed(cql, org, block).await? {
+            let sent = self.0.tables.credit.seal(org, block).await?;
+            if matches!(sent, ConditionalResult::Applied) || self.0.tables.credit.is_sealed(org, block).await? {
                 return Ok(());
             }
             self.pause(attempt).await;
@@ -143,8 +136,7 @@ impl CreditStore for Credits {
     }
 
     async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let (sealed, rows) = tables.credit.rows(cql, org, block).await?;
+        let (sealed, rows) = self.0.tables.credit.rows(org, block).await?;
         let rows = rows.iter().map(|bytes| decode(bytes)).collect::<Result<_>>()?;
         Ok(Ledger { sealed, rows })
     }

@@ -30,9 +30,6 @@ use super::values::micros;
 use super::{crash_points, dependents, idempotency, names, ops, references, retry};
 use folio_storage::value::encode;
 
-/// Maximum number of attempts with an unknown outcome; the last one returns its error.
-const UNKNOWN_OUTCOMES_MAX: u32 = 3;
-
 enum Step {
     Done(OpRow),
     VersionMismatch,
@@ -77,7 +74,7 @@ impl Attempt<'_> {
                     attempts += 1;
                     if let Some(error) = error {
                         unknown += 1;
-                        if unknown >= UNKNOWN_OUTCOMES_MAX {
+                        if unknown >= retry::UNKNOWN_OUTCOMES_MAX {
                             return Err(error);
                         }
                     }
@@ -141,8 +138,7 @@ impl Attempt<'_> {
 
     /// Reads the stored revisions, which the write deletes with the resource.
     async fn revisions(&self) -> Result<Vec<Revision>> {
-        let Keyspace { cql, tables, .. } = self.keyspace;
-        tables.aggregates.rows(cql, &self.write.org, &self.write.id, (Part::Revision, ""), usize::MAX).await
+        self.keyspace.tables.aggregates.rows(&self.write.org, &self.write.id, (Part::Revision, ""), usize::MAX).await
     }
 
     /// Refuses a plan that current rows contradict, before any row is reserved.

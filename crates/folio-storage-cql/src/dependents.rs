@@ -12,7 +12,7 @@ use folio_storage::value::{Empty, encode};
 
 /// Fails with `NOT_FOUND` unless the parent is live.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
+    let tables = &keyspace.tables;
     let value = encode(&Empty)?;
     for attempt in 0..retry::ATTEMPTS {
         let is_live = tables.aggregates.live(org, parent);
@@ -20,10 +20,10 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (
         if let ConditionalResult::Applied = keyspace.commit(vec![is_live, entry]).await? {
             return Ok(());
         }
-        if tables.aggregates.header(cql, org, parent, ReadConsistency::Serial).await?.live != Some(true) {
+        if tables.aggregates.header(org, parent, ReadConsistency::Serial).await?.live != Some(true) {
             return Err(Kind::of_id(parent)?.not_found(parent));
         }
-        if tables.aggregates.row(cql, org, parent, row, ReadConsistency::Serial).await?.is_some() {
+        if tables.aggregates.row(org, parent, row, ReadConsistency::Serial).await?.is_some() {
             return Ok(());
         }
         retry::pause(attempt, keyspace.random()).await;
@@ -32,8 +32,7 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (
 }
 
 pub(crate) async fn entries(keyspace: &Keyspace, org: &OrgId, parent: &str, part: Part) -> Result<Vec<String>> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    let rows = tables.aggregates.rows(cql, org, parent, (part, ""), usize::MAX).await?;
+    let rows = keyspace.tables.aggregates.rows(org, parent, (part, ""), usize::MAX).await?;
     Ok(rows.into_iter().map(|(key, _)| key).collect())
 }
 

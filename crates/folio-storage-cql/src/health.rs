@@ -18,10 +18,9 @@ pub(crate) struct Health(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl StoreHealth for Health {
     async fn check(&self) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let until = self.0.now() + PROBE_TTL;
         let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Empty)? };
-        tables.system_rows.replace(cql, "probe", (row, until), std::iter::empty()).await
+        self.0.tables.system_rows.replace("probe", (row, until), std::iter::empty()).await
     }
 
     fn call_counters(&self) -> Option<CallCounters> {

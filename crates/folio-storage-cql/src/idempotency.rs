@@ -48,8 +48,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyR
 
 /// Returns the record of a request if its write was executed.
 pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    let Some((value, _)) = tables.idempotency.get(cql, org, &op.to_string(), ReadConsistency::Serial).await? else {
+    let Some((value, _)) = keyspace.tables.idempotency.get(org, &op.to_string(), ReadConsistency::Serial).await? else {
         return Ok(None);
     };
     let row: IdempotencyRecord = decode(&value)?;
@@ -63,9 +62,8 @@ pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result
 /// happened for [`STALE_AFTER`], closes its op.
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
-    let Keyspace { cql, tables, .. } = keyspace;
     let op = write.op.to_string();
-    let found = tables.idempotency.get(cql, &write.org, &op, ReadConsistency::Quorum).await?;
+    let found = keyspace.tables.idempotency.get(&write.org, &op, ReadConsistency::Quorum).await?;
     let Some((value, at)) = found else { return Ok(false) };
     let row: IdempotencyRecord = decode(&value)?;
     if row.target == write.target() && row.digest == write.digest {
@@ -98,25 +96,25 @@ pub(crate) async fn record_request(
     op: &OpKey,
     row: IdempotencyRecord,
 ) -> Result<IdempotencyRecord> {
-    let Keyspace { cql, tables, .. } = keyspace;
+    let tables = &keyspace.tables;
     let name = op.to_string();
     let value = encode(&row)?;
     let mark = RequestIndexRow { org: org.clone(), op: op.clone(), at: row.at };
     let system_row = SystemRow { at: micros(row.at), key: key(org, &name), value: encode(&mark)? };
-    tables.system_rows.put(cql, INDEX, system_row).await?;
+    tables.system_rows.put(INDEX, system_row).await?;
     for attempt in 0..retry::ATTEMPTS {
         let now = keyspace.now_micros();
-        if let ConditionalResult::Applied = tables.idempotency.insert(cql, org, &name, value.clone(), now).await? {
+        if let ConditionalResult::Applied = tables.idempotency.insert(org, &name, value.clone(), now).await? {
             return Ok(row);
         }
-        if let Some((stored, _)) = tables.idempotency.get(cql, org, &name, ReadConsistency::Serial).await? {
+        if let Some((stored, _)) = tables.idempotency.get(org, &name, ReadConsistency::Serial).await? {
             let found: IdempotencyRecord = decode(&stored)?;
             let same = found.target == row.target && found.digest == row.digest;
             if same || !matches!(status(keyspace, org, op, &found).await?, RowStatus::Dead) {
                 return Ok(found);
             }
             if let ConditionalResult::Applied =
-                tables.idempotency.replace(cql, org, &name, (stored, value.clone()), now).await?
+                tables.idempotency.replace(org, &name, (stored, value.clone()), now).await?
             {
                 return Ok(row);
             }
@@ -127,22 +125,22 @@ pub(crate) async fn record_request(
 }
 
 pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize) -> Result<usize> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    let rows = tables.system_rows.first(cql, INDEX, Some(before), limit).await?;
+    let tables = &keyspace.tables;
+    let rows = tables.system_rows.first(INDEX, Some(before), limit).await?;
     let mut forgotten = 0;
     for row in rows.into_iter().filter(|row| row.at < micros(before)) {
         let mark: RequestIndexRow = decode(&row.value)?;
         let op = mark.op.to_string();
         // The request may have been repeated since, which left a newer record.
-        let found = tables.idempotency.get(cql, &mark.org, &op, ReadConsistency::Quorum).await?;
+        let found = tables.idempotency.get(&mark.org, &op, ReadConsistency::Quorum).await?;
         let old = match found {
             Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
             None => false,
         };
-        if old && let ConditionalResult::Unknown(error) = tables.idempotency.remove(cql, &mark.org, &op).await? {
+        if old && let ConditionalResult::Unknown(error) = tables.idempotency.remove(&mark.org, &op).await? {
             return Err(error);
         }
-        tables.system_rows.remove(cql, INDEX, row.at, &row.key).await?;
+        tables.system_rows.remove(INDEX, row.at, &row.key).await?;
         forgotten += 1;
     }
     Ok(forgotten)

@@ -27,8 +27,8 @@ impl Keyspace {
     pub(crate) async fn open(options: Options) -> Result<Self> {
         let cql = Cql::connect(options).await?;
         let migrated = migrate::migrate(&cql).await?;
-        let tables = Box::pin(Tables::prepare(&cql)).await?;
-        let (cql, tables) = (Arc::new(cql), Arc::new(tables));
+        let cql = Arc::new(cql);
+        let tables = Arc::new(Box::pin(Tables::prepare(&cql)).await?);
         Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
     }
 

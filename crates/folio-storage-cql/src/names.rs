@@ -38,8 +38,7 @@ async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &Nam
 
 /// Fails if the name cannot be claimed. Changes nothing.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    let Some(row) = tables.names.get(cql, org, (name.0, &folded(name.1)), ReadConsistency::Quorum).await? else {
+    let Some(row) = keyspace.tables.names.get(org, (name.0, &folded(name.1)), ReadConsistency::Quorum).await? else {
         return Ok(());
     };
     if row.id == id && row.op == op.to_string() {
@@ -53,15 +52,14 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
 }
 
 pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let folded_name = folded(name.1);
     let key = (name.0, folded_name.as_str());
     let mine = NameRow { id: id.to_owned(), op: op.to_string(), at: keyspace.now_micros() };
     for attempt in 0..retry::ATTEMPTS {
-        if let ConditionalResult::Applied = tables.names.reserve(cql, org, key, &mine).await? {
+        if let ConditionalResult::Applied = keyspace.tables.names.reserve(org, key, &mine).await? {
             return Ok(());
         }
-        if let Some(row) = tables.names.get(cql, org, key, ReadConsistency::Serial).await? {
+        if let Some(row) = keyspace.tables.names.get(org, key, ReadConsistency::Serial).await? {
             if row.id == mine.id && row.op == mine.op {
                 return Ok(());
             }
@@ -70,7 +68,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
                 RowStatus::Live => return Err(Kind::name_taken(name.0, name.1, &row.id)),
                 RowStatus::Open => close(keyspace, org, name, &row).await?,
                 RowStatus::Dead => {
-                    if let ConditionalResult::Applied = tables.names.replace(cql, org, key, (&row, &mine)).await? {
+                    if let ConditionalResult::Applied = keyspace.tables.names.replace(org, key, (&row, &mine)).await? {
                         return Ok(());
                     }
                 }
@@ -83,20 +81,18 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
 
 /// Frees a name of a resource if its row is dead and no other resource claimed it.
 pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let folded_name = folded(name.1);
     let key = (name.0, folded_name.as_str());
-    let Some(row) = tables.names.get(cql, org, key, ReadConsistency::Serial).await? else { return Ok(()) };
+    let Some(row) = keyspace.tables.names.get(org, key, ReadConsistency::Serial).await? else { return Ok(()) };
     if row.id == id && matches!(status(keyspace, org, name, &row).await?, RowStatus::Dead) {
-        tables.names.free(cql, org, key, &row).await?;
+        keyspace.tables.names.free(org, key, &row).await?;
     }
     Ok(())
 }
 
 /// Returns the id that a name was assigned to. The resource may have been renamed or deleted since.
 pub(crate) async fn id_by_name(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    Ok(tables.names.get(cql, org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
+    Ok(keyspace.tables.names.get(org, (kind, &folded(name)), ReadConsistency::Quorum).await?.map(|row| row.id))
 }
 
 /// Closes the op of a stale request that reserved a name. Fails for any other op.

@@ -18,13 +18,11 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
     async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        tables.system_rows.remove_all(cql, INDEX, rows.iter().map(|row| (0, key(row)))).await
+        self.0.tables.system_rows.remove_all(INDEX, rows.iter().map(|row| (0, key(row)))).await
     }
 
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let rows = tables.system_rows.after(cql, INDEX, after.map(|row| (0, key(row))), limit).await?;
+        let rows = self.0.tables.system_rows.after(INDEX, after.map(|row| (0, key(row))), limit).await?;
         rows.into_iter().map(|row| decode(&row.value)).collect()
     }
 }
@@ -32,10 +30,9 @@ impl OpenTurnStore for OpenTurns {
 /// Stores a row and removes others in one write. The caller sends the append that opens the turn only after this
 /// function returns.
 pub(crate) async fn replace(keyspace: &Keyspace, row: &OpenTurnRow, removes: &[OpenTurnRow]) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let system_row = SystemRow { at: 0, key: key(row), value: encode(row)? };
     let removes = removes.iter().map(|row| (0, key(row)));
-    tables.system_rows.replace(cql, INDEX, (system_row, row.until), removes).await
+    keyspace.tables.system_rows.replace(INDEX, (system_row, row.until), removes).await
 }
 
 fn key(row: &OpenTurnRow) -> String {

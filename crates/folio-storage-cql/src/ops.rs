@@ -20,8 +20,7 @@ pub(crate) async fn row(
     op: &str,
     consistency: ReadConsistency,
 ) -> Result<Option<OpRow>> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    let found = tables.aggregates.row(cql, org, target, (Part::Op, op), consistency).await?;
+    let found = keyspace.tables.aggregates.row(org, target, (Part::Op, op), consistency).await?;
     found.map(|bytes| decode(&bytes)).transpose()
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn load(
     id: &str,
     consistency: ReadConsistency,
 ) -> Result<LoadedResource> {
-    let header = keyspace.tables.aggregates.header(&keyspace.cql, org, id, consistency).await?;
+    let header = keyspace.tables.aggregates.header(org, id, consistency).await?;
     let record = match (&header.version, &header.record) {
         (Some(_), Some(bytes)) => Some(Kind::of_id(id)?.read(bytes)?),
         _ => None,

@@ -30,8 +30,7 @@ enum RowStatus {
 
 /// Fails with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    match tables.aggregates.header(cql, org, referenced, ReadConsistency::Quorum).await?.live {
+    match keyspace.tables.aggregates.header(org, referenced, ReadConsistency::Quorum).await?.live {
         Some(true) => Ok(()),
         Some(false) | None => Err(Kind::of_id(referenced)?.not_found(referenced)),
     }
@@ -39,18 +38,14 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, referenced: &str) ->
 
 /// Adds the entry of a reference from `referrer` to `referenced` by an op. Executed before the user is written.
 pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str, op: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
+    let tables = &keyspace.tables;
     let key = format!("{referrer}/{op}");
     let value = encode(&Reference { at: keyspace.now() })?;
     for attempt in 0..retry::ATTEMPTS {
         let consistency = if attempt == 0 { ReadConsistency::Quorum } else { ReadConsistency::Serial };
-        let header = tables.aggregates.header(cql, org, referenced, consistency).await?;
+        let header = tables.aggregates.header(org, referenced, consistency).await?;
         if attempt > 0
-            && tables
-                .aggregates
-                .row(cql, org, referenced, (Part::Reference, &key), ReadConsistency::Serial)
-                .await?
-                .is_some()
+            && tables.aggregates.row(org, referenced, (Part::Reference, &key), ReadConsistency::Serial).await?.is_some()
         {
             return Ok(());
         }
@@ -68,9 +63,10 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, referenced: &str, refe
 }
 
 pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &str, referrer: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let prefix = format!("{referrer}/");
-    for (key, _) in tables.aggregates.rows(cql, org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await? {
+    for (key, _) in
+        keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, &prefix), ENTRIES_PER_READ).await?
+    {
         if let RowStatus::Dead = status(keyspace, org, referenced, &key).await? {
             remove(keyspace, org, referenced, &key).await?;
         }
@@ -79,11 +75,10 @@ pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, referenced: &s
 }
 
 async fn remove(keyspace: &Keyspace, org: &OrgId, referenced: &str, key: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
+    let tables = &keyspace.tables;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(cql, org, referenced, ReadConsistency::Serial).await?;
-        if tables.aggregates.row(cql, org, referenced, (Part::Reference, key), ReadConsistency::Serial).await?.is_none()
-        {
+        let header = tables.aggregates.header(org, referenced, ReadConsistency::Serial).await?;
+        if tables.aggregates.row(org, referenced, (Part::Reference, key), ReadConsistency::Serial).await?.is_none() {
             return Ok(());
         }
         let count = tables.aggregates.uses(org, referenced, (header.uses, header.uses.saturating_sub(1)), false);
@@ -106,9 +101,8 @@ pub(crate) async fn refuse_if_used(
     referenced: &str,
     count: u64,
 ) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     loop {
-        let entries = tables.aggregates.rows(cql, org, referenced, (Part::Reference, ""), ENTRIES_PER_READ).await?;
+        let entries = keyspace.tables.aggregates.rows(org, referenced, (Part::Reference, ""), ENTRIES_PER_READ).await?;
         let is_complete = entries.len() < ENTRIES_PER_READ;
         let mut referrers = BTreeMap::new();
         for (key, value) in entries {
@@ -164,8 +158,7 @@ async fn describe_referrer(
     let Some(facts) = load(keyspace, org, referrer, ReadConsistency::Serial).await?.live() else { return Ok(None) };
     let mut refers = facts.references.contains(referenced);
     if !refers && kind.keeps_revisions {
-        let Keyspace { cql, tables, .. } = keyspace;
-        for (_, stored) in tables.aggregates.rows(cql, org, referrer, (Part::Revision, ""), usize::MAX).await? {
+        for (_, stored) in keyspace.tables.aggregates.rows(org, referrer, (Part::Revision, ""), usize::MAX).await? {
             refers |= kind.revision_references(&stored)?.contains(referenced);
         }
     }

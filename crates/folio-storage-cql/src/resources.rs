@@ -77,10 +77,9 @@ impl ResourceExecutor for Resources {
     }
 
     async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let read = |number: u32| async move {
             let key = decide::revision_key(number);
-            tables.aggregates.row(cql, org, id, (Part::Revision, &key), ReadConsistency::Quorum).await
+            self.0.tables.aggregates.row(org, id, (Part::Revision, &key), ReadConsistency::Quorum).await
         };
         futures::stream::iter(numbers.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
@@ -95,17 +94,17 @@ impl ResourceExecutor for Resources {
     }
 
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        let (Keyspace { cql, tables, .. }, index) = (&*self.0, deleted_index(kind));
+        let (tables, index) = (&self.0.tables, deleted_index(kind));
         let mut found = Vec::new();
-        for row in tables.system_rows.first(cql, &index, None, limit).await? {
+        for row in tables.system_rows.first(&index, None, limit).await? {
             let DeletionRow { org, id, at: marked } = decode(&row.value)?;
             match load(&self.0, &org, &id, ReadConsistency::Serial).await?.record {
                 Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
                 // Another write deleted the resource and has its own row.
-                Some(Record::Tombstone { .. }) => tables.system_rows.remove(cql, &index, row.at, &row.key).await?,
+                Some(Record::Tombstone { .. }) => tables.system_rows.remove(&index, row.at, &row.key).await?,
                 // The write was never executed, or it is in progress and will enter its row again.
                 Some(Record::Live(_)) if idempotency::is_stale(&self.0, row.at) => {
-                    tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
+                    tables.system_rows.remove(&index, row.at, &row.key).await?;
                 }
                 Some(Record::Live(_)) | None => {}
             }
@@ -118,15 +117,15 @@ impl ResourceExecutor for Resources {
     }
 
     async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
-        let (Keyspace { cql, tables, .. }, index) = (&*self.0, deleted_index(kind));
+        let (tables, index) = (&self.0.tables, deleted_index(kind));
         let mut scrubbed = 0;
-        for row in tables.system_rows.first(cql, &index, Some(before), limit).await? {
+        for row in tables.system_rows.first(&index, Some(before), limit).await? {
             let DeletionRow { org, id, .. } = decode(&row.value)?;
             let loaded = load(&self.0, &org, &id, ReadConsistency::Serial).await?;
             if let Some(Record::Tombstone { .. }) = loaded.record {
                 cleanup::remove_content(&self.0, &org, &Target::new(kind.name, &id)).await?;
             }
-            tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
+            tables.system_rows.remove(&index, row.at, &row.key).await?;
             scrubbed += 1;
         }
         Ok(scrubbed)
@@ -161,7 +160,7 @@ pub(crate) fn deleted_index(kind: &Kind) -> String {
 async fn enter_deleted(keyspace: &Keyspace, kind: &Kind, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
     let mark = DeletionRow { org: org.clone(), id: id.to_owned(), at };
     let row = SystemRow { at: micros(at), key: key(org, id), value: encode(&mark)? };
-    keyspace.tables.system_rows.put(&keyspace.cql, &deleted_index(kind), row).await
+    keyspace.tables.system_rows.put(&deleted_index(kind), row).await
 }
 
 pub(crate) fn key(org: &OrgId, id: &str) -> String {

@@ -18,20 +18,18 @@ pub(crate) struct Rows(pub(crate) Arc<Keyspace>);
 #[async_trait]
 impl RowStore for Rows {
     async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let read = |key: String| async move { tables.rows.get(cql, (org, group), &key, ReadConsistency::Quorum).await };
+        let read =
+            |key: String| async move { self.0.tables.rows.get((org, group), &key, ReadConsistency::Quorum).await };
         futures::stream::iter(keys.to_vec()).map(read).buffered(READ_AT_ONCE).try_collect().await
     }
 
     async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        tables.rows.list(cql, (org, group)).await
+        self.0.tables.rows.list((org, group)).await
     }
 
     async fn write(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let ConditionalRow { group, key, before, after, guard } = write;
-        let rows = &tables.rows;
+        let rows = &self.0.tables.rows;
         let mut batch = vec![match before {
             Some(before) => rows.replace((org, group), &key, before, after.clone()),
             None => rows.insert((org, group), &key, after.clone()),
@@ -42,18 +40,16 @@ impl RowStore for Rows {
             ConditionalResult::Applied => Ok(true),
             ConditionalResult::Refused => Ok(false),
             ConditionalResult::Unknown(_) => {
-                Ok(rows.get(cql, (org, group), &key, ReadConsistency::Serial).await? == Some(after))
+                Ok(rows.get((org, group), &key, ReadConsistency::Serial).await? == Some(after))
             }
         }
     }
 
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        tables.rows.put(cql, (org, group), key, value).await
+        self.0.tables.rows.put((org, group), key, value).await
     }
 
     async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        tables.rows.remove(cql, (org, group), key).await
+        self.0.tables.rows.remove((org, group), key).await
     }
 }

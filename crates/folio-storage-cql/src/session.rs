@@ -14,14 +14,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use folio_types::{Error, Reason, Result};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
-use scylla::errors::ExecutionError;
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
@@ -67,8 +66,11 @@ pub(crate) enum ConditionalResult {
     Unknown(Error),
 }
 
-/// Statements of one batch, each with its values.
-pub(crate) type Statements<'a> = Vec<(&'a PreparedStatement, Values)>;
+/// A statement with its values.
+pub(crate) type Statement<'a> = (&'a PreparedStatement, Values);
+
+/// The statements of one batch.
+pub(crate) type Statements<'a> = Vec<Statement<'a>>;
 
 /// Maximum number of rows in a page of a response.
 const PAGE_ROWS: i32 = 500;
@@ -147,10 +149,7 @@ impl Cql {
     pub(crate) async fn first_text(&self, query: &str) -> Result<Option<String>> {
         match self.session.query_unpaged(query, ()).await {
             Ok(answer) => Ok(rows_of::<(Option<String>,)>(answer)?.into_iter().next().and_then(|(text,)| text)),
-            Err(ExecutionError::LastAttemptError(scylla::errors::RequestAttemptError::DbError(
-                scylla::errors::DbError::Invalid,
-                _,
-            ))) => Ok(None),
+            Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => Ok(None),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -164,7 +163,12 @@ impl Cql {
         statement.set_consistency(Consistency::LocalQuorum);
         statement.set_serial_consistency(Some(SerialConsistency::LocalSerial));
         statement.set_is_idempotent(purpose != StatementKind::Conditional);
-        statement.set_request_timeout(Some(self.timeout(purpose)));
+        let is_read = purpose == StatementKind::Read;
+        statement.set_request_timeout(Some(if is_read {
+            self.options.read_timeout
+        } else {
+            self.options.write_timeout
+        }));
         if purpose == StatementKind::Conditional {
             statement.set_retry_policy(Some(Arc::clone(&self.no_retry)));
         }
@@ -178,13 +182,6 @@ impl Cql {
         serial.set_consistency(Consistency::LocalSerial);
         serial.set_retry_policy(Some(Arc::clone(&self.serial_read_retry)));
         Ok(Select { quorum, serial })
-    }
-
-    fn timeout(&self, purpose: StatementKind) -> Duration {
-        match purpose {
-            StatementKind::Read => self.options.read_timeout,
-            StatementKind::Write | StatementKind::Conditional => self.options.write_timeout,
-        }
     }
 
     /// Reads all pages.
@@ -257,7 +254,7 @@ impl Cql {
     /// The driver never repeats the write: see [`ConditionalResult::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<ConditionalResult> {
         let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
-        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
+        conditional_result(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }
 
     /// Executes one atomic conditional batch in one partition. The driver never repeats the write: see
@@ -268,7 +265,7 @@ impl Cql {
         batch.set_is_idempotent(false);
         batch.set_retry_policy(Some(Arc::clone(&self.no_retry)));
         let done = self.session.batch(&batch, values);
-        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
+        conditional_result(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, health).await?)
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
@@ -300,17 +297,13 @@ where
 
 /// Reads `[applied]`, which every server returns as the first column. ScyllaDB returns one row for each statement of a
 /// batch, all with the same value.
-fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<ConditionalResult> {
+fn conditional_result(answer: Result<QueryResult, ExecutionError>) -> Result<ConditionalResult> {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(error) => {
-            let mapped = failed(&error);
-            return if mapped.reason == Reason::StoreUnavailable {
-                Ok(ConditionalResult::Unknown(mapped))
-            } else {
-                Err(mapped)
-            };
-        }
+        Err(error) => match failed(&error) {
+            mapped if mapped.reason == Reason::StoreUnavailable => return Ok(ConditionalResult::Unknown(mapped)),
+            mapped => return Err(mapped),
+        },
     };
     let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
     let row = rows.rows::<scylla::value::Row>().map_err(|error| unreadable(&error))?.next();

@@ -25,13 +25,16 @@ const WRITE_CONCURRENCY: usize = 16;
 
 /// Adds a resource to an index of waiting resources. The row is a hint; the resource's partition is authoritative.
 pub(crate) async fn wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let mark = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: 0 };
-    tables.system_rows.put(cql, waits.index_name(), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
+    keyspace
+        .tables
+        .system_rows
+        .put(waits.index_name(), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? })
+        .await
 }
 
 pub(crate) async fn remove_wait(keyspace: &Keyspace, waits: TextWait, org: &OrgId, id: &str) -> Result<()> {
-    keyspace.tables.system_rows.remove(&keyspace.cql, waits.index_name(), 0, &key(org, id)).await
+    keyspace.tables.system_rows.remove(waits.index_name(), 0, &key(org, id)).await
 }
 
 fn text_of(header: &Header) -> Result<Option<TextRecord>> {
@@ -39,15 +42,14 @@ fn text_of(header: &Header) -> Result<Option<TextRecord>> {
 }
 
 async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<Vec<PendingText>> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < limit {
-        let rows = tables.system_rows.after(cql, waits.index_name(), after.take(), limit - found.len()).await?;
+        let rows = keyspace.tables.system_rows.after(waits.index_name(), after.take(), limit - found.len()).await?;
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {
             let PendingTextRow { org, id, .. } = decode(&row.value)?;
-            let header = tables.aggregates.header(cql, &org, &id, ReadConsistency::Quorum).await?;
+            let header = keyspace.tables.aggregates.header(&org, &id, ReadConsistency::Quorum).await?;
             let text = text_of(&header)?;
             match (header.live, TextWait::of(text.as_ref())) {
                 (Some(true), found_waits) if found_waits == Some(waits) => {
@@ -64,9 +66,8 @@ async fn waiting(keyspace: &Keyspace, waits: TextWait, limit: usize) -> Result<V
 }
 
 async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let IngestUpdate { state, pages, lacks_program, at } = update;
-    let header = tables.aggregates.header(cql, org, id, ReadConsistency::Quorum).await?;
+    let header = keyspace.tables.aggregates.header(org, id, ReadConsistency::Quorum).await?;
     if header.live != Some(true) {
         return Ok(());
     }
@@ -93,13 +94,13 @@ async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &str, update: IngestUpdate
 
 /// Replaces the state of a text; returns whether the resource is live.
 async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) -> Result<bool> {
-    let Keyspace { cql, tables, .. } = keyspace;
+    let tables = &keyspace.tables;
     for attempt in 0..retry::ATTEMPTS {
-        let header = tables.aggregates.header(cql, org, id, ReadConsistency::Serial).await?;
+        let header = tables.aggregates.header(org, id, ReadConsistency::Serial).await?;
         let before = text_of(&header)?;
         if header.live != Some(true) {
             if let Some(generation) = &text.generation {
-                tables.text_pages.remove(cql, (org, id), generation).await?;
+                tables.text_pages.remove((org, id), generation).await?;
             }
             return Ok(false);
         }
@@ -115,7 +116,7 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &str, text: &TextRecord) 
         match keyspace.commit(vec![change]).await? {
             ConditionalResult::Applied => {
                 if let Some(old) = before.and_then(|before| before.generation) {
-                    tables.text_pages.remove(cql, (org, id), &old).await?;
+                    tables.text_pages.remove((org, id), &old).await?;
                     dependents::remove(keyspace, org, id, (Part::Text, &old)).await?;
                 }
                 return Ok(true);
@@ -145,14 +146,13 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     let name = generation.as_str();
     futures::stream::iter(encoded.into_iter().map(Ok))
         .try_for_each_concurrent(WRITE_CONCURRENCY, |(page, value)| async move {
-            keyspace.tables.text_pages.put(&keyspace.cql, (org, id), name, page, value).await
+            keyspace.tables.text_pages.put((org, id), name, page, value).await
         })
         .await?;
     Ok(generation)
 }
 
 async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<NewPage>> {
-    let Keyspace { cql, tables, .. } = keyspace;
     let loaded = load(keyspace, org, id, ReadConsistency::Quorum).await?;
     let text = text_of(&loaded.header)?;
     let is_live = loaded.live().is_some();
@@ -162,7 +162,7 @@ async fn pages(keyspace: &Keyspace, org: &OrgId, id: &str, from: u32, count: u32
     while next < end {
         // A page may have hundreds of kilobytes, so each read returns a bounded number of pages.
         let part = (end - next).min(PAGES_PER_READ);
-        let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
+        let stored = keyspace.tables.text_pages.pages((org, id), &generation, next, part).await?;
         let read = stored.len();
         for bytes in stored {
             let PageText { number, text } = decode(&bytes)?;
@@ -183,9 +183,7 @@ pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Re
     let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
     futures::stream::iter(generations)
         .map(Ok)
-        .try_for_each(|generation| async move {
-            keyspace.tables.text_pages.remove(&keyspace.cql, (org, id), &generation).await
-        })
+        .try_for_each(|generation| async move { keyspace.tables.text_pages.remove((org, id), &generation).await })
         .await
 }
 

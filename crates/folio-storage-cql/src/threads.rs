@@ -44,11 +44,11 @@ pub(crate) fn listed(header: &ThreadHeader) -> Option<ListEntry> {
 pub(crate) async fn enter_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
     let mark = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at };
     let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&mark)? };
-    keyspace.tables.system_rows.put(&keyspace.cql, EXPIRY, row).await
+    keyspace.tables.system_rows.put(EXPIRY, row).await
 }
 
 async fn remove_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
-    keyspace.tables.system_rows.remove(&keyspace.cql, EXPIRY, micros(at), &format!("{org}/{id}")).await
+    keyspace.tables.system_rows.remove(EXPIRY, micros(at), &format!("{org}/{id}")).await
 }
 
 pub(crate) struct Threads(pub(crate) Arc<Keyspace>);
@@ -76,8 +76,7 @@ impl ThreadStore for Threads {
     }
 
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let header = tables.threads.header(cql, org, id, ReadConsistency::Quorum).await?;
+        let header = self.0.tables.threads.header(org, id, ReadConsistency::Quorum).await?;
         let (imported, creation) = header.imported.unwrap_or_default();
         let mut found = Vec::new();
         while found.len() < limit {
@@ -89,7 +88,7 @@ impl ThreadStore for Threads {
             };
             // An entry may have 256 KiB, so each read returns a bounded number of entries.
             let rows = ENTRIES_PER_READ.min(limit - found.len());
-            let stored = tables.threads.entries(cql, (org, id), part, (next, before), rows).await?;
+            let stored = self.0.tables.threads.entries((org, id), part, (next, before), rows).await?;
             let read = stored.len();
             for (at, bytes) in (next..).zip(stored) {
                 found.push((at, decode(&bytes)?));
@@ -114,7 +113,6 @@ impl ThreadStore for Threads {
     }
 
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         for attempt in 0..retry::ATTEMPTS {
             let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
             let imported = read.imported.clone();
@@ -126,7 +124,7 @@ impl ThreadStore for Threads {
             let tombstone = header.tombstone(by.cloned());
             let fence = (header.epoch, header.version);
             if let ConditionalResult::Applied =
-                tables.threads.write_tombstone(cql, (org, id), fence, encode(&tombstone)?).await?
+                self.0.tables.threads.write_tombstone((org, id), fence, encode(&tombstone)?).await?
             {
                 return self.settle_removal(&header, imported).await;
             }
@@ -143,17 +141,16 @@ impl ThreadStore for Threads {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let mut found = Vec::new();
-        for row in tables.system_rows.first(cql, EXPIRY, Some(now), limit).await? {
+        for row in self.0.tables.system_rows.first(EXPIRY, Some(now), limit).await? {
             let ThreadExpiryRow { org, thread, at } = decode(&row.value)?;
             let read = append::read(&self.0, &org, &thread, ReadConsistency::Quorum).await?;
             let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
                 Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
                 // The expiry was changed, and another row has the new time.
-                Some(_) => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
-                None if is_removed => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
+                Some(_) => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
+                None if is_removed => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
                 None => {}
             }
         }
@@ -168,7 +165,6 @@ impl ThreadStore for Threads {
     }
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let to = nanoseconds(at)?;
         let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
         let before = read.expires_at;
@@ -177,7 +173,8 @@ impl ThreadStore for Threads {
         }
         // If the thread is used concurrently, this row is left dangling and its next reader removes it.
         enter_expiry(&self.0, org, id, at).await?;
-        let ConditionalResult::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
+        let ConditionalResult::Applied = self.0.tables.threads.expire_unused((org, id), fence, before, to).await?
+        else {
             return Ok(false);
         };
         if let Some(before) = before {
@@ -242,17 +239,15 @@ impl Threads {
 
     /// Removes all rows of a removed thread except the tombstone.
     async fn empty(&self, org: &OrgId, id: &ThreadId, imported: Option<(u64, String)>) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let mut parts = vec![ThreadPart::Entry, ThreadPart::Batch, ThreadPart::Request];
         parts.extend(imported.map(|(_, creation)| ThreadPart::Imported(creation)));
         for part in parts {
-            tables.threads.remove_rows(cql, (org, id), &part, self.0.now()).await?;
+            self.0.tables.threads.remove_rows((org, id), &part, self.0.now()).await?;
         }
         Ok(())
     }
 
     async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
-        let Keyspace { cql, tables, .. } = &*self.0;
         let to = nanoseconds(at)?;
         for attempt in 0..retry::ATTEMPTS {
             let read = append::read(&self.0, org, id, ReadConsistency::Serial).await?;
@@ -263,7 +258,7 @@ impl Threads {
             // Adds the new row first and removes the old row last, so that an expiring thread is never missing in the
             // index.
             enter_expiry(&self.0, org, id, at).await?;
-            if let ConditionalResult::Applied = tables.threads.expire(cql, (org, id), before, to).await? {
+            if let ConditionalResult::Applied = self.0.tables.threads.expire((org, id), before, to).await? {
                 if let Some(before) = before {
                     remove_expiry(&self.0, org, id, append::timestamp_from_nanoseconds(before)?).await?;
                 }

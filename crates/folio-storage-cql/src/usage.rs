@@ -33,25 +33,23 @@ impl UsageRecords {
 impl UsageStore for UsageRecords {
     async fn record(&self, record: UsageRecord) -> Result<()> {
         record.check()?;
-        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let (at, value) = (micros(record.at), encode(&record)?);
         let day = (record.org.clone(), at.div_euclid(DAY_MICROSECONDS));
         // The row of the day is written first, because a reader finds a record through it.
         if !self.days.contains_key(&day) {
-            tables.usage.put_day(cql, &day.0, day.1).await?;
+            self.keyspace.tables.usage.put_day(&day.0, day.1).await?;
             self.days.insert(day.clone(), ());
         }
-        tables.usage.put(cql, &record.org, (day.1, at), &record.key, value).await
+        self.keyspace.tables.usage.put(&record.org, (day.1, at), &record.key, value).await
     }
 
     async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
-        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let mut found = Vec::new();
-        for day in tables.usage.days(cql, org, micros(from).div_euclid(DAY_MICROSECONDS)).await? {
+        for day in self.keyspace.tables.usage.days(org, micros(from).div_euclid(DAY_MICROSECONDS)).await? {
             if found.len() >= limit {
                 break;
             }
-            for bytes in tables.usage.list(cql, org, (day, micros(from)), limit - found.len()).await? {
+            for bytes in self.keyspace.tables.usage.list(org, (day, micros(from)), limit - found.len()).await? {
                 found.push(decode(&bytes)?);
             }
         }

@@ -10,53 +10,27 @@ pub(crate) trait Bind {
     fn bind(self) -> Option<CqlValue>;
 }
 
-impl Bind for &str {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::Text(self.to_owned()))
-    }
+macro_rules! bind {
+    ($($type:ty: $value:ident => $bound:expr;)+) => {
+        $(impl Bind for $type {
+            fn bind(self) -> Option<CqlValue> {
+                let $value = self;
+                Some($bound)
+            }
+        })+
+    };
 }
 
-impl Bind for String {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::Text(self))
-    }
-}
-
-impl Bind for &String {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::Text(self.clone()))
-    }
-}
-
-impl Bind for i64 {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::BigInt(self))
-    }
-}
-
-/// Versions, epochs and counts are far below the maximum of the column.
-impl Bind for u64 {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::BigInt(self.cast_signed()))
-    }
-}
-
-impl Bind for i32 {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::Int(self))
-    }
-}
-
-impl Bind for bool {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::Boolean(self))
-    }
-}
-
-impl Bind for Vec<u8> {
-    fn bind(self) -> Option<CqlValue> {
-        Some(CqlValue::Blob(self))
-    }
+bind! {
+    &str: text => CqlValue::Text(text.to_owned());
+    String: text => CqlValue::Text(text);
+    &String: text => CqlValue::Text(text.clone());
+    i64: number => CqlValue::BigInt(number);
+    // Versions, epochs and counts are far below the maximum of the column.
+    u64: number => CqlValue::BigInt(number.cast_signed());
+    i32: number => CqlValue::Int(number);
+    bool: value => CqlValue::Boolean(value);
+    Vec<u8>: bytes => CqlValue::Blob(bytes);
 }
 
 impl<T: Bind> Bind for Option<T> {

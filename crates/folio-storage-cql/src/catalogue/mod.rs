@@ -86,7 +86,7 @@ async fn write_rows(
         });
         (term, Position { sort_key, at: listed.at, id: listed.row.id.clone() }, value)
     });
-    keyspace.tables.catalogue.change(&keyspace.cql, (org, kind), rows, stamp).await
+    keyspace.tables.catalogue.change((org, kind), rows, stamp).await
 }
 
 /// Returns None for a dangling row.
@@ -100,7 +100,7 @@ async fn value_of(
         return decode(value).map(Some);
     }
     let all = Position { sort_key: String::new(), ..position.clone() };
-    let found = keyspace.tables.catalogue.value(&keyspace.cql, (org, kind, ALL), &all).await?;
+    let found = keyspace.tables.catalogue.value((org, kind, ALL), &all).await?;
     found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
 }
 
@@ -180,7 +180,7 @@ async fn read_rows(
     (shard, from): Cursor,
 ) -> Result<(Vec<(Position, Vec<u8>)>, Option<Cursor>)> {
     let catalogue = &keyspace.tables.catalogue;
-    let rows = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS_PER_READ)).await?;
+    let rows = catalogue.range(list, shard, (&from, &last()), (false, ROWS_PER_READ)).await?;
     let next = match rows.last() {
         Some((end, _)) if rows.len() == ROWS_PER_READ => Some((shard, end.clone())),
         _ => (shard + 1 < SHARDS).then_some((shard + 1, FIRST)),

@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use folio_resources::{Condition, ListRow, folded, term};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result};
+use folio_types::{Error, OrgId, Result};
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use super::rows::{ALL, NAME, all, lookups};
-use super::value_of;
+use super::{FIRST, last, value_of};
 use crate::keyspace::Keyspace;
 use crate::table::{Position, SHARDS};
-use folio_storage::page_token;
+use folio_storage::{PAGE_BYTES, page_token};
 
 /// Maximum number of items of a filtered list that is counted exactly.
 const COUNTED_ITEMS_MAX: usize = 1_024;
@@ -37,8 +37,6 @@ const COUNT_SECONDS: u64 = 10;
 const CACHED_COUNTS_MAX: usize = 1_024;
 /// Maximum number of items that are read concurrently.
 const LOAD_CONCURRENCY: usize = 16;
-/// A page ends with the item that reaches this total size, in bytes.
-const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The rows of a term whose sort keys begin with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +163,7 @@ async fn read_if_small(
     query: &Query<'_>,
     lookups: &[Lookup],
 ) -> Result<Option<Vec<CatalogueRow>>> {
-    // Ids are hashed to shards, so no shard of a list that is counted exactly has twice its share.
+    // Ids are hashed to shards, so no shard of a list that is counted exactly has twice the mean number of rows.
     let per_shard = 2 * COUNTED_ITEMS_MAX / SHARDS.unsigned_abs() as usize;
     let mut stored = Vec::new();
     for lookup in lookups {
@@ -174,7 +172,7 @@ async fn read_if_small(
         let list = (org, query.kind, lookup.term.as_str());
         let ranges = (0..SHARDS).map(|shard| {
             let catalogue = &keyspace.tables.catalogue;
-            catalogue.range(&keyspace.cql, list, shard, (&from, &to), (false, per_shard + 1))
+            catalogue.range(list, shard, (&from, &to), (false, per_shard + 1))
         });
         for rows in futures::future::try_join_all(ranges).await? {
             if rows.len() > per_shard {
@@ -272,8 +270,7 @@ impl PageSelector<'_, '_> {
     }
 
     async fn shard(&self, term: &str, shard: i32, rows: usize, after: Option<Position>) -> Result<Shard> {
-        let first = Position { sort_key: String::new(), at: i64::MIN, id: String::new() };
-        let end = Position { sort_key: char::MAX.to_string(), at: i64::MAX, id: char::MAX.to_string() };
+        let (first, end) = (FIRST, last());
         let (from, to) = match (after, self.backward) {
             (Some(after), true) => (first, after),
             (Some(after), false) => (after, end),
@@ -281,7 +278,7 @@ impl PageSelector<'_, '_> {
         };
         let list = (self.org, self.query.kind, term);
         let catalogue = &self.keyspace.tables.catalogue;
-        let found = catalogue.range(&self.keyspace.cql, list, shard, (&from, &to), (self.backward, rows)).await?;
+        let found = catalogue.range(list, shard, (&from, &to), (self.backward, rows)).await?;
         Ok(Shard { is_exhausted: found.len() < rows, rows: found.into() })
     }
 }
@@ -324,7 +321,7 @@ async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) ->
     }
     let list = (org, kind, lookup.term.as_str());
     let counts = futures::stream::iter(0..SHARDS)
-        .map(|shard| keyspace.tables.catalogue.count(&keyspace.cql, list, shard))
+        .map(|shard| keyspace.tables.catalogue.count(list, shard))
         .buffer_unordered(SHARDS.unsigned_abs() as usize);
     let count: u64 = counts.try_fold(0, async |sum, count| Ok(sum + count)).await?;
     if count > CACHED_COUNT_MIN {
@@ -354,10 +351,9 @@ fn token(org: &OrgId, query: &Query<'_>, order: Order, position: &Position, skip
 }
 
 fn position(org: &OrgId, query: &Query<'_>, order: Order, token: &str) -> Result<(Position, u32)> {
-    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
     let (sort_key, suffix) = page_token::decode(scope(org, query, order), token)?;
-    let (skip, rest) = suffix.split_first_chunk::<4>().ok_or_else(refused)?;
-    let (at, id) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
-    let id = String::from_utf8(id.to_vec()).map_err(|_| refused())?;
+    let (skip, rest) = suffix.split_first_chunk::<4>().ok_or_else(page_token::invalid)?;
+    let (at, id) = rest.split_first_chunk::<8>().ok_or_else(page_token::invalid)?;
+    let id = String::from_utf8(id.to_vec()).map_err(|_| page_token::invalid())?;
     Ok((Position { sort_key, at: i64::from_be_bytes(*at), id }, u32::from_be_bytes(*skip)))
 }

@@ -4,10 +4,9 @@
 //! Every cell is written only under a condition of its partition.
 
 use folio_types::{OrgId, Result};
-use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, ReadConsistency, Select, StatementKind};
-use crate::values::{Values, limit, values};
+use crate::session::{ReadConsistency, Statement};
+use crate::values::{limit, values};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -58,89 +57,33 @@ pub(crate) struct Header {
 
 type HeaderRow = (Option<bool>, Option<i64>, Option<Vec<u8>>, Option<i64>, Option<i64>, Option<i64>, Option<Vec<u8>>);
 
-pub(crate) struct Aggregates {
-    header: Select,
-    row: Select,
-    rows: Select,
-    create: PreparedStatement,
-    change: PreparedStatement,
-    change_unused: PreparedStatement,
-    live: PreparedStatement,
-    uses: PreparedStatement,
-    uses_any_state: PreparedStatement,
-    text: PreparedStatement,
-    insert_if_absent: PreparedStatement,
-    insert: PreparedStatement,
-    replace: PreparedStatement,
-    remove: PreparedStatement,
-    remove_existing: PreparedStatement,
+table! { Aggregates:
+    header: read "SELECT live, version, record, created_at, uses, text_version, text_state \
+                  FROM aggregates WHERE org = ? AND id = ? LIMIT 1",
+    row: read "SELECT value FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?",
+    rows: read "SELECT key, value FROM aggregates \
+                WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
+    create: conditional "UPDATE aggregates SET live = true, version = 1, record = ?, created_at = ?, uses = 0, \
+                         text_version = 0 WHERE org = ? AND id = ? IF version = null",
+    change: conditional "UPDATE aggregates SET live = ?, version = ?, record = ? \
+                         WHERE org = ? AND id = ? IF version = ?",
+    change_unused: conditional "UPDATE aggregates SET live = ?, version = ?, record = ? \
+                                WHERE org = ? AND id = ? IF version = ? AND uses = 0",
+    live: conditional "UPDATE aggregates SET live = true WHERE org = ? AND id = ? IF live = true",
+    uses: conditional "UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF live = true AND uses = ?",
+    uses_any_state: conditional "UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF uses = ?",
+    text: conditional "UPDATE aggregates SET text_version = ?, text_state = ? \
+                       WHERE org = ? AND id = ? IF live = true AND text_version = ?",
+    insert_if_absent: conditional "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+    insert: conditional "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)",
+    replace: conditional "UPDATE aggregates SET value = ? WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
+    remove: conditional "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?",
+    remove_existing: conditional "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
 }
 
 impl Aggregates {
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
-        Ok(Self {
-            header: cql
-                .select(
-                    "SELECT live, version, record, created_at, uses, text_version, text_state \
-                     FROM aggregates WHERE org = ? AND id = ? LIMIT 1",
-                )
-                .await?,
-            row: cql.select("SELECT value FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?").await?,
-            rows: cql
-                .select(
-                    "SELECT key, value FROM aggregates \
-                     WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
-                )
-                .await?,
-            create: conditional(
-                "UPDATE aggregates SET live = true, version = 1, record = ?, created_at = ?, uses = 0, text_version = 0 \
-                 WHERE org = ? AND id = ? IF version = null",
-            )
-            .await?,
-            change: conditional(
-                "UPDATE aggregates SET live = ?, version = ?, record = ? WHERE org = ? AND id = ? IF version = ?",
-            )
-            .await?,
-            change_unused: conditional(
-                "UPDATE aggregates SET live = ?, version = ?, record = ? \
-                 WHERE org = ? AND id = ? IF version = ? AND uses = 0",
-            )
-            .await?,
-            live: conditional("UPDATE aggregates SET live = true WHERE org = ? AND id = ? IF live = true").await?,
-            uses: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF live = true AND uses = ?")
-                .await?,
-            uses_any_state: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF uses = ?").await?,
-            text: conditional(
-                "UPDATE aggregates SET text_version = ?, text_state = ? \
-                 WHERE org = ? AND id = ? IF live = true AND text_version = ?",
-            )
-            .await?,
-            insert_if_absent: conditional(
-                "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
-            )
-            .await?,
-            insert: conditional("INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)").await?,
-            replace: conditional(
-                "UPDATE aggregates SET value = ? WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
-            )
-            .await?,
-            remove: conditional("DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?").await?,
-            remove_existing: conditional(
-                "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
-            )
-            .await?,
-        })
-    }
-
-    pub(crate) async fn header(
-        &self,
-        cql: &Cql,
-        org: &OrgId,
-        id: &str,
-        consistency: ReadConsistency,
-    ) -> Result<Header> {
-        let row: Option<HeaderRow> = cql.row(&self.header, consistency, values![org.as_str(), id]).await?;
+    pub(crate) async fn header(&self, org: &OrgId, id: &str, consistency: ReadConsistency) -> Result<Header> {
+        let row: Option<HeaderRow> = self.cql.row(&self.header, consistency, values![org.as_str(), id]).await?;
         let Some((live, version, record, created_at, uses, text_version, text_state)) = row else {
             return Ok(Header::default());
         };
@@ -157,21 +100,19 @@ impl Aggregates {
 
     pub(crate) async fn row(
         &self,
-        cql: &Cql,
         org: &OrgId,
         id: &str,
         (part, key): (Part, &str),
         consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), id, part.word(), key];
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, consistency, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.row, consistency, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
     /// Returns rows of a part whose keys begin with `prefix`, in order, at most `rows`.
     pub(crate) async fn rows(
         &self,
-        cql: &Cql,
         org: &OrgId,
         id: &str,
         (part, prefix): (Part, &str),
@@ -181,11 +122,11 @@ impl Aggregates {
             return Ok(Vec::new());
         }
         let values = values![org.as_str(), id, part.word(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
-        let rows: Vec<(String, Option<Vec<u8>>)> = cql.rows(&self.rows, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(String, Option<Vec<u8>>)> = self.cql.rows(&self.rows, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
 
-    pub(crate) fn create(&self, org: &OrgId, id: &str, record: Vec<u8>, at: i64) -> (&PreparedStatement, Values) {
+    pub(crate) fn create(&self, org: &OrgId, id: &str, record: Vec<u8>, at: i64) -> Statement<'_> {
         (&self.create, values![record, at, org.as_str(), id])
     }
 
@@ -197,29 +138,23 @@ impl Aggregates {
         (from, to): (u64, u64),
         (live, record): (bool, Vec<u8>),
         unused: bool,
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         let statement = if unused { &self.change_unused } else { &self.change };
         (statement, values![live, to, record, org.as_str(), id, from])
     }
 
     /// A condition of a batch: the resource is live.
-    pub(crate) fn live(&self, org: &OrgId, id: &str) -> (&PreparedStatement, Values) {
+    pub(crate) fn live(&self, org: &OrgId, id: &str) -> Statement<'_> {
         (&self.live, values![org.as_str(), id])
     }
 
     /// Changes the count of references. `only_live`: only while the resource is live.
-    pub(crate) fn uses(
-        &self,
-        org: &OrgId,
-        id: &str,
-        (from, to): (u64, u64),
-        only_live: bool,
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn uses(&self, org: &OrgId, id: &str, (from, to): (u64, u64), only_live: bool) -> Statement<'_> {
         let statement = if only_live { &self.uses } else { &self.uses_any_state };
         (statement, values![to, org.as_str(), id, from])
     }
 
-    pub(crate) fn text(&self, org: &OrgId, id: &str, from: u64, state: Vec<u8>) -> (&PreparedStatement, Values) {
+    pub(crate) fn text(&self, org: &OrgId, id: &str, from: u64, state: Vec<u8>) -> Statement<'_> {
         (&self.text, values![from + 1, state, org.as_str(), id, from])
     }
 
@@ -230,44 +165,27 @@ impl Aggregates {
         id: &str,
         (part, key): (Part, &str),
         value: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         (&self.insert_if_absent, values![org.as_str(), id, part.word(), key, value])
     }
 
     /// Inserts or replaces a row. Allowed only in a batch with a condition.
-    pub(crate) fn insert(
-        &self,
-        org: &OrgId,
-        id: &str,
-        (part, key): (Part, &str),
-        value: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn insert(&self, org: &OrgId, id: &str, (part, key): (Part, &str), value: Vec<u8>) -> Statement<'_> {
         (&self.insert, values![org.as_str(), id, part.word(), key, value])
     }
 
     /// Changes the row only if the row exists.
-    pub(crate) fn replace(
-        &self,
-        org: &OrgId,
-        id: &str,
-        (part, key): (Part, &str),
-        value: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn replace(&self, org: &OrgId, id: &str, (part, key): (Part, &str), value: Vec<u8>) -> Statement<'_> {
         (&self.replace, values![value, org.as_str(), id, part.word(), key])
     }
 
     /// Removes a row. Allowed only in a batch with a condition.
-    pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> (&PreparedStatement, Values) {
+    pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> Statement<'_> {
         (&self.remove, values![org.as_str(), id, part.word(), key])
     }
 
     /// Changes the row only if the row exists.
-    pub(crate) fn remove_existing(
-        &self,
-        org: &OrgId,
-        id: &str,
-        (part, key): (Part, &str),
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn remove_existing(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> Statement<'_> {
         (&self.remove_existing, values![org.as_str(), id, part.word(), key])
     }
 }

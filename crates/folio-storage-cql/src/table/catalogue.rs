@@ -5,9 +5,8 @@
 //! clocks of the writes therefore do not matter.
 
 use folio_types::{OrgId, Result};
-use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, ReadConsistency, Select, StatementKind};
+use crate::session::ReadConsistency;
 use crate::values::{limit, values};
 use folio_storage::page_token;
 
@@ -24,52 +23,26 @@ pub(crate) struct Position {
     pub(crate) id: String,
 }
 
-pub(crate) struct Catalogue {
-    put: PreparedStatement,
-    remove: PreparedStatement,
-    forward: Select,
-    backward: Select,
-    one: Select,
-    count: Select,
+/// Reads rows of a shard strictly between two positions.
+const RANGE: &str = "SELECT sort_key, at, id, value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
+                     AND (sort_key, at, id) > (?, ?, ?) AND (sort_key, at, id) < (?, ?, ?)";
+
+table! { Catalogue:
+    put: write "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+    remove: write "DELETE FROM catalogue USING TIMESTAMP ? \
+                   WHERE org = ? AND list = ? AND term = ? AND shard = ? AND sort_key = ? AND at = ? AND id = ?",
+    forward: read &format!("{RANGE} ORDER BY sort_key ASC, at ASC, id ASC LIMIT ?"),
+    backward: read &format!("{RANGE} ORDER BY sort_key DESC, at DESC, id DESC LIMIT ?"),
+    one: read "SELECT value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
+               AND sort_key = ? AND at = ? AND id = ?",
+    count: read "SELECT count(*) FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ?",
 }
 
 impl Catalogue {
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let range = "SELECT sort_key, at, id, value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
-                     AND (sort_key, at, id) > (?, ?, ?) AND (sort_key, at, id) < (?, ?, ?)";
-        Ok(Self {
-            put: cql
-                .prepare(
-                    "INSERT INTO catalogue (org, list, term, shard, sort_key, at, id, value) \
-                     VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
-                    StatementKind::Write,
-                )
-                .await?,
-            remove: cql
-                .prepare(
-                    "DELETE FROM catalogue USING TIMESTAMP ? \
-                     WHERE org = ? AND list = ? AND term = ? AND shard = ? AND sort_key = ? AND at = ? AND id = ?",
-                    StatementKind::Write,
-                )
-                .await?,
-            forward: cql.select(&format!("{range} ORDER BY sort_key ASC, at ASC, id ASC LIMIT ?")).await?,
-            backward: cql.select(&format!("{range} ORDER BY sort_key DESC, at DESC, id DESC LIMIT ?")).await?,
-            one: cql
-                .select(
-                    "SELECT value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
-                     AND sort_key = ? AND at = ? AND id = ?",
-                )
-                .await?,
-            count: cql
-                .select("SELECT count(*) FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ?")
-                .await?,
-        })
-    }
-
     /// Writes and removes rows: `(term, position, value)`. A row without a value is removed.
     pub(crate) async fn change(
         &self,
-        cql: &Cql,
         (org, list): (&OrgId, &str),
         rows: impl IntoIterator<Item = (String, Position, Option<Vec<u8>>)>,
         version: i64,
@@ -79,7 +52,7 @@ impl Catalogue {
             let shard = shard(&id);
             let size = ROW_BYTES + term.len() + sort_key.len() + value.as_ref().map_or(0, Vec::len);
             if statements.len() == BATCH_ROWS || (bytes + size > BATCH_BYTES && !statements.is_empty()) {
-                cql.write_all(std::mem::take(&mut statements)).await?;
+                self.cql.write_all(std::mem::take(&mut statements)).await?;
                 bytes = 0;
             }
             bytes += size;
@@ -90,25 +63,23 @@ impl Catalogue {
         }
         match statements.is_empty() {
             true => Ok(()),
-            false => cql.write_all(statements).await,
+            false => self.cql.write_all(statements).await,
         }
     }
 
     pub(crate) async fn value(
         &self,
-        cql: &Cql,
         (org, list, term): (&OrgId, &str, &str),
         Position { sort_key, at, id }: &Position,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), list, term, shard(id), sort_key, *at, id];
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.one, ReadConsistency::Quorum, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.one, ReadConsistency::Quorum, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
     /// Returns at most `rows` rows of a shard strictly between two positions, in ascending or descending order.
     pub(crate) async fn range(
         &self,
-        cql: &Cql,
         (org, list, term): (&OrgId, &str, &str),
         shard: i32,
         (from, to): (&Position, &Position),
@@ -129,16 +100,16 @@ impl Catalogue {
             limit(rows)
         ];
         let rows: Vec<(String, i64, String, Option<Vec<u8>>)> =
-            cql.rows(select, ReadConsistency::Quorum, values).await?;
+            self.cql.rows(select, ReadConsistency::Quorum, values).await?;
         let row = |(sort_key, at, id, value): (_, _, _, Option<Vec<u8>>)| {
             (Position { sort_key, at, id }, value.unwrap_or_default())
         };
         Ok(rows.into_iter().map(row).collect())
     }
 
-    pub(crate) async fn count(&self, cql: &Cql, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
+    pub(crate) async fn count(&self, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
         let values = values![org.as_str(), list, term, shard];
-        let row: Option<(i64,)> = cql.row(&self.count, ReadConsistency::Quorum, values).await?;
+        let row: Option<(i64,)> = self.cql.row(&self.count, ReadConsistency::Quorum, values).await?;
         Ok(row.map_or(0, |(count,)| count.cast_unsigned()))
     }
 }

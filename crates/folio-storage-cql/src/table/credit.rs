@@ -3,100 +3,54 @@
 //! for each entry of its ledger. A row that has not ended also contains its permit.
 
 use folio_types::{BlockId, OrgId, Result};
-use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
-use crate::values::{Values, limit, values};
+use crate::session::{ConditionalResult, ReadConsistency, Statement};
+use crate::values::{limit, values};
 
 /// The permit of a row that has ended. No caller has this permit.
 pub(crate) const ENDED: &str = "";
 
-pub(crate) struct Credit {
-    account: Select,
-    entry: Select,
-    entries: Select,
-    begin: PreparedStatement,
-    change: PreparedStatement,
-    enter: PreparedStatement,
-    sealed: Select,
-    row: Select,
-    rows: Select,
-    unsealed: PreparedStatement,
-    reserve: PreparedStatement,
-    settle: PreparedStatement,
-    seal: PreparedStatement,
+table! { Credit:
+    // Reads from the end of the partition, where the entries of grants are. Expired entries of blocks sort before them and
+    // leave tombstones.
+    account: read "SELECT account FROM credit_accounts WHERE org = ? ORDER BY key DESC LIMIT 1",
+    entry: read "SELECT value FROM credit_accounts WHERE org = ? AND key = ?",
+    entries: read "SELECT value FROM credit_accounts WHERE org = ? AND key >= ? AND key < ? LIMIT ?",
+    begin: conditional "UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = null",
+    change: conditional "UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = ?",
+    enter: conditional "INSERT INTO credit_accounts (org, key, value) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?",
+    sealed: read "SELECT sealed FROM credit_blocks WHERE org = ? AND block = ? LIMIT 1",
+    row: read "SELECT value FROM credit_blocks WHERE org = ? AND block = ? AND key = ?",
+    rows: read "SELECT sealed, value FROM credit_blocks WHERE org = ? AND block = ?",
+    unsealed: conditional "UPDATE credit_blocks SET used = true WHERE org = ? AND block = ? IF sealed = null",
+    reserve: conditional "INSERT INTO credit_blocks (org, block, key, permit, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+    settle: conditional "UPDATE credit_blocks SET permit = '', value = ? \
+                         WHERE org = ? AND block = ? AND key = ? IF permit = ?",
+    seal: conditional "UPDATE credit_blocks SET sealed = true WHERE org = ? AND block = ? IF sealed = null",
 }
 
 impl Credit {
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
-        Ok(Self {
-            // Reads from the end of the partition, where the entries of grants are. Expired entries of blocks sort
-            // before them and leave tombstones.
-            account: cql.select("SELECT account FROM credit_accounts WHERE org = ? ORDER BY key DESC LIMIT 1").await?,
-            entry: cql.select("SELECT value FROM credit_accounts WHERE org = ? AND key = ?").await?,
-            entries: cql
-                .select("SELECT value FROM credit_accounts WHERE org = ? AND key >= ? AND key < ? LIMIT ?")
-                .await?,
-            begin: conditional("UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = null")
-                .await?,
-            change: conditional("UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = ?")
-                .await?,
-            enter: conditional(
-                "INSERT INTO credit_accounts (org, key, value) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?",
-            )
-            .await?,
-            sealed: cql.select("SELECT sealed FROM credit_blocks WHERE org = ? AND block = ? LIMIT 1").await?,
-            row: cql.select("SELECT value FROM credit_blocks WHERE org = ? AND block = ? AND key = ?").await?,
-            rows: cql.select("SELECT sealed, value FROM credit_blocks WHERE org = ? AND block = ?").await?,
-            unsealed: conditional("UPDATE credit_blocks SET used = true WHERE org = ? AND block = ? IF sealed = null")
-                .await?,
-            reserve: conditional(
-                "INSERT INTO credit_blocks (org, block, key, permit, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
-            )
-            .await?,
-            settle: conditional(
-                "UPDATE credit_blocks SET permit = '', value = ? WHERE org = ? AND block = ? AND key = ? IF permit = ?",
-            )
-            .await?,
-            seal: conditional("UPDATE credit_blocks SET sealed = true WHERE org = ? AND block = ? IF sealed = null")
-                .await?,
-        })
-    }
-
-    pub(crate) async fn account(&self, cql: &Cql, org: &OrgId) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn account(&self, org: &OrgId) -> Result<Option<Vec<u8>>> {
         let row: Option<(Option<Vec<u8>>,)> =
-            cql.row(&self.account, ReadConsistency::Serial, values![org.as_str()]).await?;
+            self.cql.row(&self.account, ReadConsistency::Serial, values![org.as_str()]).await?;
         Ok(row.and_then(|(account,)| account))
     }
 
-    pub(crate) async fn entry(&self, cql: &Cql, org: &OrgId, key: &str) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn entry(&self, org: &OrgId, key: &str) -> Result<Option<Vec<u8>>> {
         let row: Option<(Option<Vec<u8>>,)> =
-            cql.row(&self.entry, ReadConsistency::Serial, values![org.as_str(), key]).await?;
+            self.cql.row(&self.entry, ReadConsistency::Serial, values![org.as_str(), key]).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
     /// Returns at most `rows` entries with keys from `from` on and before `before`.
-    pub(crate) async fn entries(
-        &self,
-        cql: &Cql,
-        org: &OrgId,
-        (from, before): (&str, &str),
-        rows: usize,
-    ) -> Result<Vec<Vec<u8>>> {
+    pub(crate) async fn entries(&self, org: &OrgId, (from, before): (&str, &str), rows: usize) -> Result<Vec<Vec<u8>>> {
         let values = values![org.as_str(), from, before, limit(rows)];
-        let rows: Vec<(Option<Vec<u8>>,)> = cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(Option<Vec<u8>>,)> = self.cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().filter_map(|(value,)| value).collect())
     }
 
     /// Replaces the account if its version is `expected` (0: the account does not exist).
-    pub(crate) fn change(
-        &self,
-        org: &OrgId,
-        expected: u64,
-        version: u64,
-        account: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn change(&self, org: &OrgId, expected: u64, version: u64, account: Vec<u8>) -> Statement<'_> {
         match expected {
             0 => (&self.begin, values![version, account, org.as_str()]),
             _ => (&self.change, values![version, account, org.as_str(), expected]),
@@ -105,37 +59,32 @@ impl Credit {
 
     /// Inserts the entry of the change if no entry with its key exists. `ttl_seconds`: 0 for an entry that never
     /// expires.
-    pub(crate) fn enter(
-        &self,
-        org: &OrgId,
-        key: &str,
-        value: Vec<u8>,
-        ttl_seconds: i32,
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn enter(&self, org: &OrgId, key: &str, value: Vec<u8>, ttl_seconds: i32) -> Statement<'_> {
         (&self.enter, values![org.as_str(), key, value, ttl_seconds])
     }
 
-    pub(crate) async fn is_sealed(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<bool> {
+    pub(crate) async fn is_sealed(&self, org: &OrgId, block: &BlockId) -> Result<bool> {
         let values = values![org.as_str(), block.as_str()];
-        let row: Option<(Option<bool>,)> = cql.row(&self.sealed, ReadConsistency::Serial, values).await?;
+        let row: Option<(Option<bool>,)> = self.cql.row(&self.sealed, ReadConsistency::Serial, values).await?;
         Ok(row.and_then(|(sealed,)| sealed).unwrap_or_default())
     }
 
-    pub(crate) async fn row(&self, cql: &Cql, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn row(&self, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), block.as_str(), key];
-        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, ReadConsistency::Serial, values).await?;
+        let row: Option<(Option<Vec<u8>>,)> = self.cql.row(&self.row, ReadConsistency::Serial, values).await?;
         Ok(row.and_then(|(value,)| value))
     }
 
-    pub(crate) async fn rows(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
+    pub(crate) async fn rows(&self, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
         let values = values![org.as_str(), block.as_str()];
-        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = cql.rows(&self.rows, ReadConsistency::Serial, values).await?;
+        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> =
+            self.cql.rows(&self.rows, ReadConsistency::Serial, values).await?;
         let sealed = rows.iter().any(|(sealed, _)| sealed.unwrap_or_default());
         Ok((sealed, rows.into_iter().filter_map(|(_, value)| value).collect()))
     }
 
     /// A condition of a batch: the block is not sealed.
-    pub(crate) fn unsealed(&self, org: &OrgId, block: &BlockId) -> (&PreparedStatement, Values) {
+    pub(crate) fn unsealed(&self, org: &OrgId, block: &BlockId) -> Statement<'_> {
         (&self.unsealed, values![org.as_str(), block.as_str()])
     }
 
@@ -146,23 +95,22 @@ impl Credit {
         block: &BlockId,
         key: &str,
         (permit, value): (&str, Vec<u8>),
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         (&self.reserve, values![org.as_str(), block.as_str(), key, permit, value])
     }
 
     /// Ends a row that this permit reserved and that has not ended.
     pub(crate) async fn settle(
         &self,
-        cql: &Cql,
         (org, block): (&OrgId, &BlockId),
         key: &str,
         (permit, value): (&str, Vec<u8>),
     ) -> Result<ConditionalResult> {
         let values = values![value, org.as_str(), block.as_str(), key, permit];
-        cql.conditional(&self.settle, values).await
+        self.cql.conditional(&self.settle, values).await
     }
 
-    pub(crate) async fn seal(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<ConditionalResult> {
-        cql.conditional(&self.seal, values![org.as_str(), block.as_str()]).await
+    pub(crate) async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<ConditionalResult> {
+        self.cql.conditional(&self.seal, values![org.as_str(), block.as_str()]).await
     }
 }

@@ -1,5 +1,29 @@
 //! One file for each table, with its prepared statements. Only these modules and the migrations contain statements.
 
+/// Declares a table with its prepared statements: name, kind (`read`, `write` or `conditional`) and text of each.
+macro_rules! table {
+    (@type read) => { $crate::session::Select };
+    (@type $kind:ident) => { scylla::statement::prepared::PreparedStatement };
+    (@prepare $cql:ident read $text:expr) => { $cql.select($text) };
+    (@prepare $cql:ident write $text:expr) => { $cql.prepare($text, $crate::session::StatementKind::Write) };
+    (@prepare $cql:ident $conditional:ident $text:expr) => {
+        $cql.prepare($text, $crate::session::StatementKind::Conditional)
+    };
+    ($name:ident: $($statement:ident: $kind:ident $text:expr,)+) => {
+        pub(crate) struct $name {
+            cql: std::sync::Arc<$crate::session::Cql>,
+            $($statement: table!(@type $kind),)+
+        }
+
+        impl $name {
+            pub(super) async fn prepare(cql: &std::sync::Arc<$crate::session::Cql>) -> folio_types::Result<Self> {
+                $(let $statement = table!(@prepare cql $kind $text).await?;)+
+                Ok(Self { cql: std::sync::Arc::clone(cql), $($statement),+ })
+            }
+        }
+    };
+}
+
 mod aggregates;
 mod audit;
 mod catalogue;
@@ -12,67 +36,47 @@ mod text_pages;
 mod threads;
 mod usage;
 
+use std::sync::Arc;
+
 use folio_types::Result;
 
-pub(crate) use aggregates::{Aggregates, Header, Part};
-pub(crate) use audit::Audit;
-pub(crate) use catalogue::{Catalogue, Position, SHARDS};
-pub(crate) use credit::{Credit, ENDED};
-pub(crate) use idempotency::Idempotency;
-pub(crate) use names::{NameRow, Names};
-pub(crate) use rows::Rows;
-pub(crate) use system_rows::{SystemRow, SystemRows};
-pub(crate) use text_pages::TextPages;
-pub(crate) use threads::{ThreadPart, ThreadRow, Threads};
-pub(crate) use usage::Usages;
+pub(crate) use aggregates::{Header, Part};
+pub(crate) use catalogue::{Position, SHARDS};
+pub(crate) use credit::ENDED;
+pub(crate) use names::NameRow;
+pub(crate) use system_rows::SystemRow;
+pub(crate) use threads::{ThreadPart, ThreadRow};
 
 use super::session::Cql;
 
-pub(crate) struct Tables {
-    pub(crate) aggregates: Aggregates,
-    pub(crate) idempotency: Idempotency,
-    pub(crate) audit: Audit,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) credit: Credit,
-    pub(crate) names: Names,
-    pub(crate) rows: Rows,
-    pub(crate) system_rows: SystemRows,
-    pub(crate) text_pages: TextPages,
-    pub(crate) threads: Threads,
-    pub(crate) usage: Usages,
+macro_rules! tables {
+    ($($table:ident: $module:ident::$name:ident,)+) => {
+        pub(crate) struct Tables {
+            $(pub(crate) $table: $module::$name,)+
+        }
+
+        impl Tables {
+            /// Prepares the statements of all tables concurrently, so that a start waits for the slowest table only.
+            pub(crate) async fn prepare(cql: &Arc<Cql>) -> Result<Self> {
+                let ($($table),+) = tokio::try_join!($($module::$name::prepare(cql)),+)?;
+                Ok(Self { $($table),+ })
+            }
+        }
+    };
 }
 
-impl Tables {
-    /// Prepares the statements of all tables concurrently, so that a start waits for the slowest table only.
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let (aggregates, idempotency, audit, catalogue, credit, names, rows, system_rows, text_pages, threads, usage) =
-            tokio::try_join!(
-                Aggregates::prepare(cql),
-                Idempotency::prepare(cql),
-                Audit::prepare(cql),
-                Catalogue::prepare(cql),
-                Credit::prepare(cql),
-                Names::prepare(cql),
-                Rows::prepare(cql),
-                SystemRows::prepare(cql),
-                TextPages::prepare(cql),
-                Threads::prepare(cql),
-                Usages::prepare(cql),
-            )?;
-        Ok(Self {
-            aggregates,
-            idempotency,
-            audit,
-            catalogue,
-            credit,
-            names,
-            rows,
-            system_rows,
-            text_pages,
-            threads,
-            usage,
-        })
-    }
+tables! {
+    aggregates: aggregates::Aggregates,
+    idempotency: idempotency::Idempotency,
+    audit: audit::Audit,
+    catalogue: catalogue::Catalogue,
+    credit: credit::Credit,
+    names: names::Names,
+    rows: rows::Rows,
+    system_rows: system_rows::SystemRows,
+    text_pages: text_pages::TextPages,
+    threads: threads::Threads,
+    usage: usage::Usages,
 }
 
 #[cfg(test)]
@@ -83,15 +87,13 @@ mod tests {
     /// Returns the statements that are prepared with a condition, or for a batch with a condition, as `FILE.NAME`.
     fn conditional(file: &str, text: &str) -> BTreeSet<String> {
         let (mut name, mut found) = (String::new(), BTreeSet::new());
-        for line in text.lines() {
-            let line = line.trim_start();
+        for line in text.lines().map(str::trim_start) {
             let word = line.strip_prefix("let ").unwrap_or(line).split([':', ' ']).next().unwrap_or_default();
             let is_name = line.starts_with(&format!("{word}: ")) || line.starts_with(&format!("let {word} ="));
-            let is_closure = line.starts_with("let conditional =");
-            if is_name && !is_closure && word.chars().all(|char| char.is_ascii_lowercase() || char == '_') {
+            if is_name && word.chars().all(|char| char.is_ascii_lowercase() || char == '_') {
                 word.clone_into(&mut name);
             }
-            if !is_closure && (line.contains(": conditional(") || line.contains("StatementKind::Conditional)")) {
+            if line.contains(": conditional ") || line.contains("StatementKind::Conditional)") {
                 found.insert(format!("{file}.{name}"));
             }
         }

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
-use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, ReadConsistency, Select, StatementKind, Statements};
+use crate::session::{ReadConsistency, Statements};
 use crate::values::{limit, micros, values};
 use folio_storage::page_token;
 
@@ -24,64 +23,39 @@ pub(crate) struct SystemRow {
     pub(crate) value: Vec<u8>,
 }
 
-pub(crate) struct SystemRows {
-    put: PreparedStatement,
-    put_until: PreparedStatement,
-    remove: PreparedStatement,
-    scan: Select,
+table! { SystemRows:
+    // A time to live of 0: the row does not expire.
+    put: write "INSERT INTO system_rows (name, bucket, at, key, value) VALUES (?, ?, ?, ?, ?) USING TTL ?",
+    remove: write "DELETE FROM system_rows WHERE name = ? AND bucket = ? AND at = ? AND key = ?",
+    scan: read "SELECT at, key, value FROM system_rows \
+                WHERE name = ? AND bucket = ? AND (at, key) > (?, ?) AND (at) <= (?) LIMIT ?",
 }
 
 impl SystemRows {
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let insert = "INSERT INTO system_rows (name, bucket, at, key, value) VALUES (?, ?, ?, ?, ?)";
-        Ok(Self {
-            put: cql.prepare(insert, StatementKind::Write).await?,
-            put_until: cql.prepare(&format!("{insert} USING TTL ?"), StatementKind::Write).await?,
-            remove: cql
-                .prepare(
-                    "DELETE FROM system_rows WHERE name = ? AND bucket = ? AND at = ? AND key = ?",
-                    StatementKind::Write,
-                )
-                .await?,
-            scan: cql
-                .select(
-                    "SELECT at, key, value FROM system_rows \
-                     WHERE name = ? AND bucket = ? AND (at, key) > (?, ?) AND (at) <= (?) LIMIT ?",
-                )
-                .await?,
-        })
-    }
-
-    pub(crate) async fn put(&self, cql: &Cql, index: &str, row: SystemRow) -> Result<()> {
-        cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value]).await
+    pub(crate) async fn put(&self, index: &str, row: SystemRow) -> Result<()> {
+        self.cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value, 0]).await
     }
 
     /// Stores a row that expires at a time, after at least one second, and removes a few others in the same batch.
     pub(crate) async fn replace(
         &self,
-        cql: &Cql,
         index: &str,
         (row, until): (SystemRow, Timestamp),
         removes: impl Iterator<Item = (i64, String)>,
     ) -> Result<()> {
-        let left = until.duration_since(cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
+        let left = until.duration_since(self.cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
         let left = i32::try_from(left).unwrap_or(i32::MAX);
-        let put = (&self.put_until, values![index, bucket(&row.key), row.at, row.key, row.value, left]);
+        let put = (&self.put, values![index, bucket(&row.key), row.at, row.key, row.value, left]);
         let removes = removes.map(|(at, key)| (&self.remove, values![index, bucket(&key), at, key]));
-        cql.write_all(std::iter::once(put).chain(removes).collect()).await
+        self.cql.write_all(std::iter::once(put).chain(removes).collect()).await
     }
 
-    pub(crate) async fn remove(&self, cql: &Cql, index: &str, at: i64, key: &str) -> Result<()> {
-        cql.write(&self.remove, values![index, bucket(key), at, key]).await
+    pub(crate) async fn remove(&self, index: &str, at: i64, key: &str) -> Result<()> {
+        self.cql.write(&self.remove, values![index, bucket(key), at, key]).await
     }
 
     /// Sends one batch for each bucket.
-    pub(crate) async fn remove_all(
-        &self,
-        cql: &Cql,
-        index: &str,
-        rows: impl Iterator<Item = (i64, String)>,
-    ) -> Result<()> {
+    pub(crate) async fn remove_all(&self, index: &str, rows: impl Iterator<Item = (i64, String)>) -> Result<()> {
         let mut buckets = BTreeMap::<i32, Statements<'_>>::new();
         for (at, key) in rows {
             let statements = buckets.entry(bucket(&key)).or_default();
@@ -90,26 +64,20 @@ impl SystemRows {
         for mut statements in buckets.into_values() {
             while !statements.is_empty() {
                 let rest = statements.split_off(statements.len().min(BATCH_ROWS));
-                cql.write_all(std::mem::replace(&mut statements, rest)).await?;
+                self.cql.write_all(std::mem::replace(&mut statements, rest)).await?;
             }
         }
         Ok(())
     }
 
     /// Returns the first `rows` rows of all buckets up to a time, ordered by time and key.
-    pub(crate) async fn first(
-        &self,
-        cql: &Cql,
-        index: &str,
-        until: Option<Timestamp>,
-        rows: usize,
-    ) -> Result<Vec<SystemRow>> {
+    pub(crate) async fn first(&self, index: &str, until: Option<Timestamp>, rows: usize) -> Result<Vec<SystemRow>> {
         if rows == 0 {
             return Ok(Vec::new());
         }
         let until = until.map_or(i64::MAX, micros);
         let buckets: Vec<Vec<SystemRow>> = futures::stream::iter(0..BUCKETS)
-            .map(|bucket| self.of_bucket(cql, index, bucket, (i64::MIN, String::new()), until, rows))
+            .map(|bucket| self.of_bucket(index, bucket, (i64::MIN, String::new()), until, rows))
             .buffer_unordered(4)
             .try_collect()
             .await?;
@@ -120,18 +88,12 @@ impl SystemRows {
     }
 
     /// Returns at most `rows` rows after a row, bucket by bucket.
-    pub(crate) async fn after(
-        &self,
-        cql: &Cql,
-        index: &str,
-        after: Option<(i64, String)>,
-        rows: usize,
-    ) -> Result<Vec<SystemRow>> {
+    pub(crate) async fn after(&self, index: &str, after: Option<(i64, String)>, rows: usize) -> Result<Vec<SystemRow>> {
         let (mut found, mut from) = (Vec::new(), after.as_ref().map_or(0, |(_, key)| bucket(key)));
         let mut position = after;
         while from < BUCKETS && found.len() < rows {
             let position = position.take().unwrap_or((i64::MIN, String::new()));
-            found.extend(self.of_bucket(cql, index, from, position, i64::MAX, rows - found.len()).await?);
+            found.extend(self.of_bucket(index, from, position, i64::MAX, rows - found.len()).await?);
             from += 1;
         }
         Ok(found)
@@ -139,7 +101,6 @@ impl SystemRows {
 
     async fn of_bucket(
         &self,
-        cql: &Cql,
         index: &str,
         bucket: i32,
         (at, key): (i64, String),
@@ -147,7 +108,7 @@ impl SystemRows {
         rows: usize,
     ) -> Result<Vec<SystemRow>> {
         let values = values![index, bucket, at, key, until, limit(rows)];
-        let rows: Vec<(i64, String, Vec<u8>)> = cql.rows(&self.scan, ReadConsistency::Quorum, values).await?;
+        let rows: Vec<(i64, String, Vec<u8>)> = self.cql.rows(&self.scan, ReadConsistency::Quorum, values).await?;
         Ok(rows.into_iter().map(|(at, key, value)| SystemRow { at, key, value }).collect())
     }
 }

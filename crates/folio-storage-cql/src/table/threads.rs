@@ -7,10 +7,9 @@
 
 use folio_history::thread::Fence;
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
-use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{ConditionalResult, Cql, ReadConsistency, Select, StatementKind};
-use crate::values::{Values, limit, micros, values};
+use crate::session::{ConditionalResult, ReadConsistency, Statement};
+use crate::values::{limit, micros, values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadPart {
@@ -50,87 +49,29 @@ pub(crate) struct ThreadRow {
 
 type Row = (Option<bool>, Option<Vec<u8>>, Option<i64>, Option<i64>, Option<String>);
 
-pub(crate) struct Threads {
-    header: Select,
-    row: Select,
-    entries: Select,
-    create: PreparedStatement,
-    append: PreparedStatement,
-    expire: PreparedStatement,
-    expire_unused: PreparedStatement,
-    write_tombstone: PreparedStatement,
-    insert_if_absent: PreparedStatement,
-    insert: PreparedStatement,
-    import: PreparedStatement,
-    remove_rows: PreparedStatement,
+table! { Threads:
+    header: read "SELECT live, header, expires_at, imported, creation FROM threads WHERE org = ? AND id = ? LIMIT 1",
+    row: read "SELECT live, value FROM threads WHERE org = ? AND id = ? AND part = ? AND key = ?",
+    entries: read "SELECT live, key, value FROM threads \
+                   WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
+    create: conditional "UPDATE threads SET live = true, epoch = ?, version = ?, header = ?, expires_at = ?, \
+                         imported = ?, creation = ? WHERE org = ? AND id = ? IF live = null",
+    append: conditional "UPDATE threads SET epoch = ?, version = ?, header = ? \
+                         WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
+    expire: conditional "UPDATE threads SET expires_at = ? WHERE org = ? AND id = ? IF live = true AND expires_at = ?",
+    expire_unused: conditional "UPDATE threads SET expires_at = ? WHERE org = ? AND id = ? \
+                                IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
+    write_tombstone: conditional "UPDATE threads SET live = false, header = ? \
+                                  WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
+    insert_if_absent: conditional "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+    insert: conditional "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)",
+    import: write "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)",
+    remove_rows: write "DELETE FROM threads USING TIMESTAMP ? WHERE org = ? AND id = ? AND part = ?",
 }
 
 impl Threads {
-    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let conditional = |text: &'static str| cql.prepare(text, StatementKind::Conditional);
-        let insert = "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)";
-        Ok(Self {
-            header: cql
-                .select(
-                    "SELECT live, header, expires_at, imported, creation FROM threads WHERE org = ? AND id = ? LIMIT 1",
-                )
-                .await?,
-            row: cql
-                .select("SELECT live, value FROM threads WHERE org = ? AND id = ? AND part = ? AND key = ?")
-                .await?,
-            entries: cql
-                .select(
-                    "SELECT live, key, value FROM threads \
-                     WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
-                )
-                .await?,
-            create: conditional(
-                "UPDATE threads SET live = true, epoch = ?, version = ?, header = ?, expires_at = ?, imported = ?, \
-                 creation = ? WHERE org = ? AND id = ? IF live = null",
-            )
-            .await?,
-            append: conditional(
-                "UPDATE threads SET epoch = ?, version = ?, header = ? \
-                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
-            )
-            .await?,
-            expire: conditional(
-                "UPDATE threads SET expires_at = ? WHERE org = ? AND id = ? IF live = true AND expires_at = ?",
-            )
-            .await?,
-            expire_unused: conditional(
-                "UPDATE threads SET expires_at = ? \
-                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
-            )
-            .await?,
-            write_tombstone: conditional(
-                "UPDATE threads SET live = false, header = ? \
-                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
-            )
-            .await?,
-            insert_if_absent: conditional(
-                "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
-            )
-            .await?,
-            insert: conditional(insert).await?,
-            import: cql.prepare(insert, StatementKind::Write).await?,
-            remove_rows: cql
-                .prepare(
-                    "DELETE FROM threads USING TIMESTAMP ? WHERE org = ? AND id = ? AND part = ?",
-                    StatementKind::Write,
-                )
-                .await?,
-        })
-    }
-
-    pub(crate) async fn header(
-        &self,
-        cql: &Cql,
-        org: &OrgId,
-        id: &ThreadId,
-        consistency: ReadConsistency,
-    ) -> Result<ThreadRow> {
-        let row: Option<Row> = cql.row(&self.header, consistency, values![org.as_str(), id.as_str()]).await?;
+    pub(crate) async fn header(&self, org: &OrgId, id: &ThreadId, consistency: ReadConsistency) -> Result<ThreadRow> {
+        let row: Option<Row> = self.cql.row(&self.header, consistency, values![org.as_str(), id.as_str()]).await?;
         let Some((live, header, expires_at, imported, creation)) = row else { return Ok(ThreadRow::default()) };
         let imported = imported.zip(creation).map(|(entries, creation)| (entries.cast_unsigned(), creation));
         Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
@@ -139,21 +80,19 @@ impl Threads {
     /// Returns None unless the thread is live.
     pub(crate) async fn row(
         &self,
-        cql: &Cql,
         org: &OrgId,
         id: &ThreadId,
         (part, key): (ThreadPart, &str),
         consistency: ReadConsistency,
     ) -> Result<Option<Vec<u8>>> {
         let values = values![org.as_str(), id.as_str(), part.word(), key];
-        let row: Option<(Option<bool>, Option<Vec<u8>>)> = cql.row(&self.row, consistency, values).await?;
+        let row: Option<(Option<bool>, Option<Vec<u8>>)> = self.cql.row(&self.row, consistency, values).await?;
         Ok(row.filter(|(live, _)| *live == Some(true)).and_then(|(_, value)| value))
     }
 
     /// Returns at most `rows` entries of a live thread, from `from` on and before `before`.
     pub(crate) async fn entries(
         &self,
-        cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         part: ThreadPart,
         (from, before): (u64, u64),
@@ -162,7 +101,7 @@ impl Threads {
         let (from, before) = (sequence(from), sequence(before));
         let values = values![org.as_str(), id.as_str(), part.word(), from, before, limit(rows)];
         let rows: Vec<(Option<bool>, String, Option<Vec<u8>>)> =
-            cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
+            self.cql.rows(&self.entries, ReadConsistency::Quorum, values).await?;
         let live = rows.into_iter().filter(|(live, ..)| *live == Some(true));
         Ok(live.filter_map(|(_, _, value)| value).collect())
     }
@@ -173,7 +112,7 @@ impl Threads {
         (org, id): (&OrgId, &ThreadId),
         (epoch, version): (u64, u64),
         row: ThreadRow,
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         let (imported, creation) = row.imported.unzip();
         let values = values![epoch, version, row.header, row.expires_at, imported, creation, org.as_str(), id.as_str()];
         (&self.create, values)
@@ -187,42 +126,39 @@ impl Threads {
         expires_at: Option<i64>,
         to: (u64, u64),
         header: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         (&self.append, values![to.0, to.1, header, org.as_str(), id.as_str(), from.0, from.1, expires_at])
     }
 
     /// Replaces the expiry `from`; refused if another expiry is stored.
     pub(crate) async fn expire(
         &self,
-        cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         from: Option<i64>,
         to: i64,
     ) -> Result<ConditionalResult> {
-        cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
+        self.cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
     }
 
     /// Replaces the expiry `from` if the thread still matches the fence.
     pub(crate) async fn expire_unused(
         &self,
-        cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         fence: Fence,
         from: Option<i64>,
         to: i64,
     ) -> Result<ConditionalResult> {
         let values = values![to, org.as_str(), id.as_str(), fence.epoch, fence.version, from];
-        cql.conditional(&self.expire_unused, values).await
+        self.cql.conditional(&self.expire_unused, values).await
     }
 
     pub(crate) async fn write_tombstone(
         &self,
-        cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         (epoch, version): (u64, u64),
         header: Vec<u8>,
     ) -> Result<ConditionalResult> {
-        cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
+        self.cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
     }
 
     /// Inserts the row only if the row does not exist.
@@ -231,17 +167,12 @@ impl Threads {
         (org, id): (&OrgId, &ThreadId),
         (part, key): (ThreadPart, &str),
         value: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         (&self.insert_if_absent, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
     /// Inserts an entry. Allowed only in the batch of the fence.
-    pub(crate) fn entry(
-        &self,
-        (org, id): (&OrgId, &ThreadId),
-        at: u64,
-        value: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    pub(crate) fn entry(&self, (org, id): (&OrgId, &ThreadId), at: u64, value: Vec<u8>) -> Statement<'_> {
         self.insert((org, id), (ThreadPart::Entry, &sequence(at)), value)
     }
 
@@ -251,34 +182,32 @@ impl Threads {
         (org, id): (&OrgId, &ThreadId),
         (part, key): (ThreadPart, &str),
         value: Vec<u8>,
-    ) -> (&PreparedStatement, Values) {
+    ) -> Statement<'_> {
         (&self.insert, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
     /// Writes an imported entry, which is invisible until the header refers to its creation.
     pub(crate) async fn import(
         &self,
-        cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         creation: &str,
         at: u64,
         value: Vec<u8>,
     ) -> Result<()> {
         let part = ThreadPart::Imported(creation.to_owned()).word();
-        cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
+        self.cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
     }
 
     /// Removes all rows of a part after the tombstone is committed. The partition gets no further writes, so the
     /// timestamp of the removal may be any later time, regardless of the clocks that wrote the rows.
     pub(crate) async fn remove_rows(
         &self,
-        cql: &Cql,
         (org, id): (&OrgId, &ThreadId),
         part: &ThreadPart,
         now: Timestamp,
     ) -> Result<()> {
         let at = micros(now).saturating_add(DAY_MICROSECONDS);
-        cql.write(&self.remove_rows, values![at, org.as_str(), id.as_str(), part.word()]).await
+        self.cql.write(&self.remove_rows, values![at, org.as_str(), id.as_str(), part.word()]).await
     }
 }
 
