@@ -19,22 +19,12 @@ pub(crate) enum Space {
     System,
 }
 
-fn key(parts: &[&str]) -> Vec<u8> {
-    parts.join("/").into_bytes()
-}
-
-fn prefix(parts: &[&str]) -> Vec<u8> {
-    let mut bytes = key(parts);
-    bytes.push(b'/');
-    bytes
-}
-
 /// Returns a text whose order is the order of time, with a precision of microseconds.
-pub(crate) fn instant(at: Timestamp) -> String {
-    sorted(at.as_microsecond())
+pub(crate) fn sortable_time(at: Timestamp) -> String {
+    sortable_micros(at.as_microsecond())
 }
 
-fn sorted(micros: i64) -> String {
+fn sortable_micros(micros: i64) -> String {
     format!("{:016x}", micros.cast_unsigned() ^ (1 << 63))
 }
 
@@ -50,218 +40,86 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// The prefix is not valid for [`Space::System`], whose keys do not begin with the organization.
-pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
-    prefix(&[org.as_str()])
+/// Declares functions that return a key, or a prefix of keys (which ends with a slash), with their format.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident($($parameter:ident: $type:ty),*) = $format:literal $(, $part:ident = $value:expr)*;)+) => {
+        $($(#[$doc])* pub(crate) fn $name($($parameter: $type),*) -> Vec<u8> {
+            format!($format $(, $part = $value)*).into_bytes()
+        })+
+    };
 }
 
-// Records
-
-pub(crate) fn rows(org: &OrgId, group: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), "row", group])
-}
-
-pub(crate) fn row(org: &OrgId, group: &str, row: &str) -> Vec<u8> {
-    key(&[org.as_str(), "row", group, row])
-}
-
-pub(crate) fn record(org: &OrgId, kind: &str, id: &str) -> Vec<u8> {
-    key(&[org.as_str(), kind, id])
-}
-
-pub(crate) fn revisions(org: &OrgId, id: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), "revision", id])
-}
-
-pub(crate) fn revision(org: &OrgId, id: &str, version: u32) -> Vec<u8> {
-    key(&[org.as_str(), "revision", id, &format!("{version:010}")])
-}
-
-pub(crate) fn op(org: &OrgId, target: &Target, op: &OpKey) -> Vec<u8> {
-    key(&[org.as_str(), "op", &target.to_string(), &op.to_string()])
-}
-
-pub(crate) fn ops(org: &OrgId, target: &Target) -> Vec<u8> {
-    prefix(&[org.as_str(), "op", &target.to_string()])
-}
-
-pub(crate) fn idempotency(org: &OrgId, op: &OpKey) -> Vec<u8> {
-    key(&[org.as_str(), "idempotency", &op.to_string()])
-}
-
-pub(crate) fn name(org: &OrgId, kind: &str, folded: &str) -> Vec<u8> {
-    key(&[org.as_str(), "name", kind, folded])
-}
-
-pub(crate) fn references(org: &OrgId, used: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), "reference", used])
-}
-
-pub(crate) fn reference(org: &OrgId, used: &str, user: &str) -> Vec<u8> {
-    key(&[org.as_str(), "reference", used, user])
+// The keyspace `records`.
+keys! {
+    /// The prefix of all keys of an organization. Not valid for [`Space::System`].
+    all_of(org: &OrgId) = "{org}/";
+    rows(org: &OrgId, group: &str) = "{org}/row/{group}/";
+    row(org: &OrgId, group: &str, row: &str) = "{org}/row/{group}/{row}";
+    record(org: &OrgId, kind: &str, id: &str) = "{org}/{kind}/{id}";
+    revisions(org: &OrgId, id: &str) = "{org}/revision/{id}/";
+    revision(org: &OrgId, id: &str, version: u32) = "{org}/revision/{id}/{version:010}";
+    op(org: &OrgId, target: &Target, op: &OpKey) = "{org}/op/{target}/{op}";
+    ops(org: &OrgId, target: &Target) = "{org}/op/{target}/";
+    idempotency(org: &OrgId, op: &OpKey) = "{org}/idempotency/{op}";
+    name(org: &OrgId, kind: &str, folded: &str) = "{org}/name/{kind}/{folded}";
+    references(org: &OrgId, referenced: &str) = "{org}/reference/{referenced}/";
+    reference(org: &OrgId, referenced: &str, referrer: &str) = "{org}/reference/{referenced}/{referrer}";
+    list_of_kind(org: &OrgId, kind: &str) = "{org}/list/{kind}/";
+    list_of_children(org: &OrgId, kind: &str, parent: &str) = "{org}/list/{kind}/{parent}/";
+    count(org: &OrgId, kind: &str) = "{org}/count/{kind}";
+    dependents(org: &OrgId, parent: &str) = "{org}/dependent/{parent}/";
+    dependent(org: &OrgId, parent: &str, id: &str) = "{org}/dependent/{parent}/{id}";
+    text_state(org: &OrgId, id: &str) = "{org}/text_state/{id}";
+    usages(org: &OrgId) = "{org}/usage/";
+    usage(org: &OrgId, at: Timestamp, usage: &str) = "{org}/usage/{time}/{usage}", time = sortable_time(at);
+    usage_from(org: &OrgId, at: Timestamp) = "{org}/usage/{time}", time = sortable_time(at);
+    audits(org: &OrgId) = "{org}/audit/";
+    audit(org: &OrgId, position: &AuditPosition) =
+        "{org}/audit/{time}/{key}", time = sortable_micros(position.micros), key = position.key;
+    account(org: &OrgId) = "{org}/account";
+    account_entry(org: &OrgId, entry: &str) = "{org}/account_entry/{entry}";
+    sealed_block(org: &OrgId, block: &BlockId) = "{org}/block/{block}";
+    ledger(org: &OrgId, block: &BlockId) = "{org}/ledger/{block}/";
+    ledger_row(org: &OrgId, block: &BlockId, call: &str) = "{org}/ledger/{block}/{call}";
+    threads_of(org: &OrgId, referenced: &str) = "{org}/thread_of/{referenced}/";
+    thread_of(org: &OrgId, referenced: &str, id: &ThreadId) = "{org}/thread_of/{referenced}/{id}";
 }
 
 /// Returns the prefix of the list of a kind. `parent`: of the list of this parent's children.
 pub(crate) fn list(org: &OrgId, kind: &str, parent: Option<&str>) -> Vec<u8> {
-    match parent {
-        Some(parent) => prefix(&[org.as_str(), "list", kind, parent]),
-        None => prefix(&[org.as_str(), "list", kind]),
-    }
+    parent.map_or_else(|| list_of_kind(org, kind), |parent| list_of_children(org, kind, parent))
 }
 
 pub(crate) fn list_row(org: &OrgId, kind: &str, parent: Option<&str>, at: Timestamp, id: &str) -> Vec<u8> {
     let mut key = list(org, kind, parent);
-    key.extend_from_slice(format!("{}/{id}", instant(at)).as_bytes());
+    key.extend_from_slice(format!("{}/{id}", sortable_time(at)).as_bytes());
     key
 }
 
-pub(crate) fn count(org: &OrgId, kind: &str) -> Vec<u8> {
-    key(&[org.as_str(), "count", kind])
-}
+// The keyspaces `text`, `threads` and `system`.
+keys! {
+    pages(org: &OrgId, id: &str) = "{org}/{id}/";
+    page(org: &OrgId, id: &str, number: u32) = "{org}/{id}/{number:010}";
 
-pub(crate) fn dependents(org: &OrgId, parent: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), "dependent", parent])
-}
+    thread(org: &OrgId, id: &ThreadId) = "{org}/{id}/header";
+    entries(org: &OrgId, id: &ThreadId) = "{org}/{id}/entry/";
+    entry(org: &OrgId, id: &ThreadId, sequence: u64) = "{org}/{id}/entry/{sequence:020}";
+    batches(org: &OrgId, id: &ThreadId) = "{org}/{id}/batch/";
+    batch(org: &OrgId, id: &ThreadId, batch: u128) = "{org}/{id}/batch/{batch:032x}";
+    requests(org: &OrgId, id: &ThreadId) = "{org}/{id}/request/";
+    request(org: &OrgId, id: &ThreadId, request: &RequestId) = "{org}/{id}/request/{request}";
 
-pub(crate) fn dependent(org: &OrgId, parent: &str, id: &str) -> Vec<u8> {
-    key(&[org.as_str(), "dependent", parent, id])
-}
-
-pub(crate) fn text_state(org: &OrgId, id: &str) -> Vec<u8> {
-    key(&[org.as_str(), "text_state", id])
-}
-
-pub(crate) fn usages(org: &OrgId) -> Vec<u8> {
-    prefix(&[org.as_str(), "usage"])
-}
-
-pub(crate) fn usage(org: &OrgId, at: Timestamp, usage: &str) -> Vec<u8> {
-    key(&[org.as_str(), "usage", &instant(at), usage])
-}
-
-pub(crate) fn usage_from(org: &OrgId, at: Timestamp) -> Vec<u8> {
-    key(&[org.as_str(), "usage", &instant(at)])
-}
-
-pub(crate) fn audits(org: &OrgId) -> Vec<u8> {
-    prefix(&[org.as_str(), "audit"])
-}
-
-pub(crate) fn audit(org: &OrgId, position: &AuditPosition) -> Vec<u8> {
-    key(&[org.as_str(), "audit", &sorted(position.micros), &position.key])
-}
-
-pub(crate) fn account(org: &OrgId) -> Vec<u8> {
-    key(&[org.as_str(), "account"])
-}
-
-pub(crate) fn account_entry(org: &OrgId, entry: &str) -> Vec<u8> {
-    key(&[org.as_str(), "account_entry", entry])
-}
-
-pub(crate) fn sealed_block(org: &OrgId, block: &BlockId) -> Vec<u8> {
-    key(&[org.as_str(), "block", block.as_str()])
-}
-
-pub(crate) fn ledger(org: &OrgId, block: &BlockId) -> Vec<u8> {
-    prefix(&[org.as_str(), "ledger", block.as_str()])
-}
-
-pub(crate) fn ledger_row(org: &OrgId, block: &BlockId, call: &str) -> Vec<u8> {
-    key(&[org.as_str(), "ledger", block.as_str(), call])
-}
-
-// Text
-
-pub(crate) fn pages(org: &OrgId, id: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), id])
-}
-
-pub(crate) fn page(org: &OrgId, id: &str, number: u32) -> Vec<u8> {
-    key(&[org.as_str(), id, &format!("{number:010}")])
-}
-
-// Threads
-
-pub(crate) fn thread(org: &OrgId, id: &ThreadId) -> Vec<u8> {
-    key(&[org.as_str(), id.as_str(), "header"])
-}
-
-pub(crate) fn entries(org: &OrgId, id: &ThreadId) -> Vec<u8> {
-    prefix(&[org.as_str(), id.as_str(), "entry"])
-}
-
-pub(crate) fn entry(org: &OrgId, id: &ThreadId, sequence: u64) -> Vec<u8> {
-    key(&[org.as_str(), id.as_str(), "entry", &format!("{sequence:020}")])
-}
-
-pub(crate) fn batches(org: &OrgId, id: &ThreadId) -> Vec<u8> {
-    prefix(&[org.as_str(), id.as_str(), "batch"])
-}
-
-pub(crate) fn batch(org: &OrgId, id: &ThreadId, batch: u128) -> Vec<u8> {
-    key(&[org.as_str(), id.as_str(), "batch", &format!("{batch:032x}")])
-}
-
-pub(crate) fn requests(org: &OrgId, id: &ThreadId) -> Vec<u8> {
-    prefix(&[org.as_str(), id.as_str(), "request"])
-}
-
-pub(crate) fn request(org: &OrgId, id: &ThreadId, request: &RequestId) -> Vec<u8> {
-    key(&[org.as_str(), id.as_str(), "request", request.as_str()])
-}
-
-pub(crate) fn threads_of(org: &OrgId, referenced: &str) -> Vec<u8> {
-    prefix(&[org.as_str(), "thread_of", referenced])
-}
-
-pub(crate) fn thread_of(org: &OrgId, referenced: &str, id: &ThreadId) -> Vec<u8> {
-    key(&[org.as_str(), "thread_of", referenced, id.as_str()])
-}
-
-// System
-
-pub(crate) fn pending_texts(waits: TextWait) -> Vec<u8> {
-    prefix(&[waits.index_name()])
-}
-
-pub(crate) fn pending_text(waits: TextWait, org: &OrgId, id: &str) -> Vec<u8> {
-    key(&[waits.index_name(), org.as_str(), id])
-}
-
-pub(crate) fn probe() -> Vec<u8> {
-    key(&["probe"])
-}
-
-pub(crate) fn all_deleted(kind: &str) -> Vec<u8> {
-    prefix(&["deleted", kind])
-}
-
-pub(crate) fn deleted(kind: &str, at: Timestamp, org: &OrgId, id: &str) -> Vec<u8> {
-    key(&["deleted", kind, &instant(at), org.as_str(), id])
-}
-
-pub(crate) fn request_marks() -> Vec<u8> {
-    prefix(&["request"])
-}
-
-pub(crate) fn request_mark(at: Timestamp, org: &OrgId, op: &OpKey) -> Vec<u8> {
-    key(&["request", &instant(at), org.as_str(), &op.to_string()])
-}
-
-pub(crate) fn expiries() -> Vec<u8> {
-    prefix(&["thread_expiry"])
-}
-
-pub(crate) fn expiry(at: Timestamp, org: &OrgId, id: &ThreadId) -> Vec<u8> {
-    key(&["thread_expiry", &instant(at), org.as_str(), id.as_str()])
-}
-
-pub(crate) fn open_turns() -> Vec<u8> {
-    prefix(&["open_turn"])
-}
-
-pub(crate) fn open_turn(row: &OpenTurnRow) -> Vec<u8> {
-    let (number, epoch) = (format!("{:010}", row.turn.number), format!("{:020}", row.epoch));
-    key(&["open_turn", row.org.as_str(), row.turn.thread.as_str(), &number, &epoch])
+    pending_texts(waits_for: TextWait) = "{index}/", index = waits_for.index_name();
+    pending_text(waits_for: TextWait, org: &OrgId, id: &str) = "{index}/{org}/{id}", index = waits_for.index_name();
+    probe() = "probe";
+    all_deleted(kind: &str) = "deleted/{kind}/";
+    deleted(kind: &str, at: Timestamp, org: &OrgId, id: &str) =
+        "deleted/{kind}/{time}/{org}/{id}", time = sortable_time(at);
+    indexed_requests() = "request/";
+    indexed_request(at: Timestamp, org: &OrgId, op: &OpKey) = "request/{time}/{org}/{op}", time = sortable_time(at);
+    expiries() = "thread_expiry/";
+    expiry(at: Timestamp, org: &OrgId, id: &ThreadId) = "thread_expiry/{time}/{org}/{id}", time = sortable_time(at);
+    open_turns() = "open_turn/";
+    open_turn(row: &OpenTurnRow) = "open_turn/{org}/{thread}/{number:010}/{epoch:020}",
+        org = row.org, thread = row.turn.thread, number = row.turn.number, epoch = row.epoch;
 }

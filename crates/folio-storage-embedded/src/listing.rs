@@ -15,10 +15,7 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Count, decode};
-use folio_storage::page_token;
-
-/// A page ends with the item that reaches this total size, in bytes.
-pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;
+use folio_storage::{PAGE_BYTES, page_token};
 
 /// Writes an item's row, and counts the item if the row is new.
 pub(crate) fn put_row(

@@ -64,11 +64,11 @@ impl OpStore for Ops {
         self.0
             .write(move |transaction| {
                 let marks: Vec<RequestIndexRow> =
-                    transaction.values(Range::prefix(Space::System, keys::request_marks()), limit)?;
+                    transaction.values(Range::prefix(Space::System, keys::indexed_requests()), limit)?;
                 let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at < before).collect();
                 for RequestIndexRow { org, op, at } in &old {
                     transaction.remove(Space::Records, keys::idempotency(org, op));
-                    transaction.remove(Space::System, keys::request_mark(*at, org, op));
+                    transaction.remove(Space::System, keys::indexed_request(*at, org, op));
                 }
                 Ok(old.len())
             })
@@ -85,5 +85,5 @@ pub(crate) fn put_request(
 ) -> Result<()> {
     transaction.put(Space::Records, keys::idempotency(org, op), record)?;
     let mark = RequestIndexRow { org: org.clone(), op: op.clone(), at: record.at };
-    transaction.put(Space::System, keys::request_mark(record.at, org, op), &mark)
+    transaction.put(Space::System, keys::indexed_request(record.at, org, op), &mark)
 }
