@@ -174,72 +174,80 @@ fn present<T>(part: Option<T>) -> Result<T> {
     part.ok_or_else(|| invalid_response("a required field is missing"))
 }
 
+/// Returns a closure that makes an RPC with one of the clients.
+macro_rules! rpc {
+    ($client:ident.$method:ident) => {
+        |mut clients: Clients, request| async move { clients.$client.$method(request).await }
+    };
+}
+
 #[async_trait]
 impl ConversationPeer for RemotePeer {
     async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
-        let call = |mut clients: Clients, request| async move { clients.conversations.chat(request).await };
-        self.events(principal, chat::encode(&command), call, |item: v1::ChatResponse| item.event).await
+        self.events(principal, chat::encode(&command), rpc!(conversations.chat), |item: v1::ChatResponse| item.event)
+            .await
     }
 
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
-        let call = |mut clients: Clients, request| async move { clients.conversations.approve(request).await };
-        let answer = self.unary(Some(principal), self.inner.turn_timeout, approve::encode(&command), call).await?;
+        let answer = self
+            .unary(Some(principal), self.inner.turn_timeout, approve::encode(&command), rpc!(conversations.approve))
+            .await?;
         approve::parse_answer(answer).map_err(|error: Error| invalid_response(error.message))
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         let request = v1::ResumeTurnRequest { turn_id: turn.to_string(), request_id: String::new() };
-        let call = |mut clients: Clients, request| async move { clients.conversations.resume_turn(request).await };
-        self.events(principal, request, call, |item: v1::ResumeTurnResponse| item.event).await
+        self.events(principal, request, rpc!(conversations.resume_turn), |item: v1::ResumeTurnResponse| item.event)
+            .await
     }
 
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let request = v1::CancelTurnRequest { turn_id: turn.to_string(), request_id: String::new() };
-        let call = |mut clients: Clients, request| async move { clients.conversations.cancel_turn(request).await };
-        decode(self.unary(Some(principal), self.inner.call_timeout, request, call).await?.turn)
+        decode(
+            self.unary(Some(principal), self.inner.call_timeout, request, rpc!(conversations.cancel_turn)).await?.turn,
+        )
     }
 
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let request = v1::GetTurnRequest { turn_id: turn.to_string() };
-        let call = |mut clients: Clients, request| async move { clients.conversations.get_turn(request).await };
-        decode(self.unary(Some(principal), self.inner.call_timeout, request, call).await?.turn)
+        decode(self.unary(Some(principal), self.inner.call_timeout, request, rpc!(conversations.get_turn)).await?.turn)
     }
 
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let request = cluster::GetOpenTurnRequest { thread_id: thread.to_string() };
-        let call = |mut clients: Clients, request| async move { clients.node.get_open_turn(request).await };
-        let turn = self.unary(Some(principal), self.inner.call_timeout, request, call).await?.turn;
+        let turn = self.unary(Some(principal), self.inner.call_timeout, request, rpc!(node.get_open_turn)).await?.turn;
         turn.map(|turn| decode(Some(turn))).transpose()
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         let request = v1::WatchTurnRequest { turn_id: turn.to_string(), from_event };
-        let call = |mut clients: Clients, request| async move { clients.conversations.watch_turn(request).await };
-        self.events(principal, request, call, |item: v1::WatchTurnResponse| item.event).await
+        self.events(principal, request, rpc!(conversations.watch_turn), |item: v1::WatchTurnResponse| item.event).await
     }
 
     async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
-        let call = |mut clients: Clients, request| async move { clients.threads.create_thread(request).await };
-        decode(
-            self.unary(Some(principal), self.inner.call_timeout, thread::encode_create(&command), call).await?.thread,
-        )
+        let request = thread::encode_create(&command);
+        decode(self.unary(Some(principal), self.inner.call_timeout, request, rpc!(threads.create_thread)).await?.thread)
     }
 
     async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
-        let call = |mut clients: Clients, request| async move { clients.threads.rename_thread(request).await };
-        decode(
-            self.unary(Some(principal), self.inner.call_timeout, thread::encode_rename(&command), call).await?.thread,
-        )
+        let request = thread::encode_rename(&command);
+        decode(self.unary(Some(principal), self.inner.call_timeout, request, rpc!(threads.rename_thread)).await?.thread)
     }
 
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
-        let call = |mut clients: Clients, request| async move { clients.threads.delete_thread(request).await };
-        self.unary(Some(principal), self.inner.call_timeout, thread::encode_delete(&command), call).await.map(|_| ())
+        self.unary(
+            Some(principal),
+            self.inner.call_timeout,
+            thread::encode_delete(&command),
+            rpc!(threads.delete_thread),
+        )
+        .await
+        .map(|_| ())
     }
 
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
-        let call = |mut clients: Clients, request| async move { clients.threads.fork_thread(request).await };
-        decode(self.unary(Some(principal), self.inner.call_timeout, thread::encode_fork(&command), call).await?.thread)
+        let request = thread::encode_fork(&command);
+        decode(self.unary(Some(principal), self.inner.call_timeout, request, rpc!(threads.fork_thread)).await?.thread)
     }
 }
 
@@ -247,13 +255,12 @@ impl ConversationPeer for RemotePeer {
 impl NodePeer for RemotePeer {
     async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         let request = cluster::GetThreadActivityRequest { org_id: org.to_string(), thread_id: thread.to_string() };
-        let call = |mut clients: Clients, request| async move { clients.node.get_thread_activity(request).await };
-        Ok(self.unary(None, self.inner.call_timeout, request, call).await?.is_active)
+        Ok(self.unary(None, self.inner.call_timeout, request, rpc!(node.get_thread_activity)).await?.is_active)
     }
 
     async fn status(&self) -> Result<NodeStatus> {
-        let call = |mut clients: Clients, request| async move { clients.node.get_status(request).await };
-        let answer = self.unary(None, self.inner.call_timeout, cluster::GetStatusRequest {}, call).await?;
+        let answer =
+            self.unary(None, self.inner.call_timeout, cluster::GetStatusRequest {}, rpc!(node.get_status)).await?;
         let incarnation: Incarnation = fields::id("incarnation", &answer.incarnation)?;
         Ok(NodeStatus {
             incarnation,
