@@ -11,7 +11,6 @@ use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, Command};
 
-use crate::options::WorkerCommand;
 use crate::worker::{Job, MARKER, Task};
 
 /// Maximum bytes of standard error that are kept.
@@ -54,11 +53,10 @@ pub(crate) struct ChildProcesses {
 }
 
 impl ChildProcesses {
-    /// `worker`: None is this binary.
-    pub(crate) fn new(worker: Option<&WorkerCommand>, scratch: PathBuf) -> Self {
+    /// `program`: None is this binary.
+    pub(crate) fn new(program: Option<PathBuf>, scratch: PathBuf) -> Self {
         // /proc/self/exe refers to this binary even if its file is replaced.
-        let own = || PathBuf::from("/proc/self/exe");
-        Self { program: worker.map_or_else(own, |worker| worker.program.clone()), scratch }
+        Self { program: program.unwrap_or_else(|| PathBuf::from("/proc/self/exe")), scratch }
     }
 
     /// Runs a task with `input` as standard input. Returns the output, at most `max_output` bytes. Dropping the future
@@ -67,7 +65,7 @@ impl ChildProcesses {
         &self,
         task: &Task,
         input: Option<File>,
-        wall: Duration,
+        timeout: Duration,
         max_output: u64,
     ) -> Result<Vec<u8>, ChildError> {
         let is_program = matches!(task.job, Job::Program { .. });
@@ -89,7 +87,7 @@ impl ChildProcesses {
         let mut group = ProcessGroupGuard(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
         let stdout = child.stdout.take().ok_or_else(|| ChildError::Start(io::Error::other("no pipe")))?;
         let stderr = child.stderr.take();
-        let finished = tokio::time::timeout(wall, async {
+        let finished = tokio::time::timeout(timeout, async {
             let mut output = Vec::new();
             let mut stdout = stdout.take(max_output.saturating_add(1));
             let (read, stderr) = tokio::join!(stdout.read_to_end(&mut output), read_stderr(stderr));
@@ -102,7 +100,7 @@ impl ChildProcesses {
         let (output, status, stderr) = match finished.await {
             Ok(Ok(finished)) => finished?,
             Ok(Err(error)) => return Err(ChildError::Start(error)),
-            Err(_) => return Err(ChildError::TimedOut(wall)),
+            Err(_) => return Err(ChildError::TimedOut(timeout)),
         };
         // The child was reaped, so its process id may be reused.
         group.0 = None;

@@ -28,7 +28,7 @@ pub mod worker;
 pub use active_uploads::ActiveUploads;
 pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, IsSweeper, always_sweeper};
 pub use ingest::{IngestHandle, IngestLoad, Ingestor};
-pub use options::{Options, WorkerCommand};
+pub use options::Options;
 pub use reader::{Reading, TextReader};
 
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

@@ -19,11 +19,6 @@ const LIST_PREFIX: &str = "List of available languages";
 /// Maximum size of one rendered page, in bytes.
 const RENDERED_BYTES: u64 = 128 * 1024 * 1024;
 
-#[derive(Debug)]
-pub(crate) struct Ocr {
-    slots: Semaphore,
-}
-
 /// The installed programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Installed {
@@ -32,25 +27,34 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
+    pub(crate) fn find(options: &Options) -> Self {
+        Self { tesseract: find(&options.tesseract).is_some(), pdftoppm: find(&options.pdftoppm).is_some() }
+    }
+
     /// Returns true if a program is installed that was missing before. pdftoppm counts only together with Tesseract.
     pub(crate) fn has_new_program(self, before: Self) -> bool {
         self.tesseract && (!before.tesseract || self.pdftoppm && !before.pdftoppm)
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Tools {
+/// The OCR of one file with the installed programs.
+pub(crate) struct Ocr<'a> {
+    options: &'a Options,
+    children: &'a ChildProcesses,
+    /// Bounds the concurrent child processes of all files.
+    slots: &'a Semaphore,
     tesseract: PathBuf,
     pdftoppm: Option<PathBuf>,
 }
 
-impl Ocr {
-    pub(crate) fn new(options: &Options) -> Self {
-        Self { slots: Semaphore::new(options.concurrency.max(1)) }
-    }
-
-    /// Finds the tools. The error is the reason for users, with the missing package.
-    pub(crate) async fn tools(options: &Options, children: &ChildProcesses, for_pdf: bool) -> Result<Tools, String> {
+impl<'a> Ocr<'a> {
+    /// Finds the programs. The error is the reason for users, with the missing package.
+    pub(crate) async fn start(
+        options: &'a Options,
+        children: &'a ChildProcesses,
+        slots: &'a Semaphore,
+        for_pdf: bool,
+    ) -> Result<Self, String> {
         let missing = |what: &str, package: &str| {
             format!(
                 "the file is an image, and {what} is not installed on the server; it is read after {package} is installed"
@@ -68,58 +72,44 @@ impl Ocr {
             true => Some(find(&options.pdftoppm).ok_or_else(|| missing("pdftoppm", "poppler-utils"))?),
             false => None,
         };
-        Ok(Tools { tesseract, pdftoppm })
-    }
-
-    pub(crate) fn installed(options: &Options) -> Installed {
-        Installed { tesseract: find(&options.tesseract).is_some(), pdftoppm: find(&options.pdftoppm).is_some() }
+        Ok(Self { options, children, slots, tesseract, pdftoppm })
     }
 
     /// Returns the text of an image file. `page` (from 1) selects a page of a file that may have several.
-    pub(crate) async fn image(
-        &self,
-        options: &Options,
-        children: &ChildProcesses,
-        tools: &Tools,
-        image: &Path,
-        page: Option<u32>,
-    ) -> Result<String, ChildError> {
+    pub(crate) async fn image(&self, image: &Path, page: Option<u32>) -> Result<String, ChildError> {
         let _slot = self.slots.acquire().await;
         let mut arguments =
-            vec![path_argument(image), "stdout".to_owned(), "-l".to_owned(), options.ocr_languages.clone()];
+            vec![path_argument(image), "stdout".to_owned(), "-l".to_owned(), self.options.ocr_languages.clone()];
         if let Some(page) = page {
             arguments.extend(["-c".to_owned(), format!("tessedit_page_number={}", page.saturating_sub(1))]);
         }
-        let task = task(options, &tools.tesseract, arguments);
-        let output = children.run(&task, None, options.ocr_wall(), OUTPUT_BYTES).await?;
+        let output = self.run(&self.tesseract, arguments).await?;
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
     /// Returns the text of a page of a PDF, rendered into `folder`. `page` starts at 1.
-    pub(crate) async fn pdf_page(
-        &self,
-        options: &Options,
-        children: &ChildProcesses,
-        tools: &Tools,
-        (pdf, folder): (&Path, &Path),
-        page: u32,
-    ) -> Result<String, ChildError> {
-        let pdftoppm = tools.pdftoppm.as_deref().unwrap_or(&options.pdftoppm);
+    pub(crate) async fn pdf_page(&self, pdf: &Path, folder: &Path, page: u32) -> Result<String, ChildError> {
+        let pdftoppm = self.pdftoppm.as_deref().unwrap_or(&self.options.pdftoppm);
         let rendered = folder.join(format!("page-{page}"));
-        let (page, dpi) = (page.to_string(), options.ocr_dpi.to_string());
+        let (page, dpi) = (page.to_string(), self.options.ocr_dpi.to_string());
         let fixed = ["-r", &dpi, "-f", &page, "-l", &page, "-gray", "-png", "-singlefile"];
         let arguments =
             fixed.iter().map(|text| (*text).to_owned()).chain([path_argument(pdf), path_argument(&rendered)]).collect();
         {
             let _slot = self.slots.acquire().await;
-            children.run(&task(options, pdftoppm, arguments), None, options.ocr_wall(), OUTPUT_BYTES).await?;
+            self.run(pdftoppm, arguments).await?;
         }
         let image = rendered.with_extension("png");
-        let text = self.image(options, children, tools, &image, None).await;
+        let text = self.image(&image, None).await;
         if let Err(error) = tokio::fs::remove_file(&image).await {
             tracing::debug!(%error, "cannot remove a rendered page");
         }
         text
+    }
+
+    async fn run(&self, program: &Path, arguments: Vec<String>) -> Result<Vec<u8>, ChildError> {
+        let task = task(self.options, program, arguments);
+        self.children.run(&task, None, self.options.ocr_timeout(), OUTPUT_BYTES).await
     }
 }
 
@@ -143,8 +133,8 @@ impl<'a> OcrBudget<'a> {
         if self.started.elapsed().as_secs() >= seconds {
             return Err(format!("[Not recognized: the previous pages took longer than {seconds} s.]"));
         }
-        let most = self.options.ocr_pages;
-        let more = || format!("[Not recognized: the document has more than {most} {kind}.]");
+        let max = self.options.ocr_pages;
+        let more = || format!("[Not recognized: the document has more than {max} {kind}.]");
         self.pages = self.pages.checked_sub(1).ok_or_else(more)?;
         Ok(())
     }
@@ -169,9 +159,9 @@ async fn missing_language(options: &Options, children: &ChildProcesses, tesserac
     let task = task(options, tesseract, vec!["--list-langs".to_owned()]);
     let listed = children.run(&task, None, LIST_TIMEOUT, OUTPUT_BYTES).await.ok()?;
     let listed = String::from_utf8_lossy(&listed);
-    let is_there = |language: &&str| listed.lines().any(|line| line.trim() == *language);
+    let is_installed = |language: &&str| listed.lines().any(|line| line.trim() == *language);
     let mut wanted = options.ocr_languages.split('+');
-    listed.starts_with(LIST_PREFIX).then(|| wanted.find(|language| !is_there(language)))?.map(str::to_owned)
+    listed.starts_with(LIST_PREFIX).then(|| wanted.find(|language| !is_installed(language)))?.map(str::to_owned)
 }
 
 /// Finds a program by its path, or by its name in `PATH`.

@@ -71,9 +71,9 @@ pub struct Options {
     pub pdftoppm: PathBuf,
     /// Folder for temporary files. None: the system's temporary folder.
     pub scratch: Option<PathBuf>,
-    /// Command of the child process. None: this binary.
+    /// Program of the child process, whose `main` first calls [`crate::worker::run_if_child`]. None: this binary.
     #[serde(skip)]
-    pub worker: Option<WorkerCommand>,
+    pub worker: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -123,7 +123,7 @@ impl Options {
             100_000 * GIB,
         );
         problems.number("child_memory_bytes", self.child_memory_bytes, 64 * 1024 * 1024, 1024 * GIB);
-        for (path, value, most) in [
+        for (path, value, max) in [
             ("page_chars", self.page_chars, 10_000_000),
             ("document_chars", self.document_chars, 1_000_000_000),
             ("concurrency", self.concurrency, 1_024),
@@ -132,15 +132,15 @@ impl Options {
             ("uploads", self.uploads, 100_000),
             ("uploads_per_organization", self.uploads_per_organization, 100_000),
         ] {
-            problems.number(path, value, 1, most);
+            problems.number(path, value, 1, max);
         }
-        for (path, value, most) in [
+        for (path, value, max) in [
             ("max_pages", self.max_pages, 100_000),
             ("attempts", self.attempts, 100),
             ("ocr_pages", self.ocr_pages, 100_000),
             ("ocr_dpi", self.ocr_dpi, 1_200),
         ] {
-            problems.number(path, value, 1, most);
+            problems.number(path, value, 1, max);
         }
         for (path, value) in [
             ("child_cpu_seconds", self.child_cpu_seconds),
@@ -163,17 +163,11 @@ impl Options {
         Duration::from_secs(self.slow_after_seconds)
     }
 
-    pub(crate) fn child_wall(&self) -> Duration {
+    pub(crate) fn child_timeout(&self) -> Duration {
         Duration::from_secs(self.child_seconds)
     }
 
-    pub(crate) fn ocr_wall(&self) -> Duration {
+    pub(crate) fn ocr_timeout(&self) -> Duration {
         Duration::from_secs(self.ocr_page_seconds.saturating_mul(3) / 2)
     }
-}
-
-/// Command of the child process: a binary whose `main` first calls [`crate::worker::run_if_child`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerCommand {
-    pub program: PathBuf,
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use folio_resources::TextState;
 use folio_storage::NewPage;
 use folio_types::{Error, Reason, Result};
+use tokio::sync::Semaphore;
 
 use crate::isolate::{ChildError, ChildProcesses};
 use crate::normal::{bound, normalize};
-use crate::ocr::{Installed, Ocr, OcrBudget, Tools};
+use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::Options;
 use crate::plain;
 use crate::sniff::{Route, route};
@@ -37,7 +38,7 @@ impl Reading {
 /// Extracted pages. None: the page could not be read.
 type Pages = Vec<Option<String>>;
 
-enum Refusal {
+enum ReadError {
     /// The file has no text, or Folio cannot extract it.
     NoText(String),
     /// A required program is not installed.
@@ -45,21 +46,21 @@ enum Refusal {
     /// The file is malformed or exceeds a limit.
     Failed(String),
     /// The file is not the cause.
-    Fault(Error),
+    Internal(Error),
 }
 
-impl From<ChildError> for Refusal {
+impl From<ChildError> for ReadError {
     fn from(error: ChildError) -> Self {
         match error {
-            ChildError::Start(_) => Self::Fault(Error::unavailable(Reason::Overloaded, error.to_string())),
+            ChildError::Start(_) => Self::Internal(Error::unavailable(Reason::Overloaded, error.to_string())),
             other => Self::Failed(other.to_string()),
         }
     }
 }
 
-impl From<std::io::Error> for Refusal {
+impl From<std::io::Error> for ReadError {
     fn from(error: std::io::Error) -> Self {
-        Self::Fault(Error::unavailable(Reason::StoreUnavailable, format!("cannot read a temporary file: {error}")))
+        Self::Internal(Error::unavailable(Reason::StoreUnavailable, format!("cannot read a temporary file: {error}")))
     }
 }
 
@@ -67,13 +68,13 @@ impl From<std::io::Error> for Refusal {
 #[derive(Debug, Clone)]
 pub struct TextReader {
     options: Arc<Options>,
-    ocr: Arc<Ocr>,
+    ocr_slots: Arc<Semaphore>,
 }
 
 impl TextReader {
     pub fn new(options: Options) -> Self {
-        let ocr = Arc::new(Ocr::new(&options));
-        Self { options: Arc::new(options), ocr }
+        let ocr_slots = Arc::new(Semaphore::new(options.concurrency.max(1)));
+        Self { options: Arc::new(options), ocr_slots }
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -92,45 +93,42 @@ impl TextReader {
     /// # Errors
     /// A child process cannot be started, or the disk fails.
     pub async fn read(&self, media_type: &str, file: &Path, folder: &Path) -> Result<Reading> {
-        let work = Work { options: &self.options, ocr: &self.ocr, file, folder, children: self.children(folder) };
+        let children = ChildProcesses::new(self.options.worker.clone(), folder.to_owned());
+        let reader = FileReader { options: &self.options, ocr_slots: &self.ocr_slots, file, folder, children };
         let pages = match route(media_type) {
-            Route::Pdf => work.pdf().await,
-            Route::Html => work.html().await,
-            Route::Text => work.text().await,
-            Route::Image => work.image().await,
-            Route::Tiff => work.tiff().await,
-            Route::None => Err(Refusal::NoText(format!("Folio does not read the text of {media_type} files"))),
+            Route::Pdf => reader.pdf().await,
+            Route::Html => reader.html().await,
+            Route::Text => reader.text().await,
+            Route::Image => reader.image().await,
+            Route::Tiff => reader.tiff().await,
+            Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
-        match pages.and_then(|pages| self.settle(pages)) {
+        match pages.and_then(|pages| self.finish_pages(pages)) {
             Ok(pages) => Ok(Reading { state: TextState::Ready, pages, lacks_program: false }),
-            Err(Refusal::NoText(reason)) => Ok(Reading::without_text(TextState::NoText(reason))),
-            Err(Refusal::NoProgram(reason)) => {
+            Err(ReadError::NoText(reason)) => Ok(Reading::without_text(TextState::NoText(reason))),
+            Err(ReadError::NoProgram(reason)) => {
                 Ok(Reading { lacks_program: true, ..Reading::without_text(TextState::NoText(reason)) })
             }
-            Err(Refusal::Failed(reason)) => Ok(Reading::without_text(TextState::Failed(reason))),
-            Err(Refusal::Fault(error)) => Err(error),
+            Err(ReadError::Failed(reason)) => Ok(Reading::without_text(TextState::Failed(reason))),
+            Err(ReadError::Internal(error)) => Err(error),
         }
     }
 
     pub(crate) fn installed(&self) -> Installed {
-        Ocr::installed(&self.options)
-    }
-
-    fn children(&self, folder: &Path) -> ChildProcesses {
-        ChildProcesses::new(self.options.worker.as_ref(), folder.to_owned())
+        Installed::find(&self.options)
     }
 
     /// Checks, normalizes and bounds the pages.
-    fn settle(&self, pages: Pages) -> Result<Vec<NewPage>, Refusal> {
+    fn finish_pages(&self, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
         if pages.len() > self.options.max_pages as usize {
-            let (is, most) = (pages.len(), self.options.max_pages);
-            return Err(Refusal::Failed(format!("the file has {is} pages; at most {most} are accepted")));
+            let (count, max) = (pages.len(), self.options.max_pages);
+            return Err(ReadError::Failed(format!("the file has {count} pages; at most {max} are accepted")));
         }
         if pages.iter().all(Option::is_none) {
-            return Err(Refusal::Failed("the file is damaged: none of its pages could be read".to_owned()));
+            return Err(ReadError::Failed("the file is damaged: none of its pages could be read".to_owned()));
         }
         if pages.iter().flatten().all(|page| is_blank(page)) {
-            return Err(Refusal::NoText("the file contains no text".to_owned()));
+            return Err(ReadError::NoText("the file contains no text".to_owned()));
         }
         let texts =
             pages.into_iter().map(|page| page.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text)));
@@ -143,38 +141,42 @@ fn is_blank(page: &str) -> bool {
     page.chars().all(|c| c.is_whitespace() || c.is_control())
 }
 
-struct Work<'a> {
+struct FileReader<'a> {
     options: &'a Options,
-    ocr: &'a Ocr,
+    ocr_slots: &'a Semaphore,
     file: &'a Path,
     folder: &'a Path,
     children: ChildProcesses,
 }
 
-impl Work<'_> {
-    async fn text(&self) -> Result<Pages, Refusal> {
+impl FileReader<'_> {
+    async fn ocr(&self, for_pdf: bool) -> Result<Ocr<'_>, String> {
+        Ocr::start(self.options, &self.children, self.ocr_slots, for_pdf).await
+    }
+
+    async fn text(&self) -> Result<Pages, ReadError> {
         let bytes = tokio::fs::read(self.file).await?;
         let text = plain::decode(&bytes);
         let pages = plain::pages(&text, self.options.max_pages, self.options.document_chars);
         Ok(pages.into_iter().map(Some).collect())
     }
 
-    async fn html(&self) -> Result<Pages, Refusal> {
+    async fn html(&self) -> Result<Pages, ReadError> {
         let (max_pages, document_chars) = (self.options.max_pages, self.options.document_chars);
         self.child(Job::Html { max_pages, document_chars }).await
     }
 
-    async fn pdf(&self) -> Result<Pages, Refusal> {
+    async fn pdf(&self) -> Result<Pages, ReadError> {
         let (max_pages, page_chars) = (self.options.max_pages, self.options.page_chars.saturating_add(1));
         let mut pages = self.child(Job::Pdf { max_pages, page_chars }).await?;
-        let bare = |page: &Option<String>| page.as_deref().is_none_or(is_blank);
-        if !pages.iter().any(bare) {
+        let has_no_text = |page: &Option<String>| page.as_deref().is_none_or(is_blank);
+        if !pages.iter().any(has_no_text) {
             return Ok(pages);
         }
-        let tools = match Ocr::tools(self.options, &self.children, true).await {
-            Ok(tools) => tools,
-            Err(reason) if pages.iter().all(bare) && pages.iter().any(Option::is_some) => {
-                return Err(Refusal::NoProgram(reason.replacen(
+        let ocr = match self.ocr(true).await {
+            Ok(ocr) => ocr,
+            Err(reason) if pages.iter().all(has_no_text) && pages.iter().any(Option::is_some) => {
+                return Err(ReadError::NoProgram(reason.replacen(
                     "the file is an image",
                     "the file has no text layer",
                     1,
@@ -182,16 +184,16 @@ impl Work<'_> {
             }
             Err(_) => return Ok(pages),
         };
-        let mut allowance = OcrBudget::new(self.options);
+        let mut budget = OcrBudget::new(self.options);
         for (number, page) in (1..).zip(&mut pages) {
-            if !bare(page) {
+            if !has_no_text(page) {
                 continue;
             }
-            if let Err(mark) = allowance.take("pages without a text layer") {
+            if let Err(mark) = budget.take("pages without a text layer") {
                 *page = Some(mark);
                 continue;
             }
-            match self.ocr.pdf_page(self.options, &self.children, &tools, (self.file, self.folder), number).await {
+            match ocr.pdf_page(self.file, self.folder, number).await {
                 Ok(text) if is_blank(&text) => {}
                 Ok(text) => *page = Some(text),
                 Err(error @ ChildError::Start(_)) => return Err(error.into()),
@@ -204,34 +206,34 @@ impl Work<'_> {
         Ok(pages)
     }
 
-    async fn image(&self) -> Result<Pages, Refusal> {
-        let tools = Ocr::tools(self.options, &self.children, false).await.map_err(Refusal::NoProgram)?;
-        Ok(vec![Some(self.ocr.image(self.options, &self.children, &tools, self.file, None).await?)])
+    async fn image(&self) -> Result<Pages, ReadError> {
+        let ocr = self.ocr(false).await.map_err(ReadError::NoProgram)?;
+        Ok(vec![Some(ocr.image(self.file, None).await?)])
     }
 
-    async fn tiff(&self) -> Result<Pages, Refusal> {
-        let tools = Ocr::tools(self.options, &self.children, false).await.map_err(Refusal::NoProgram)?;
+    async fn tiff(&self) -> Result<Pages, ReadError> {
+        let ocr = self.ocr(false).await.map_err(ReadError::NoProgram)?;
         let (path, max) = (self.file.to_owned(), self.options.max_pages);
         let counted = tokio::task::spawn_blocking(move || tiff::count_pages(&mut File::open(path)?, max)).await;
         let pages = counted.map_err(std::io::Error::other)??;
         let pages =
-            pages.ok_or_else(|| Refusal::Failed("the file is damaged: it cannot be read as a TIFF".to_owned()))?;
+            pages.ok_or_else(|| ReadError::Failed("the file is damaged: it cannot be read as a TIFF".to_owned()))?;
         if pages > max {
-            return Err(Refusal::Failed(format!("the file has more than {max} pages")));
+            return Err(ReadError::Failed(format!("the file has more than {max} pages")));
         }
-        let mut allowance = OcrBudget::new(self.options);
+        let mut budget = OcrBudget::new(self.options);
         let mut read = Vec::new();
         for page in 1..=pages {
-            read.push(match allowance.take("pages") {
-                Ok(()) => self.tiff_page(&tools, page).await?,
+            read.push(match budget.take("pages") {
+                Ok(()) => self.tiff_page(&ocr, page).await?,
                 Err(mark) => Some(mark),
             });
         }
         Ok(read)
     }
 
-    async fn tiff_page(&self, tools: &Tools, page: u32) -> Result<Option<String>, Refusal> {
-        match self.ocr.image(self.options, &self.children, tools, self.file, Some(page)).await {
+    async fn tiff_page(&self, ocr: &Ocr<'_>, page: u32) -> Result<Option<String>, ReadError> {
+        match ocr.image(self.file, Some(page)).await {
             Ok(text) => Ok(Some(text)),
             Err(error @ ChildError::Start(_)) => Err(error.into()),
             Err(_) => Ok(None),
@@ -239,7 +241,7 @@ impl Work<'_> {
     }
 
     /// Runs a child process that reads the file, and parses its output.
-    async fn child(&self, job: Job) -> Result<Pages, Refusal> {
+    async fn child(&self, job: Job) -> Result<Pages, ReadError> {
         let task = Task {
             memory_bytes: self.options.child_memory_bytes,
             cpu_seconds: self.options.child_cpu_seconds,
@@ -251,22 +253,22 @@ impl Work<'_> {
         let max_output =
             6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
         let file = tokio::fs::File::open(self.file).await?.into_std().await;
-        let output = self.children.run(&task, Some(file), self.options.child_wall(), max_output).await?;
-        answer(&output)
+        let output = self.children.run(&task, Some(file), self.options.child_timeout(), max_output).await?;
+        parse_output(&output)
     }
 }
 
-fn answer(output: &[u8]) -> Result<Pages, Refusal> {
-    let broken = || Refusal::Failed("the reader stopped before the end of the file".to_owned());
+fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
+    let truncated = || ReadError::Failed("the reader stopped before the end of the file".to_owned());
     let mut pages = Vec::new();
     for line in output.split(|byte| *byte == b'\n') {
-        match serde_json::from_slice::<Line>(line).map_err(|_| broken())? {
+        match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
             Line::Page { text } => pages.push(text),
-            Line::Refused { reason } => return Err(Refusal::Failed(reason)),
+            Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::End => return Ok(pages),
         }
     }
-    Err(broken())
+    Err(truncated())
 }
 
 #[cfg(test)]
@@ -274,13 +276,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_without_its_end_is_refused() {
+    fn output_without_its_end_is_refused() {
         let whole = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
-        assert!(matches!(answer(whole), Ok(pages) if pages == [Some("a".to_owned()), None]));
+        assert!(matches!(parse_output(whole), Ok(pages) if pages == [Some("a".to_owned()), None]));
         for cut in 0..whole.len() - 2 {
-            assert!(answer(whole.get(..cut).unwrap()).is_err(), "{cut}");
+            assert!(parse_output(whole.get(..cut).unwrap()).is_err(), "{cut}");
         }
-        assert!(matches!(answer(b"{\"refused\":{\"reason\":\"x\"}}\n"), Err(Refusal::Failed(reason)) if reason == "x"));
-        assert!(answer(b"\nrunning 0 tests\n").is_err());
+        assert!(
+            matches!(parse_output(b"{\"refused\":{\"reason\":\"x\"}}\n"), Err(ReadError::Failed(reason)) if reason == "x")
+        );
+        assert!(parse_output(b"\nrunning 0 tests\n").is_err());
     }
 }

@@ -214,85 +214,65 @@ impl Upload {
             tags: self.new.tags,
             metadata: self.new.metadata,
         };
-        let op = OpKey::Request { user: self.principal.user.clone(), request: self.new.request_id };
-        let commit = Commit { uploader: &self.uploader, principal: &self.principal, id: &self.id, op };
-        commit.run(document, self.blob).await
-    }
-}
-
-/// The write that creates the document of an upload.
-struct Commit<'a> {
-    uploader: &'a Uploader,
-    principal: &'a Principal,
-    id: &'a DocumentId,
-    op: OpKey,
-}
-
-impl Commit<'_> {
-    async fn run(&self, document: NewDocument, blob: Box<dyn BlobWriter>) -> Result<Uploaded> {
-        let stores = &self.uploader.stores;
-        let digest = digest(&document);
-        let target = Document::target(self.id);
-        if let Some(row) = stores.ops.row(&self.principal.org, &target, &self.op).await? {
-            return self.replay(row, &digest).await;
+        let Self { uploader, principal, id, blob, .. } = self;
+        let Principal { org, user, .. } = principal;
+        let op = OpKey::Request { user: user.clone(), request: self.new.request_id };
+        let (digest, target) = (digest(&document), Document::target(&id));
+        if let Some(row) = uploader.stores.ops.row(&org, &target, &op).await? {
+            return uploader.replay(&org, &id, row, &digest).await;
         }
         blob.finish().await?;
-        let write = Write {
-            org: self.principal.org.clone(),
-            op: self.op.clone(),
-            digest: digest.clone(),
-            by: self.principal.user.clone(),
-            at: self.uploader.environment.now(),
-            expected: Expected::Absent,
-            change: DocumentChange::Create(document),
-        };
-        match stores.of::<Document>().decide(self.id, write).await {
+        let (at, expected, change) = (uploader.environment.now(), Expected::Absent, DocumentChange::Create(document));
+        let write = Write { org: org.clone(), op, digest: digest.clone(), by: user, at, expected, change };
+        match uploader.stores.of::<Document>().decide(&id, write).await {
             Ok(WriteOutcome::Row(row)) => {
-                let mut uploaded = self.replay(row, &digest).await?;
+                let mut uploaded = uploader.replay(&org, &id, row, &digest).await?;
                 uploaded.created = true;
-                self.uploader.usage.add(&self.principal.org, uploaded.document.size).await;
-                if let Some(ingest) = &self.uploader.ingest {
-                    ingest.submit(&self.principal.org, self.id).await;
+                uploader.usage.add(&org, uploaded.document.size).await;
+                if let Some(ingest) = &uploader.ingest {
+                    ingest.submit(&org, &id).await;
                 }
                 Ok(uploaded)
             }
-            Ok(WriteOutcome::VersionMismatch) => Err(self.deleted()),
+            Ok(WriteOutcome::VersionMismatch) => Err(deleted(&id)),
             Err(error) => {
-                self.remove_bytes_of_refused(&error).await;
+                uploader.remove_bytes_of_refused(&org, &id, &error).await;
                 Err(error)
             }
         }
     }
+}
 
+impl Uploader {
     /// Removes the bytes of a refused document. If the outcome of the write is unknown, the bytes stay, because the
     /// repeated request writes them again.
-    async fn remove_bytes_of_refused(&self, refused: &Error) {
+    async fn remove_bytes_of_refused(&self, org: &OrgId, id: &DocumentId, refused: &Error) {
         if matches!(refused.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal) {
             return;
         }
-        if let Err(error) = self.uploader.stores.blobs.delete(&self.principal.org, self.id).await {
-            tracing::warn!(%error, document = %self.id, "cannot remove the bytes of a refused upload");
+        if let Err(error) = self.stores.blobs.delete(org, id).await {
+            tracing::warn!(%error, document = %id, "cannot remove the bytes of a refused upload");
         }
     }
 
-    async fn replay(&self, row: OpRow, digest: &Digest) -> Result<Uploaded> {
+    async fn replay(&self, org: &OrgId, id: &DocumentId, row: OpRow, digest: &Digest) -> Result<Uploaded> {
         if row.digest != *digest {
             let message = "this request_id was used for another upload";
             return Err(Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message));
         }
         match row.state {
             OpState::Done(OpResult::Resource { .. }) => {
-                let found = self.uploader.stores.of::<Document>().get(&self.principal.org, self.id).await?;
-                let document = found.ok_or_else(|| self.deleted())?;
+                let found = self.stores.of::<Document>().get(org, id).await?;
+                let document = found.ok_or_else(|| deleted(id))?;
                 Ok(Uploaded { document, created: false })
             }
-            _ => Err(self.deleted()),
+            _ => Err(deleted(id)),
         }
     }
+}
 
-    fn deleted(&self) -> Error {
-        Error::not_found("document of this request_id", self.id)
-    }
+fn deleted(id: &DocumentId) -> Error {
+    Error::not_found("document of this request_id", id)
 }
 
 fn digest(document: &NewDocument) -> Digest {

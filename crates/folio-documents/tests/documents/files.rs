@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use folio_documents::{
     Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, Uploaded,
-    Uploader, WorkerCommand, always_sweeper, sniff,
+    Uploader, always_sweeper, sniff,
 };
 use folio_resources::Document;
 use folio_storage::{SharedOptions, Stores};
@@ -33,7 +33,7 @@ pub(crate) fn script(path: &Path, body: &str) {
 /// Settings for the child binary of the test, with short limits.
 pub(crate) fn options() -> Options {
     Options {
-        worker: Some(WorkerCommand { program: PathBuf::from(env!("CARGO_BIN_EXE_folio-read-file")) }),
+        worker: Some(PathBuf::from(env!("CARGO_BIN_EXE_folio-read-file"))),
         child_cpu_seconds: 5,
         child_seconds: 20,
         child_memory_bytes: 1024 * 1024 * 1024,
