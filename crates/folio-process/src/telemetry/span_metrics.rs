@@ -50,61 +50,34 @@ const MODEL: &[(&str, &str)] = &[
     ("error.type", "error"),
 ];
 
+const TURN: &[(&str, &str)] = &[("folio.turn.outcome", "outcome"), ("error.type", "error")];
+const TOOL: &[(&str, &str)] = &[("gen_ai.tool.name", "tool"), ("error.type", "error")];
+const STORE: &[(&str, &str)] =
+    &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")];
+const PURCHASE: &[(&str, &str)] = &[("http.response.status_code", "status")];
+const INGESTION: &[(&str, &str)] = &[("error.type", "error")];
+
+impl DurationMetric {
+    const fn of(
+        span: &'static str,
+        metric: &'static str,
+        labels: &'static [(&'static str, &'static str)],
+        help: &'static str,
+    ) -> Self {
+        Self { span, metric, help, labels }
+    }
+}
+
 const DURATIONS: &[DurationMetric] = &[
-    DurationMetric {
-        span: "rpc",
-        metric: "rpc_seconds",
-        help: "Calls of the public API, until the last byte of the response.",
-        labels: RPC,
-    },
-    DurationMetric {
-        span: "peer",
-        metric: "peer_seconds",
-        help: "Calls of other Folio processes to this node.",
-        labels: RPC,
-    },
-    DurationMetric {
-        span: "turn",
-        metric: "turn_seconds",
-        help: "Turns, from start or resumption until the end or the wait for an approval.",
-        labels: &[("folio.turn.outcome", "outcome"), ("error.type", "error")],
-    },
-    DurationMetric {
-        span: "round",
-        metric: "round_seconds",
-        help: "Rounds: a model call and the tool calls that it requested.",
-        labels: &[],
-    },
-    DurationMetric {
-        span: "model",
-        metric: "model_call_seconds",
-        help: "Model calls, including retries and the whole response.",
-        labels: MODEL,
-    },
-    DurationMetric {
-        span: "execute_tool",
-        metric: "tool_seconds",
-        help: "Tool executions.",
-        labels: &[("gen_ai.tool.name", "tool"), ("error.type", "error")],
-    },
-    DurationMetric {
-        span: "store",
-        metric: "store_seconds",
-        help: "Store operations.",
-        labels: &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")],
-    },
-    DurationMetric {
-        span: "purchase",
-        metric: "purchase_seconds",
-        help: "Events of the payment system.",
-        labels: &[("http.response.status_code", "status")],
-    },
-    DurationMetric {
-        span: "ingest",
-        metric: "ingestion_seconds",
-        help: "Ingestions of documents, without the time in the queue.",
-        labels: &[("error.type", "error")],
-    },
+    DurationMetric::of("rpc", "rpc_seconds", RPC, "Calls of the public API, until the last byte of the response."),
+    DurationMetric::of("peer", "peer_seconds", RPC, "Calls of other Folio processes to this node."),
+    DurationMetric::of("turn", "turn_seconds", TURN, "Turns, from start or resumption until the end or a pause."),
+    DurationMetric::of("round", "round_seconds", &[], "Rounds: a model call and the tool calls that it requested."),
+    DurationMetric::of("model", "model_call_seconds", MODEL, "Model calls, including retries and the whole response."),
+    DurationMetric::of("execute_tool", "tool_seconds", TOOL, "Tool executions."),
+    DurationMetric::of("store", "store_seconds", STORE, "Store operations."),
+    DurationMetric::of("purchase", "purchase_seconds", PURCHASE, "Events of the payment system."),
+    DurationMetric::of("ingest", "ingestion_seconds", INGESTION, "Ingestions of documents, without the queue time."),
 ];
 
 const FIELDS: &[FieldMetric] = &[
