@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::event::{CallView, Event, RoundView};
 use crate::journal::{Decision, Mention};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ChatCommand {
     /// None: the thread's profile, or `document` for a new thread.
     pub profile: Option<String>,
@@ -45,22 +45,7 @@ pub struct ChatCommand {
 impl ChatCommand {
     /// Returns a message for a new thread, with the default of every option.
     pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            profile: None,
-            documents: Vec::new(),
-            thread: None,
-            ephemeral: false,
-            history: Vec::new(),
-            text: text.into(),
-            mentions: Vec::new(),
-            model: None,
-            auto_approve: false,
-            auto_approved_tools: Vec::new(),
-            if_busy: IfBusy::default(),
-            if_pending: IfPending::default(),
-            truncate_to_message_count: None,
-            request_id: None,
-        }
+        Self { text: text.into(), ..Self::default() }
     }
 }
 
@@ -114,25 +99,14 @@ pub struct CallDecision {
 
 /// Answer to an approval. The same decisions always get the same answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "one for a request, handed on at once")]
+#[expect(clippy::large_enum_variant, reason = "one value per request, moved at once")]
 pub enum ApproveAnswer {
-    /// The decisions are recorded; no call runs before all are decided.
-    StillAwaiting {
-        turn: TurnId,
-        /// Counted from 1.
-        round: u32,
-        /// Calls that still need a decision.
-        missing: Vec<CallView>,
-        /// Time from which decisions are refused.
-        expires_at: Timestamp,
-    },
-    /// The round was executed, and the turn reached the state that `closing` reports.
-    Reached {
-        /// `awaiting_approval`, `completed`, `failed`, `cancelled`, `expired` or `superseded`.
-        closing: Event,
-        /// The decided round with its results.
-        round: Box<RoundView>,
-    },
+    /// The decisions are recorded; no call runs before all are decided. `missing`: calls that still need a decision.
+    /// Decisions are refused from `expires_at` on.
+    StillAwaiting { turn: TurnId, round: u32, missing: Vec<CallView>, expires_at: Timestamp },
+    /// The round was executed. `closing` reports the state that the turn reached: `awaiting_approval`, `completed`,
+    /// `failed`, `cancelled`, `expired` or `superseded`. `round`: the decided round with its results.
+    Reached { closing: Event, round: Box<RoundView> },
 }
 
 /// Creates a thread without a message.

@@ -22,30 +22,19 @@ pub struct Event {
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum EventKind {
     /// The turn is accepted and durable.
-    TurnStarted {
-        model: String,
-    },
-    /// A model call starts. A later attempt of the same round voids the deltas of the earlier attempts.
-    RoundStarted {
-        /// Counted from 1.
-        round: u32,
-        /// Counted from 1.
-        attempt: u32,
-    },
-    ThinkingDelta {
-        text: String,
-    },
-    TextDelta {
-        text: String,
-    },
+    TurnStarted { model: String },
+    /// A model call starts. `round` and `attempt` are counted from 1. A later attempt of the same round voids the deltas
+    /// of the earlier attempts.
+    RoundStarted { round: u32, attempt: u32 },
+    /// A part of the model's thinking.
+    ThinkingDelta { text: String },
+    /// A part of the model's answer.
+    TextDelta { text: String },
     /// The model requested these calls.
-    ToolCalls {
-        calls: Vec<CallView>,
-    },
-    ToolStarted {
-        call: CallId,
-        name: String,
-    },
+    ToolCalls { calls: Vec<CallView> },
+    /// A call started.
+    ToolStarted { call: CallId, name: String },
+    /// A call ended with this result.
     ToolResult {
         call: CallId,
         name: String,
@@ -53,8 +42,8 @@ pub enum EventKind {
         /// Result as the model receives it.
         content: String,
     },
+    /// The model call and the tool calls of a round ended.
     RoundFinished {
-        /// Counted from 1.
         round: u32,
         /// Model that answered: the turn's model or a fallback.
         #[serde(default)]
@@ -64,14 +53,9 @@ pub enum EventKind {
     },
     /// State of the turn, sent if earlier events are unavailable or void. The next event has the next number.
     Snapshot(Box<TurnView>),
-    /// Closing: the turn waits for decisions.
-    AwaitingApproval {
-        round: u32,
-        /// All calls of the round.
-        pending: Vec<CallView>,
-        /// Time from which decisions are refused.
-        expires_at: Timestamp,
-    },
+    /// Closing: the turn waits for decisions on `pending`, which contains all calls of the round. Decisions are refused
+    /// from `expires_at` on.
+    AwaitingApproval { round: u32, pending: Vec<CallView>, expires_at: Timestamp },
     /// Closing: the turn is completed.
     Completed {
         text: String,
@@ -84,12 +68,8 @@ pub enum EventKind {
         /// Usage of all model calls of the turn.
         usage: Usage,
     },
-    /// Closing: the turn failed.
-    Failed {
-        error: Error,
-        /// True if `ResumeTurn` can resume the turn.
-        retriable: bool,
-    },
+    /// Closing: the turn failed. `retriable`: `ResumeTurn` can resume the turn.
+    Failed { error: Error, retriable: bool },
     /// Closing: the turn was cancelled.
     Cancelled,
     /// Closing: the approval expired.
@@ -146,6 +126,7 @@ pub struct ResultView {
     /// Result as the model receives it.
     pub content: String,
 }
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnView {
     pub turn: TurnId,

@@ -264,16 +264,13 @@ pub struct Decisions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum Decision {
+    /// The call runs.
     Approve,
-    /// The call runs with these arguments, which also replace the model's in the history.
-    ApproveEdited {
-        /// Complete arguments, validated against the tool's schema.
-        arguments: Value,
-    },
-    Reject {
-        /// Reason that the model receives in addition to the rejection.
-        reason: Option<String>,
-    },
+    /// The call runs with these complete arguments, which also replace the model's in the history. They are validated
+    /// against the tool's schema.
+    ApproveEdited { arguments: Value },
+    /// The call does not run. The model receives the rejection and the reason.
+    Reject { reason: Option<String> },
 }
 
 /// A write call is about to start. Recovery repeats the write with the recorded values.
@@ -309,7 +306,8 @@ pub struct Resumed {
     pub turn: u32,
     pub owner: Incarnation,
     pub epoch: u64,
-    pub why: ResumeCause,
+    #[serde(rename = "why")]
+    pub cause: ResumeCause,
     pub at: Timestamp,
 }
 
@@ -326,7 +324,8 @@ pub enum ResumeCause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closing {
     pub turn: u32,
-    pub why: ClosingCause,
+    #[serde(rename = "why")]
+    pub cause: ClosingCause,
     pub at: Timestamp,
 }
 
@@ -341,7 +340,8 @@ pub enum ClosingCause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub turn: u32,
-    pub how: End,
+    #[serde(rename = "how")]
+    pub end: End,
     /// Results of calls that had none, including synthetic results.
     pub results: Vec<CallResult>,
     /// If true, the results are not final: none of their calls started, and resuming the turn runs them.
@@ -359,17 +359,11 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "end")]
 pub enum End {
-    Completed {
-        text: String,
-        /// Thinking that precedes the answer.
-        thinking: Vec<ThinkingBlock>,
-        finish: FinishReason,
-    },
-    Failed {
-        error: Error,
-        /// True if `ResumeTurn` can resume the turn.
-        retriable: bool,
-    },
+    /// The model answered. `thinking` precedes the answer.
+    Completed { text: String, thinking: Vec<ThinkingBlock>, finish: FinishReason },
+    /// The turn failed. `retriable`: `ResumeTurn` can resume the turn.
+    Failed { error: Error, retriable: bool },
+    /// A user cancelled the turn.
     Cancelled,
     /// The approval expired.
     Expired,

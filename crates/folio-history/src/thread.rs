@@ -176,6 +176,24 @@ pub struct NewThread {
 }
 
 impl NewThread {
+    /// Returns a thread of the principal without title, model, expiry and messages.
+    pub fn new(id: ThreadId, principal: &Principal, profile: &str, documents: Vec<DocumentId>, at: Timestamp) -> Self {
+        Self {
+            id,
+            org: principal.org.clone(),
+            user: principal.user.clone(),
+            profile: profile.to_owned(),
+            documents,
+            title: String::new(),
+            model: None,
+            ephemeral: false,
+            expires_at: None,
+            imported: Vec::new(),
+            request: None,
+            at,
+        }
+    }
+
     /// Returns the header that the first append expects, without any entry.
     pub fn header(&self) -> ThreadHeader {
         let working = self.imported.iter().rev().find_map(|entry| match entry {
@@ -378,13 +396,9 @@ pub struct RequestRow {
 pub enum Appended {
     /// The append is committed. Contains the header after it.
     Done(Box<ThreadHeader>),
-    /// The fence did not match, or the request id exists. Nothing was written.
-    Refused {
-        /// Current header.
-        header: Box<ThreadHeader>,
-        /// Existing row of the request id that the append would insert.
-        request: Option<RequestRow>,
-    },
+    /// The fence did not match, or the request id exists. Nothing was written. `header`: the current header. `request`:
+    /// the existing row of the request id that the append would insert.
+    Refused { header: Box<ThreadHeader>, request: Option<RequestRow> },
 }
 
 impl Appended {

@@ -35,7 +35,7 @@ pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> App
 pub(crate) fn ended(turn: u32, text: &str) -> Entry {
     Entry::Ended(Box::new(Ended {
         turn,
-        how: End::Completed { text: text.to_owned(), thinking: vec![], finish: FinishReason::Stop },
+        end: End::Completed { text: text.to_owned(), thinking: vec![], finish: FinishReason::Stop },
         results: vec![],
         runs_again: false,
         working: WorkingState::default(),

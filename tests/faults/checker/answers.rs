@@ -55,7 +55,7 @@ pub(super) fn check(
             }
             ClientEvent::Refused(decisions, Reason::TurnExpired) => {
                 let ended = turns.get(&decisions.turn).and_then(|turn| turn.end());
-                let expired = matches!(ended.map(|end| &end.how), Some(End::Expired));
+                let expired = matches!(ended.map(|end| &end.end), Some(End::Expired));
                 let how = "a client received an expiry of a turn that did not expire";
                 findings.add_unless(expired, Broken::Idempotent, &decisions.turn, how);
             }
@@ -112,7 +112,7 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
         Entry::Paused(paused) if paused.round > round => Some((paused.event, "awaiting_approval", Some(paused.round))),
         _ => None,
     });
-    let next = next.or_else(|| turn.end().map(|end| (end.event, word(&end.how), None)));
+    let next = next.or_else(|| turn.end().map(|end| (end.event, word(&end.end), None)));
     let reported = match &answer.outcome {
         Some(Outcome::AwaitingApproval(waiting)) => ("awaiting_approval", Some(waiting.round)),
         Some(Outcome::Completed(_)) => ("completed", None),

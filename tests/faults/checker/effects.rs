@@ -42,7 +42,7 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
         }
         let closed = turn.closing().is_some();
         let aborted = matches!(row.map(|row| &row.state), Some(OpState::Aborted));
-        if aborted && !closed && matches!(turn.end().map(|end| &end.how), Some(End::Completed { .. })) {
+        if aborted && !closed && matches!(turn.end().map(|end| &end.end), Some(End::Completed { .. })) {
             add("it was aborted in a turn that continued".to_owned());
         }
         if let Some(row) = row.filter(|row| matches!(row.state, OpState::Done(_))) {

@@ -22,7 +22,7 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
     for (_, entry) in &turn.entries {
         match (entry, ended) {
             (Entry::Resumed(resumed), Some(End::Failed { retriable: true, .. }))
-                if resumed.why == ResumeCause::Retry =>
+                if resumed.cause == ResumeCause::Retry =>
             {
                 ended = None;
             }
@@ -30,15 +30,15 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
                 add("something follows its end");
                 ended = None;
             }
-            (Entry::Ended(end), None) => ended = Some(&end.how),
+            (Entry::Ended(end), None) => ended = Some(&end.end),
             _ => {}
         }
     }
     let closing = turn.entries.iter().find_map(|(_, entry)| match entry {
-        Entry::Closing(Closing { why, .. }) => Some(why),
+        Entry::Closing(Closing { cause, .. }) => Some(cause),
         _ => None,
     });
-    match (closing, turn.end().map(|end| &end.how)) {
+    match (closing, turn.end().map(|end| &end.end)) {
         (Some(ClosingCause::Cancelled), Some(End::Cancelled))
         | (Some(ClosingCause::Superseded), Some(End::Superseded)) => {}
         (None, _) | (_, None) => {}

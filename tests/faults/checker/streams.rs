@@ -29,7 +29,7 @@ pub(super) fn check(all: &[(&ThreadSeen, Vec<Turn<'_>>)], log: &[Logged], findin
         let recorded = found.is_some_and(|found| {
             found.entries.iter().any(|(_, entry)| match entry {
                 Entry::Paused(paused) => (paused.event, "awaiting_approval") == (*number, *name),
-                Entry::Ended(ended) => (ended.event, word(&ended.how)) == (*number, *name),
+                Entry::Ended(ended) => (ended.event, word(&ended.end)) == (*number, *name),
                 _ => false,
             })
         });

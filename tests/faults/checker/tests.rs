@@ -117,11 +117,11 @@ fn outcome(status: CallStatus) -> Entry {
     Entry::Outcome(Outcome { turn: 1, result: result(status) })
 }
 
-fn ended(how: End, results: Vec<CallResult>, event: u64) -> Entry {
+fn ended(end: End, results: Vec<CallResult>, event: u64) -> Entry {
     let working = WorkingState::default();
     Entry::Ended(Box::new(Ended {
         turn: 1,
-        how,
+        end,
         results,
         runs_again: false,
         working,
@@ -139,9 +139,9 @@ fn failed() -> End {
     End::Failed { error: Error::unavailable(Reason::NodeLost, "lost"), retriable: true }
 }
 
-fn resumed(epoch: u64, why: ResumeCause) -> Entry {
+fn resumed(epoch: u64, cause: ResumeCause) -> Entry {
     let owner = "inc_00000000000000000000000000000001".parse().unwrap();
-    Entry::Resumed(Resumed { turn: 1, owner, epoch, why, at: at(3) })
+    Entry::Resumed(Resumed { turn: 1, owner, epoch, cause, at: at(3) })
 }
 
 fn op(state: OpState) -> OpRow {
@@ -401,7 +401,7 @@ fn invariant_3_history_op_row_and_change_must_agree() {
     changed(|entries| drop(entries.remove(4)), Some(done()), e, "without an intent");
     changed(|entries| entries.insert(5, intent()), Some(done()), e, "two intents");
     changed(|entries| entries.swap(1, 4), Some(done()), e, "precedes the message with the call");
-    let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(2) });
+    let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(2) });
     changed(|entries| entries.insert(4, closing), Some(done()), e, "while the turn was being ended");
     let with = |change: fn(&mut Evidence)| {
         let mut evidence = good();
@@ -506,7 +506,7 @@ fn invariant_8_a_turn_without_its_end_is_found() {
     let v = Broken::VisibleEnd;
     changed(|entries| drop(entries.pop()), Some(done()), v, "the turn has no end");
     changed(|entries| entries.push(ended(completed(), vec![], 12)), Some(done()), v, "something follows its end");
-    let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(2) });
+    let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(2) });
     changed(|entries| entries.insert(6, closing), Some(done()), v, "has another end");
     let open = |phase, entries: usize| {
         let mut evidence = evidence(usual()[..entries].to_vec(), None);

@@ -13,12 +13,12 @@ use folio_types::message::Message;
 const FRAME_BYTES: usize = 2 * 1024;
 
 /// Text of the first message of a fork whose source was not copied completely.
-const OMISSION_NOTE: &str = "(Earlier messages are omitted: a fork copies the newest part of a long thread. The source thread still \
-                        contains them.)";
+const OMISSION_NOTE: &str = "(Earlier messages are omitted: a fork copies the newest part of a long thread. The source \
+                             thread still contains them.)";
 /// Suffix of a truncated text.
 const TRUNCATION_NOTE: &str = "\n[truncated: too long for a fork]";
-/// Minimum bytes to which a text is cut.
-const RESULT_FLOOR: usize = 1_024;
+/// Minimum bytes to which a text is truncated.
+const TEXT_BYTES_MIN: usize = 1_024;
 
 impl History {
     /// Returns the entries of a fork: the first `count` user and final assistant messages with the messages between
@@ -39,12 +39,12 @@ impl History {
             let bytes_max = bytes_max(&working);
             let fitting = self.groups(*slot).into_iter().map(|group| fit(group, bytes_max));
             let entries = import(fitting.flatten().collect(), &working)?;
-            let whole = newest_first.len();
+            let copied = newest_first.len();
             for entry in entries.into_iter().rev() {
                 bytes = bytes.saturating_add(json_bytes(&entry));
                 turns = turns.saturating_add(users(&entry));
                 if bytes > limits::FORK_BYTES || turns > limits::FORK_TURNS {
-                    let before = if newest_first.len() == whole { Some(at) } else { at.checked_sub(1) };
+                    let before = if newest_first.len() == copied { Some(at) } else { at.checked_sub(1) };
                     let before = before.and_then(|at| slots.get(at)).map(|slot| self.working_after(*slot));
                     newest_first.push(omission_entry(&before.unwrap_or_default()));
                     newest_first.reverse();
@@ -75,17 +75,23 @@ fn omission_entry(working: &WorkingState) -> Entry {
     entry(vec![note], working)
 }
 
-/// Shrinks a segment to `bytes_max`: cuts its longest results, then drops its calls and cuts its text.
-fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
+/// Halves the maximum length of tool results until the messages fit or the maximum is about 1 KiB. A truncated result ends
+/// with `note`.
+pub fn shorten_results(messages: &mut [Message], note: &str, fits: impl Fn(&[Message]) -> bool) {
     let mut longest = limits::TOOL_RESULT_BYTES;
-    while json_bytes(&group) > bytes_max && longest > RESULT_FLOOR {
+    while !fits(messages) && longest > TEXT_BYTES_MIN {
         longest /= 2;
-        for message in &mut group {
+        for message in messages.iter_mut() {
             if let Message::Tool { content, .. } = message {
-                truncate_text(content, longest);
+                truncate_text(content, longest, note);
             }
         }
     }
+}
+
+/// Shrinks a segment to `bytes_max`: truncates its longest results, then drops its calls and truncates its text.
+fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
+    shorten_results(&mut group, TRUNCATION_NOTE, |group| json_bytes(&group) <= bytes_max);
     if json_bytes(&group) > bytes_max {
         group.truncate(1);
         group.iter_mut().for_each(|message| reduce_to_text(message, bytes_max));
@@ -93,28 +99,26 @@ fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     group
 }
 
-/// Drops everything but the text of a message, and cuts it to `bytes_max`.
+/// Drops everything but the text of a message, and truncates the text to `bytes_max`.
 fn reduce_to_text(message: &mut Message, bytes_max: usize) {
     let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
         (*thinking, *calls) = (Vec::new(), Vec::new());
         if text.is_empty() {
-            text.push_str("(The calls of this round are left out.)");
+            text.push_str("(The calls of this round are omitted.)");
         }
     }
-    while json_bytes(message) > bytes_max && longest > RESULT_FLOOR {
+    while json_bytes(message) > bytes_max && longest > TEXT_BYTES_MIN {
         longest /= 2;
-        match message {
-            Message::User { text } | Message::Assistant { text, .. } => truncate_text(text, longest),
-            Message::Tool { content, .. } => truncate_text(content, longest),
-        }
+        let (Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. }) = message;
+        truncate_text(text, longest, TRUNCATION_NOTE);
     }
 }
 
-fn truncate_text(text: &mut String, longest: usize) {
+fn truncate_text(text: &mut String, longest: usize, note: &str) {
     if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest.saturating_sub(TRUNCATION_NOTE.len())));
-        text.push_str(TRUNCATION_NOTE);
+        text.truncate(text.floor_char_boundary(longest.saturating_sub(note.len())));
+        text.push_str(note);
     }
 }
 

@@ -21,7 +21,7 @@ pub fn model_call_id(turn: u32, round: u32, index: u32) -> String {
 }
 
 /// Returns true for user messages and assistant messages without calls, which `truncate_to_message_count` counts.
-pub(super) fn counts(message: &Message) -> bool {
+pub(super) fn is_counted(message: &Message) -> bool {
     match message {
         Message::User { .. } => true,
         Message::Assistant { calls, .. } => calls.is_empty(),
@@ -35,7 +35,7 @@ impl History {
         let mut count = 0u32;
         self.slots.iter().flat_map(|slot| self.groups(*slot).into_iter().flatten().map(|m| (slot.number(self), m))).map(
             move |(turn, message)| {
-                count = count.saturating_add(u32::from(counts(&message)));
+                count = count.saturating_add(u32::from(is_counted(&message)));
                 VisibleMessage { turn, count, message }
             },
         )
@@ -65,7 +65,7 @@ impl History {
     /// Keeps the first `count` user and final assistant messages and their tool results.
     pub(super) fn truncate(&mut self, count: u32) {
         let (slots, _) = self.slots_with_first(count);
-        self.marks.truncate(slots.len());
+        self.positions.truncate(slots.len());
         self.slots = slots;
     }
 
@@ -102,8 +102,8 @@ impl History {
                 let all = &self.imported.get(at)?.messages;
                 let (mut counted, mut keep) = (0u32, 0usize);
                 for message in all.iter().take(messages) {
-                    counted = counted.saturating_add(u32::from(counts(message)));
-                    if counted > count || (counted == count && !counts(message)) {
+                    counted = counted.saturating_add(u32::from(is_counted(message)));
+                    if counted > count || (counted == count && !is_counted(message)) {
                         break;
                     }
                     keep = keep.saturating_add(1);
@@ -116,7 +116,7 @@ impl History {
     pub(super) fn slot_count(&self, slot: Slot) -> u32 {
         match slot {
             Slot::Imported { at, messages } => self.imported.get(at).map_or(0, |imported| {
-                let counted = imported.messages.iter().take(messages).filter(|message| counts(message)).count();
+                let counted = imported.messages.iter().take(messages).filter(|message| is_counted(message)).count();
                 u32::try_from(counted).unwrap_or(u32::MAX)
             }),
             Slot::Turn { user_only: true, .. } => 1,
@@ -142,8 +142,8 @@ impl History {
     pub(super) fn working_after(&self, slot: Slot) -> WorkingState {
         match slot {
             Slot::Imported { at, messages } => {
-                let whole = self.imported.get(at).filter(|imported| imported.messages.len() == messages);
-                let entry = whole.or_else(|| self.imported.get(at.checked_sub(1)?));
+                let complete = self.imported.get(at).filter(|imported| imported.messages.len() == messages);
+                let entry = complete.or_else(|| self.imported.get(at.checked_sub(1)?));
                 entry.map(|imported| imported.working.clone()).unwrap_or_default()
             }
             Slot::Turn { at, user_only } => self.turns.get(at).map_or_else(WorkingState::default, |turn| {
@@ -194,12 +194,12 @@ impl TurnRecord {
 
     /// Returns true if the turn has a final assistant message.
     pub(super) fn is_answered(&self) -> bool {
-        matches!(&self.ended, Some(Ended { how: End::Completed { .. }, .. }))
+        matches!(&self.ended, Some(Ended { end: End::Completed { .. }, .. }))
     }
 
     /// Returns the final assistant message. None: the turn is not completed.
     pub fn answer_message(&self) -> Option<Message> {
-        match &self.ended.as_ref()?.how {
+        match &self.ended.as_ref()?.end {
             End::Completed { text, thinking, .. } => {
                 Some(Message::Assistant { text: text.clone(), thinking: thinking.clone(), calls: Vec::new() })
             }
@@ -212,14 +212,14 @@ impl RoundRecord {
     /// Returns the assistant message and the results of its calls. If a call has no result, only the text is returned,
     /// or nothing if it is empty.
     pub fn messages(&self, turn: u32) -> Vec<Message> {
-        let whole = self.unanswered().next().is_none();
-        if !whole && self.text.is_empty() {
+        let is_complete = self.unanswered().next().is_none();
+        if !is_complete && self.text.is_empty() {
             return Vec::new();
         }
-        let calls = self.calls.iter().filter(|_| whole);
+        let calls = self.calls.iter().filter(|_| is_complete);
         let mut messages = vec![Message::Assistant {
             text: self.text.clone(),
-            thinking: if whole { self.thinking.clone() } else { Vec::new() },
+            thinking: if is_complete { self.thinking.clone() } else { Vec::new() },
             calls: calls
                 .clone()
                 .map(|record| ToolCall {
@@ -230,11 +230,8 @@ impl RoundRecord {
                 .collect(),
         }];
         messages.extend(calls.filter_map(|record| {
-            let result = record.result.as_ref()?;
-            Some(Message::Tool {
-                call: model_call_id(turn, self.round, record.call.index),
-                content: result.content.clone(),
-            })
+            let content = record.result.as_ref()?.content.clone();
+            Some(Message::Tool { call: model_call_id(turn, self.round, record.call.index), content })
         }));
         messages
     }

@@ -16,7 +16,7 @@ mod bounds;
 #[cfg(test)]
 mod tests;
 
-pub use fork::{import, json_bytes};
+pub use fork::{import, json_bytes, shorten_results};
 pub use messages::{VisibleMessage, model_call_id};
 use position::SlotPosition;
 pub use record::{CallRecord, RoundRecord, TurnRecord};
@@ -35,7 +35,7 @@ pub struct History {
     /// Visible segments in order. Segments that a later turn truncated are removed or shortened.
     slots: Vec<Slot>,
     /// Position of each slot.
-    marks: Vec<SlotPosition>,
+    positions: Vec<SlotPosition>,
     /// Number of pushed entries.
     entries: u64,
 }
@@ -63,7 +63,7 @@ impl History {
     pub fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Imported(imported) => {
-                self.marks.push(self.next_mark());
+                self.positions.push(self.next_position());
                 self.slots.push(Slot::Imported { at: self.imported.len(), messages: imported.messages.len() });
                 self.imported.push(Arc::new(imported));
             }
@@ -71,7 +71,7 @@ impl History {
                 if let Some(count) = accepted.truncate_to {
                     self.truncate(count);
                 }
-                self.marks.push(self.next_mark());
+                self.positions.push(self.next_position());
                 self.slots.push(Slot::Turn { at: self.turns.len(), user_only: false });
                 self.turns.push(TurnRecord::new(*accepted));
             }

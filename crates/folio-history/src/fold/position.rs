@@ -3,7 +3,7 @@
 //! The visible segments are a stack: a turn that truncates removes segments before it pushes its own. The segments
 //! below a segment never change, so the entry that starts a segment stores its position once.
 
-use super::messages::counts;
+use super::messages::is_counted;
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
 use crate::journal::{Entry, SegmentPosition};
@@ -23,23 +23,23 @@ impl History {
     /// messages (None: no truncation). The newest turn must have ended, and all pushed entries must be appended.
     pub fn position(&self, keep: Option<u32>) -> SegmentPosition {
         let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.slots_with_first(keep).0);
-        let mark = self.mark_after(&slots);
+        let position = self.position_after(&slots);
         let steps = (0..u32::BITS).map_while(|power| slots.len().checked_sub(1 << power));
-        let below = steps.filter_map(|at| self.marks.get(at)).map(|mark| mark.entry).collect();
-        SegmentPosition { messages: mark.messages, counted: mark.counted, below }
+        let below = steps.filter_map(|at| self.positions.get(at)).map(|position| position.entry).collect();
+        SegmentPosition { messages: position.messages, counted: position.counted, below }
     }
 
-    pub(super) fn next_mark(&self) -> SlotPosition {
-        self.mark_after(&self.slots)
+    pub(super) fn next_position(&self) -> SlotPosition {
+        self.position_after(&self.slots)
     }
 
     /// `slots` is a prefix of the visible slots.
-    fn mark_after(&self, slots: &[Slot]) -> SlotPosition {
-        let (messages, counted) = match slots.last().zip(self.marks.get(slots.len().saturating_sub(1))) {
+    fn position_after(&self, slots: &[Slot]) -> SlotPosition {
+        let (messages, counted) = match slots.last().zip(self.positions.get(slots.len().saturating_sub(1))) {
             None => (0, 0),
-            Some((slot, mark)) => (
-                mark.messages.saturating_add(self.slot_messages(*slot)),
-                mark.counted.saturating_add(self.slot_count(*slot)),
+            Some((slot, position)) => (
+                position.messages.saturating_add(self.slot_messages(*slot)),
+                position.counted.saturating_add(self.slot_count(*slot)),
             ),
         };
         SlotPosition { entry: self.entries, messages, counted }
@@ -79,7 +79,7 @@ pub(super) fn with_positions(mut entries: Vec<Entry>) -> Vec<Entry> {
         if let Entry::Imported(imported) = entry {
             let steps = (0..u32::BITS).map_while(|power| at.checked_sub(1 << power));
             imported.position = Some(SegmentPosition { messages, counted, below: steps.map(|at| at as u64).collect() });
-            let of_these = imported.messages.iter().filter(|message| counts(message)).count();
+            let of_these = imported.messages.iter().filter(|message| is_counted(message)).count();
             messages = messages.saturating_add(u32::try_from(imported.messages.len()).unwrap_or(u32::MAX));
             counted = counted.saturating_add(u32::try_from(of_these).unwrap_or(u32::MAX));
         }

@@ -42,7 +42,7 @@ pub struct RoundRecord {
     /// None: the calls ran without a pause.
     pub paused: Option<Paused>,
     /// True if the round has a decisions entry, possibly an empty one.
-    pub decided: bool,
+    pub has_decisions: bool,
     /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
@@ -96,7 +96,7 @@ impl RoundRecord {
             calls: round.calls.into_iter().map(CallRecord::new).collect(),
             usage: round.usage,
             paused: None,
-            decided: false,
+            has_decisions: false,
             continue_auto_approved: false,
         };
         round.results.into_iter().for_each(|result| record.set_result(result));
@@ -139,7 +139,7 @@ impl RoundRecord {
 
     /// Returns true if the round has a decisions entry and no needed decision is missing.
     pub fn is_decided(&self) -> bool {
-        self.decided && self.undecided().next().is_none()
+        self.has_decisions && self.undecided().next().is_none()
     }
 
     pub fn undecided(&self) -> impl Iterator<Item = &CallRecord> {
@@ -211,7 +211,7 @@ impl TurnRecord {
 
     /// Returns true if the turn failed retriably. Elapsed time and later turns are not considered.
     pub fn is_retriable(&self) -> bool {
-        matches!(&self.ended, Some(Ended { how: End::Failed { retriable: true, .. }, .. }))
+        matches!(&self.ended, Some(Ended { end: End::Failed { retriable: true, .. }, .. }))
     }
 
     /// Returns the number of the first event that the next owner sends.
@@ -235,7 +235,7 @@ impl TurnRecord {
             Entry::Outcome(outcome) => self.push_result(outcome.result),
             Entry::Resumed(resumed) => {
                 self.takeovers = self.takeovers.saturating_add(1);
-                if resumed.why == ResumeCause::Retry {
+                if resumed.cause == ResumeCause::Retry {
                     self.reopen();
                 }
                 self.resumed = Some(resumed);
@@ -271,7 +271,7 @@ impl TurnRecord {
 
     fn push_decisions(&mut self, decisions: Decisions) {
         self.with_round(decisions.round, |round| {
-            round.decided = true;
+            round.has_decisions = true;
             round.continue_auto_approved = decisions.continue_auto_approved;
             for (index, decision) in decisions.decided {
                 if let Some(call) = round.call_mut(index) {

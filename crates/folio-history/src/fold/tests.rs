@@ -41,10 +41,10 @@ pub(super) fn accepted(turn: u32, truncate_to: Option<u32>, working: WorkingStat
     }))
 }
 
-pub(super) fn ended(turn: u32, how: End, results: Vec<CallResult>, working: WorkingState, event: u64) -> Entry {
+pub(super) fn ended(turn: u32, end: End, results: Vec<CallResult>, working: WorkingState, event: u64) -> Entry {
     Entry::Ended(Box::new(Ended {
         turn,
-        how,
+        end,
         results,
         runs_again: false,
         working,
@@ -96,8 +96,8 @@ fn decisions(turn: u32, round: u32, decided: Vec<(u32, Decision)>) -> Entry {
     Entry::Decisions(Decisions { turn, round, decided, by, decided_at: at(), continue_auto_approved: false })
 }
 
-fn resumed(turn: u32, why: ResumeCause) -> Entry {
-    Entry::Resumed(Resumed { turn, owner: Incarnation::derive(&["n"]), epoch: 2, why, at: at() })
+fn resumed(turn: u32, cause: ResumeCause) -> Entry {
+    Entry::Resumed(Resumed { turn, owner: Incarnation::derive(&["n"]), epoch: 2, cause, at: at() })
 }
 
 /// Each turn has its own working state.
@@ -142,7 +142,7 @@ fn truncation_keeps_counted_messages_and_restores_their_working_state() {
 }
 
 #[test]
-fn imported_messages_come_first_and_are_counted_and_cut() {
+fn imported_messages_come_first_and_are_counted_and_truncated() {
     let user = |text: &str| Message::User { text: text.into() };
     let call = ToolCall { id: "c".into(), name: "t".into(), arguments: json!({}) };
     let messages = vec![
@@ -157,9 +157,9 @@ fn imported_messages_come_first_and_are_counted_and_cut() {
     let counts: Vec<_> = history.messages().map(|shown| (shown.turn, shown.count)).collect();
     assert_eq!(counts, [(None, 1), (None, 1), (None, 1), (None, 2), (Some(1), 3), (Some(1), 4)]);
     assert_eq!((history.working_at(2), history.working_at(1)), (state(7), WorkingState::default()));
-    let mut cut = history.clone();
-    cut.push(accepted(2, Some(1), WorkingState::default()));
-    assert_eq!(texts(&cut), ["old", "question 2"]);
+    let mut truncated = history.clone();
+    truncated.push(accepted(2, Some(1), WorkingState::default()));
+    assert_eq!(texts(&truncated), ["old", "question 2"]);
 }
 
 #[test]

@@ -39,34 +39,32 @@ impl TurnRecord {
     /// Returns the outcome of the decisions on a round: the event of the next pause, or of the end. None: the turn is
     /// running. The same decisions always get the same event.
     pub fn answer_event(&self, thread: &ThreadId, round: u32) -> Option<Event> {
-        let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
-        let (number, kind) = match next {
-            Some(record) => self.pause_event(thread, record)?,
-            None => self.ended.as_ref().map(|ended| (ended.event, self.end_event(thread, ended)))?,
-        };
-        Some(Event { turn: self.id(thread), number, kind })
-    }
-
-    /// Returns the closing event of the turn's newest stream and its number. None: the turn is running.
-    pub fn closing_event(&self, thread: &ThreadId) -> Option<(u64, EventKind)> {
-        if let Some(ended) = &self.ended {
-            return Some((ended.event, self.end_event(thread, ended)));
+        match self.rounds.iter().find(|record| record.round > round && record.paused.is_some()) {
+            Some(record) => self.pause_event(thread, record),
+            None => self.ended.as_ref().map(|ended| self.end_event(thread, ended)),
         }
-        self.pause_event(thread, self.round(self.pause()?.round)?)
     }
 
-    fn pause_event(&self, thread: &ThreadId, round: &RoundRecord) -> Option<(u64, EventKind)> {
+    /// Returns the closing event of the turn's newest stream. None: the turn is running.
+    pub fn closing_event(&self, thread: &ThreadId) -> Option<Event> {
+        match &self.ended {
+            Some(ended) => Some(self.end_event(thread, ended)),
+            None => self.pause_event(thread, self.round(self.pause()?.round)?),
+        }
+    }
+
+    fn pause_event(&self, thread: &ThreadId, round: &RoundRecord) -> Option<Event> {
         let pause = round.paused.as_ref()?;
         let kind = EventKind::AwaitingApproval {
             round: pause.round,
             pending: round.calls.iter().map(|call| call.view_at_pause(self.id(thread), round.round)).collect(),
             expires_at: pause.expires_at,
         };
-        Some((pause.event, kind))
+        Some(Event { turn: self.id(thread), number: pause.event, kind })
     }
 
-    fn end_event(&self, thread: &ThreadId, ended: &Ended) -> EventKind {
-        match &ended.how {
+    fn end_event(&self, thread: &ThreadId, ended: &Ended) -> Event {
+        let kind = match &ended.end {
             End::Completed { text, thinking, finish } => EventKind::Completed {
                 text: text.clone(),
                 thinking: thinking_text(thinking),
@@ -79,7 +77,8 @@ impl TurnRecord {
             End::Cancelled => EventKind::Cancelled,
             End::Expired => EventKind::Expired,
             End::Superseded => EventKind::Superseded,
-        }
+        };
+        Event { turn: self.id(thread), number: ended.event, kind }
     }
 
     pub fn id(&self, thread: &ThreadId) -> TurnId {
@@ -106,24 +105,21 @@ impl TurnRecord {
 }
 
 fn apply_end(view: &mut TurnView, ended: &Ended) {
-    view.status = match &ended.how {
-        End::Completed { .. } => TurnStatus::Completed,
-        End::Failed { .. } => TurnStatus::Failed,
-        End::Cancelled => TurnStatus::Cancelled,
-        End::Expired => TurnStatus::Expired,
-        End::Superseded => TurnStatus::Superseded,
-    };
-    match &ended.how {
+    view.status = match &ended.end {
         End::Completed { text, finish, .. } => {
             view.text.clone_from(text);
             view.finish = Some(*finish);
+            TurnStatus::Completed
         }
         End::Failed { error, retriable } => {
             view.error = Some(error.clone());
             view.retriable = *retriable;
+            TurnStatus::Failed
         }
-        End::Cancelled | End::Expired | End::Superseded => {}
-    }
+        End::Cancelled => TurnStatus::Cancelled,
+        End::Expired => TurnStatus::Expired,
+        End::Superseded => TurnStatus::Superseded,
+    };
 }
 
 impl RoundRecord {
@@ -150,17 +146,15 @@ impl CallRecord {
     }
 
     fn view_with(&self, turn: TurnId, round: u32, arguments: &serde_json::Value) -> CallView {
+        let call = &self.call;
         CallView {
-            id: CallId::new(turn, round, self.call.index),
-            name: self.call.name.clone(),
+            id: CallId::new(turn, round, call.index),
+            name: call.name.clone(),
             arguments: arguments.clone(),
             digest: folio_types::Digest::of_json(arguments),
-            access: self.call.access,
-            needs_approval: self.call.needs_approval,
-            approval_requirement: self
-                .call
-                .needs_approval
-                .then(|| self.call.approval_requirement.clone().unwrap_or_default()),
+            access: call.access,
+            needs_approval: call.needs_approval,
+            approval_requirement: call.needs_approval.then(|| call.approval_requirement.clone().unwrap_or_default()),
         }
     }
 

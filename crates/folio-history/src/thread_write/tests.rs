@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_types::op::OpKey;
-use folio_types::{Digest, DocumentId, Incarnation, Reason, Timestamp, UserId};
+use folio_types::{Digest, DocumentId, Incarnation, Principal, Reason, Role, Timestamp, UserId};
 
 use super::*;
 use crate::journal::{Closing, ClosingCause, Imported, WorkingState};
@@ -18,20 +18,10 @@ fn row(request: &str, content: &str) -> RequestRow {
 }
 
 fn new(request: Option<RequestRow>) -> Box<NewThread> {
-    Box::new(NewThread {
-        id: ThreadId::derive(&["thread"]),
-        org: OrgId::derive(&["acme"]),
-        user: UserId::derive(&["ann"]),
-        profile: "document".into(),
-        documents: vec![DocumentId::derive(&["a"])],
-        title: "title".into(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: vec![],
-        request,
-        at: at(1),
-    })
+    let principal = Principal { org: OrgId::derive(&["acme"]), user: UserId::derive(&["ann"]), role: Role::Member };
+    let (id, documents) = (ThreadId::derive(&["thread"]), vec![DocumentId::derive(&["a"])]);
+    let new = NewThread::new(id, &principal, "document", documents, at(1));
+    Box::new(NewThread { title: "title".into(), request, ..new })
 }
 
 fn append(fence: (u64, u64), request: Option<RequestRow>) -> Append {
@@ -66,8 +56,8 @@ fn sizes() -> Sizes {
     Sizes { imported: size(4, 40), appended: size(2, 20) }
 }
 
-fn outcome(decided: &Result<WriteDecision>) -> &'static str {
-    match decided {
+fn outcome(decision: &Result<WriteDecision>) -> &'static str {
+    match decision {
         Ok(WriteDecision::Write(_)) => "write",
         Ok(WriteDecision::Answer(Appended::Done(_))) => "done",
         Ok(WriteDecision::Answer(Appended::Refused { .. })) => "refused",
@@ -81,19 +71,17 @@ fn outcome(decided: &Result<WriteDecision>) -> &'static str {
 }
 
 #[test]
-fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
+fn every_combination_of_rows_and_writes_has_the_decision_of_the_table() {
     let ours = || row("ours", "content");
+    let begin = |fence, request| ThreadWrite::Begin(new(None), append(fence, request));
     // Decisions: without a thread; with one; with one and the row of the batch; with one and an equal request row; with
     // one and another request row.
     let cases = [
         (ThreadWrite::Create(new(None)), ["write", "done", "done", "done", "done"]),
         (ThreadWrite::Create(new(Some(ours()))), ["write", "done", "done", "done", "conflict"]),
-        (ThreadWrite::Begin(new(None), append((0, 0), None)), ["write", "refused", "done", "refused", "refused"]),
-        (
-            ThreadWrite::Begin(new(None), append((0, 0), Some(ours()))),
-            ["write", "refused", "done", "refused", "refused"],
-        ),
-        (ThreadWrite::Begin(new(None), append((0, 1), None)), ["internal", "refused", "done", "refused", "refused"]),
+        (begin((0, 0), None), ["write", "refused", "done", "refused", "refused"]),
+        (begin((0, 0), Some(ours())), ["write", "refused", "done", "refused", "refused"]),
+        (begin((0, 1), None), ["internal", "refused", "done", "refused", "refused"]),
         (
             ThreadWrite::Begin(new(None), take(0, append((0, 0), None))),
             ["internal", "refused", "done", "refused", "refused"],
@@ -108,24 +96,24 @@ fn every_combination_of_rows_and_writes_has_the_verdict_of_the_table() {
     ];
     let live = || Some(ThreadRecord::Live(Box::new(stored())));
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for (write, verdicts) in cases {
-        let situations = [
+    for (write, decisions) in cases {
+        let states = [
             StoredState::default(),
             StoredState { record: live(), ..StoredState::default() },
             StoredState { record: live(), is_committed: true, request: Some(ours()) },
             StoredState { record: live(), is_committed: false, request: Some(ours()) },
             StoredState { record: live(), is_committed: false, request: Some(row("ours", "other")) },
         ];
-        for (read, expected) in situations.into_iter().zip(verdicts) {
-            let decided = decide(&write, sizes(), read.clone());
+        for (read, expected) in states.into_iter().zip(decisions) {
+            let decision = decide(&write, sizes(), read.clone());
             // A store does not read a request row for a write without one.
             let expected = match write.request() {
                 None if read.request.is_some() && !read.is_committed => continue,
                 _ => expected,
             };
-            assert_eq!(outcome(&decided), expected, "{write:?} {read:?}");
+            assert_eq!(outcome(&decision), expected, "{write:?} {read:?}");
             *seen.entry(expected).or_default() += 1;
-            if let Ok(WriteDecision::Answer(answer)) = decided {
+            if let Ok(WriteDecision::Answer(answer)) = decision {
                 if let Appended::Refused { request, .. } = &answer {
                     assert_eq!(*request, read.request);
                 }
@@ -148,7 +136,7 @@ fn planned(write: &ThreadWrite, record: Option<ThreadHeader>) -> ThreadPlan {
 }
 
 #[test]
-fn an_append_moves_the_header_on() {
+fn an_append_updates_the_header() {
     let change = HeaderChange { model: Some("m".into()), turns: Some(1), ..HeaderChange::default() };
     let first = Append { change, ..take(3, append((2, 5), Some(row("ours", "content")))) };
     let plan = planned(&appends(first.clone()), Some(stored()));
@@ -200,10 +188,10 @@ fn a_new_thread_contains_its_import_and_its_first_append() {
 fn an_import_contains_no_other_entries() {
     let imported = |entry| ThreadWrite::Create(Box::new(NewThread { imported: vec![entry], ..*new(None) }));
     let import = Entry::Imported(Imported { messages: vec![], working: WorkingState::default(), position: None });
-    let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(1) });
-    let decided = |write| outcome(&decide(&write, sizes(), StoredState::default()));
-    assert_eq!(decided(imported(import)), "write");
-    assert_eq!(decided(imported(closing)), "internal");
+    let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(1) });
+    let decision = |write| outcome(&decide(&write, sizes(), StoredState::default()));
+    assert_eq!(decision(imported(import)), "write");
+    assert_eq!(decision(imported(closing)), "internal");
 }
 
 #[test]

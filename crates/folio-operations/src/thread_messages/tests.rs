@@ -40,13 +40,13 @@ impl Journal {
                 at: Timestamp::UNIX_EPOCH,
             }));
             let text = format!("answer {turn}");
-            let how = match turn % 5 {
+            let end = match turn % 5 {
                 0 => End::Cancelled,
                 _ => End::Completed { text, thinking: vec![], finish: FinishReason::Stop },
             };
             let ended = Entry::Ended(Box::new(Ended {
                 turn,
-                how,
+                end,
                 results: vec![],
                 runs_again: false,
                 working: WorkingState::default(),

@@ -77,7 +77,7 @@ pub(super) fn entries() -> Vec<Sample> {
             }),
         ),
         sample("resumed", Entry::Resumed(resumed())),
-        sample("closing", Entry::Closing(Closing { turn: 5, why: ClosingCause::Superseded, at: at() })),
+        sample("closing", Entry::Closing(Closing { turn: 5, cause: ClosingCause::Superseded, at: at() })),
         sample(
             "ended",
             ended(End::Completed { text: "Done.".into(), thinking, finish: FinishReason::MaxRounds }, vec![rejected]),
@@ -144,7 +144,7 @@ fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
 }
 
 fn resumed() -> Resumed {
-    Resumed { turn: 5, owner: Incarnation::derive(&["golden"]), epoch: 4, why: ResumeCause::Takeover, at: at() }
+    Resumed { turn: 5, owner: Incarnation::derive(&["golden"]), epoch: 4, cause: ResumeCause::Takeover, at: at() }
 }
 
 fn failure() -> Error {
@@ -153,13 +153,13 @@ fn failure() -> Error {
         .detail("model", "model")
 }
 
-fn ended(how: End, results: Vec<CallResult>) -> Entry {
-    ended_as(how, results, false)
+fn ended(end: End, results: Vec<CallResult>) -> Entry {
+    ended_as(end, results, false)
 }
 
-fn ended_as(how: End, results: Vec<CallResult>, runs_again: bool) -> Entry {
+fn ended_as(end: End, results: Vec<CallResult>, runs_again: bool) -> Entry {
     let (working, usage) = (working(), usage());
-    Entry::Ended(Box::new(Ended { turn: 5, how, results, runs_again, working, usage, event: 20, at: at() }))
+    Entry::Ended(Box::new(Ended { turn: 5, end, results, runs_again, working, usage, event: 20, at: at() }))
 }
 
 fn messages() -> Vec<Message> {
