@@ -51,13 +51,7 @@ impl Failpoints {
     pub fn from_environment() -> Self {
         let Ok(wanted) = std::env::var("FOLIO_FAILPOINT") else { return Self::default() };
         let points: Vec<Point> = wanted.split(',').map(Point::read).collect();
-        Self::new(move |name| {
-            points
-                .iter()
-                .map(|point| point.reached(name))
-                .find(|action| *action != Action::Pass)
-                .unwrap_or(Action::Pass)
-        })
+        Self::new(move |name| points.iter().find_map(|point| point.reached(name)).unwrap_or(Action::Pass))
     }
 
     /// Returns no failpoints, because this build does not support them.
@@ -76,7 +70,7 @@ impl Failpoints {
                 tracing::error!(point, "hanging at a failpoint");
                 std::future::pending().await
             }
-            Action::Stop => stop_here(),
+            Action::Stop => stop_process(),
             Action::Abort => std::process::abort(),
         }
     }
@@ -84,7 +78,7 @@ impl Failpoints {
     /// Does nothing in this build.
     #[cfg(not(any(test, debug_assertions, feature = "failpoints")))]
     #[expect(clippy::unused_async, reason = "the same signature as with failpoints")]
-    pub(crate) async fn hit(&self, _stage: &str, _moment: &str) {}
+    pub(crate) async fn hit(&self, _stage: &str, _position: &str) {}
 }
 
 #[cfg(any(debug_assertions, feature = "failpoints"))]
@@ -92,7 +86,7 @@ struct Point {
     name: String,
     nth: usize,
     action: Action,
-    seen: std::sync::atomic::AtomicUsize,
+    hits: std::sync::atomic::AtomicUsize,
 }
 
 #[cfg(any(debug_assertions, feature = "failpoints"))]
@@ -104,21 +98,18 @@ impl Point {
             _ => (text, Action::Abort),
         };
         let (name, nth) = text.split_once('#').unwrap_or((text, "1"));
-        Self { name: name.to_owned(), nth: nth.parse().unwrap_or(1), action, seen: Default::default() }
+        Self { name: name.to_owned(), nth: nth.parse().unwrap_or(1), action, hits: Default::default() }
     }
 
-    fn reached(&self, name: &str) -> Action {
+    /// None: the task continues.
+    fn reached(&self, name: &str) -> Option<Action> {
         use std::sync::atomic::Ordering;
-        if name == self.name && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth {
-            self.action
-        } else {
-            Action::Pass
-        }
+        (name == self.name && self.hits.fetch_add(1, Ordering::SeqCst) + 1 == self.nth).then_some(self.action)
     }
 }
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
-fn stop_here() {
+fn stop_process() {
     let status = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
     if let Err(error) = status {
         tracing::error!(%error, "cannot send SIGSTOP to this process");

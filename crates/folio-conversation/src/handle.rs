@@ -29,8 +29,7 @@ use crate::publish::SharedTurnStores;
 use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::supervisor::{Key, MEMORY_WAIT, Supervisor, SupervisorMsg, SupervisorStart, millis_since};
-use folio_history::command::ApproveAnswer;
-use folio_history::command::{ApproveCommand, ChatCommand};
+use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use folio_history::peer::EventStream;
 
 /// Maximum attempts to reach a conversation that stops during the request.
@@ -102,7 +101,7 @@ impl Conversations {
     /// Starts a turn, or joins, resumes or repeats the turn of the request id, and streams its events. Returns when the
     /// turn is accepted; an error means that no turn was accepted. Dropping the future removes a queued message.
     pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         let shared = &self.node.shared;
         let mut prepared = prepare::prepare_chat(shared, &principal.org, command).await?;
         let thread = match &prepared.command.thread {
@@ -122,7 +121,7 @@ impl Conversations {
     /// Records decisions. If no decision is missing, runs the round and makes one model call, and returns the result.
     /// Dropping the future does not stop this work.
     pub async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         let key = (principal.org.clone(), command.turn.thread.clone());
         let make = |reply| Request::Approve(Box::new(command.clone()), reply);
         self.request(principal, &key, TURN_TIMEOUT, make).await
@@ -131,7 +130,7 @@ impl Conversations {
     /// Resumes a turn that failed retriably, and streams its events. A running turn is joined, so repeating the request
     /// needs no request id. `QUOTA_EXCEEDED` if the organization has its maximum number of concurrent turns.
     pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
         let make = |reply| Request::Resume(turn.number, reply);
         let start = self.request(principal, &key, ANSWER_TIMEOUT, make).await?;
@@ -249,17 +248,17 @@ impl Conversations {
         actor.send_message(Msg::Break).unwrap();
     }
 
-    fn may_begin(&self, principal: &Principal) -> Result<()> {
+    fn may_start_work(&self, principal: &Principal) -> Result<()> {
         prepare::may_change(principal)?;
         if self.node.shared.is_draining() { Err(draining()) } else { Ok(()) }
     }
 
     fn stream(&self, principal: &Principal, key: Key, turn: u32, start: StreamStart) -> EventStream {
-        let (me, principal) = (Arc::downgrade(&self.node), principal.clone());
+        let (node, principal) = (Arc::downgrade(&self.node), principal.clone());
         let rejoin: Rejoin = Box::new(move |from| {
-            let (me, principal, key) = (me.clone(), principal.clone(), key.clone());
+            let (node, principal, key) = (node.clone(), principal.clone(), key.clone());
             Box::pin(async move {
-                let node = me.upgrade().ok_or_else(draining)?;
+                let node = node.upgrade().ok_or_else(draining)?;
                 let make = |reply| Request::Watch(turn, from, reply);
                 Self { node }.request(&principal, &key, ANSWER_TIMEOUT, make).await
             })
@@ -273,7 +272,7 @@ impl Conversations {
         &self,
         principal: &Principal,
         key: &Key,
-        within: Duration,
+        timeout: Duration,
         make: impl Fn(Reply<T>) -> Request,
     ) -> Result<T> {
         let request = async {
@@ -296,7 +295,7 @@ impl Conversations {
             Err(Error::unavailable(Reason::Overloaded, message).retry_after(Duration::from_secs(1)))
         };
         let timed_out = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
-        tokio::time::timeout(within, request).await.map_err(timed_out)?
+        tokio::time::timeout(timeout, request).await.map_err(timed_out)?
     }
 
     /// Returns the conversation of a thread, started if necessary, and a permit for the request.

@@ -75,7 +75,7 @@ impl Default for Options {
 }
 
 /// Minimum of every time limit.
-const SHORTEST: Duration = Duration::from_millis(10);
+const DURATION_MIN: Duration = Duration::from_millis(10);
 /// Maximum of the store time limit and of the sweep interval.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -84,26 +84,26 @@ impl Options {
     /// Lists every invalid setting with its bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("conversation");
-        for (path, value, most) in [
+        for (path, value, max) in [
             ("live_max", self.live_max, 10_000_000),
             ("in_flight_per_conversation", self.in_flight_per_conversation, 100_000),
             ("event_buffer_count", self.event_buffer_count, 10_000_000),
             ("watchers_per_conversation", self.watchers_per_conversation, 100_000),
             ("read_calls_at_once", self.read_calls_at_once, 1_024),
         ] {
-            problems.number(path, value, 1, most);
+            problems.number(path, value, 1, max);
         }
         problems.number("history_bytes_max", self.history_bytes_max, 1, 1 << 50);
         problems.number("event_buffer_bytes", self.event_buffer_bytes, 4 * 1024, 1024 * 1024 * 1024);
-        for (path, value, least, most) in [
-            ("idle_timeout_seconds", self.idle_timeout, SHORTEST, 30 * DAY),
+        for (path, value, min, max) in [
+            ("idle_timeout_seconds", self.idle_timeout, DURATION_MIN, 30 * DAY),
             ("approval_ttl_seconds", self.approval_ttl, Duration::from_secs(1), limits::APPROVAL_TTL_MAX),
-            ("model_tool_timeout_seconds", self.model_tool_timeout, SHORTEST, DAY),
-            ("tool_timeout_seconds", self.tool_timeout, SHORTEST, DAY),
-            ("store_timeout_seconds", self.store_timeout, SHORTEST, HOUR),
-            ("sweep_interval_seconds", self.sweep_interval, SHORTEST, HOUR),
+            ("model_tool_timeout_seconds", self.model_tool_timeout, DURATION_MIN, DAY),
+            ("tool_timeout_seconds", self.tool_timeout, DURATION_MIN, DAY),
+            ("store_timeout_seconds", self.store_timeout, DURATION_MIN, HOUR),
+            ("sweep_interval_seconds", self.sweep_interval, DURATION_MIN, HOUR),
         ] {
-            problems.seconds(path, value, least, most);
+            problems.seconds(path, value, min, max);
         }
         problems.into_result()
     }

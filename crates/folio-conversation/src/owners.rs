@@ -70,7 +70,7 @@ impl Shared {
         }
         let is_owned = match &header.owner {
             None => false,
-            Some(owner) => self.is_kept_by_owner(owner, header).await?,
+            Some(owner) => self.must_stay_with_owner(owner, header).await?,
         };
         match &header.owner {
             Some(owner) if is_owned => Err(Error::moved(owner)),
@@ -80,7 +80,7 @@ impl Shared {
     }
 
     /// Returns true if the thread must not be taken over from the owner in its header.
-    async fn is_kept_by_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
+    async fn must_stay_with_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
         let liveness = match self.dependencies.owners.liveness(owner) {
             Liveness::Live => self.dependencies.owners.liveness_now(owner).await,
             other => other,

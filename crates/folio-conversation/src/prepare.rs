@@ -11,7 +11,7 @@ use folio_resources::Organization;
 use folio_trace::TraceContext;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
 use folio_types::{
-    Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,
+    Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, limits,
 };
 use serde_json::json;
 
@@ -40,18 +40,9 @@ pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatComm
         Some(request) => request.clone(),
         None => RequestId::generate(&*shared.dependencies.environment),
     };
-    let digest = chat_digest(&command);
-    let (models, trace) = (shared.dependencies.models.catalogue(org).await?, TraceContext::current());
-    Ok(PreparedChat {
-        command,
-        request,
-        digest,
-        new: None,
-        trace,
-        policy: Arc::new(policy),
-        models,
-        approval_ttl_seconds,
-    })
+    let (digest, new, trace) = (chat_digest(&command), None, TraceContext::current());
+    let (models, policy) = (shared.dependencies.models.catalogue(org).await?, Arc::new(policy));
+    Ok(PreparedChat { command, request, digest, new, trace, policy, models, approval_ttl_seconds })
 }
 
 /// Completes a queued chat with the organization's current settings.
@@ -92,11 +83,8 @@ pub(crate) fn new_thread_of_chat(shared: &Shared, principal: &Principal, prepare
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "not allowed for a new thread"));
     }
-    shared
-        .dependencies
-        .tools
-        .profile(&thread.profile)?
-        .check_names("auto_approved_tools", &command.auto_approved_tools)?;
+    let profile = shared.dependencies.tools.profile(&thread.profile)?;
+    profile.check_names("auto_approved_tools", &command.auto_approved_tools)?;
     if command.ephemeral {
         thread.ephemeral = true;
         let lifetime = jiff::SignedDuration::try_from(limits::DAY).unwrap_or(jiff::SignedDuration::MAX);
@@ -127,35 +115,18 @@ pub(crate) fn new_thread(
     }));
     let (id, request) = match command.request_id {
         Some(request) => {
-            let (id, row) = requested_thread(&principal.org, &principal.user, request, digest);
+            let (id, row) = requested_thread(principal, request, digest);
             (id, Some(row))
         }
         None => (ThreadId::generate(&**environment), None),
     };
-    Ok(NewThread {
-        id,
-        org: principal.org.clone(),
-        user: principal.user.clone(),
-        profile: profile.name.to_owned(),
-        documents: command.documents,
-        title: command.title,
-        model: command.model,
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request,
-        at: environment.now(),
-    })
+    let new = NewThread::new(id, principal, profile.name, command.documents, environment.now());
+    Ok(NewThread { title: command.title, model: command.model, request, ..new })
 }
 
 /// Returns the id of the thread that a request creates, and the request row.
-pub(crate) fn requested_thread(
-    org: &OrgId,
-    user: &UserId,
-    request: RequestId,
-    digest: Digest,
-) -> (ThreadId, RequestRow) {
-    let id = ThreadId::derive(&["made", org.as_str(), user.as_str(), request.as_str()]);
+pub(crate) fn requested_thread(principal: &Principal, request: RequestId, digest: Digest) -> (ThreadId, RequestRow) {
+    let id = ThreadId::derive(&["made", principal.org.as_str(), principal.user.as_str(), request.as_str()]);
     (id, RequestRow { request, turn: 0, digest })
 }
 
@@ -177,9 +148,9 @@ pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
 
 fn check_documents(profile: &Profile, command: &CreateThreadCommand) -> Result<()> {
     let (count, allowed) = (command.documents.len(), profile.documents);
-    let most = allowed.max.min(limits::DOCUMENTS_PER_THREAD);
-    if count < allowed.min || count > most {
-        let message = format!("profile {} requires {} to {most} documents, got {count}", profile.name, allowed.min);
+    let max = allowed.max.min(limits::DOCUMENTS_PER_THREAD);
+    if count < allowed.min || count > max {
+        let message = format!("profile {} requires {} to {max} documents, got {count}", profile.name, allowed.min);
         return Err(Error::invalid_field("document_ids", message));
     }
     if sorted(&command.documents).windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
@@ -190,6 +161,8 @@ fn check_documents(profile: &Profile, command: &CreateThreadCommand) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use folio_types::UserId;
+
     use super::*;
 
     #[test]

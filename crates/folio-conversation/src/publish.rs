@@ -26,7 +26,7 @@ const BATCH: usize = 64;
 /// deltas of this time together.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum attempts while the store is unavailable. Afterwards, this publication is skipped.
-const TRIES: u32 = 6;
+const ATTEMPTS_MAX: u32 = 6;
 
 /// Stores in which nodes publish turn states and events.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ impl PublisherTask {
                             next_write = Instant::now() + WRITE_INTERVAL;
                         }
                         match self.append(&chunk).await {
-                            AppendOutcome::NeedsSnapshot if restarts < TRIES => {
+                            AppendOutcome::NeedsSnapshot if restarts < ATTEMPTS_MAX => {
                                 restarts += 1;
                                 events = self.events(1).await;
                             }
@@ -202,7 +202,8 @@ impl PublisherTask {
             return;
         }
         self.may_be_listed = is_listed;
-        if let Err(error) = self.work.retry(TRIES, || self.shared_stores.turns.publish(&self.newest_state)).await {
+        if let Err(error) = self.work.retry(ATTEMPTS_MAX, || self.shared_stores.turns.publish(&self.newest_state)).await
+        {
             tracing::warn!(turn = %self.newest_state.turn, %error, "cannot publish the state of a turn");
         }
     }
@@ -210,7 +211,7 @@ impl PublisherTask {
     async fn append(&self, events: &[Event]) -> AppendOutcome {
         let (Some(last), Some(store)) = (events.last(), &self.shared_stores.events) else { return AppendOutcome::Done };
         let SharedTurn { org, turn, owner, epoch, .. } = &self.newest_state;
-        match self.work.retry(TRIES, || store.append(org, turn, owner, *epoch, events)).await {
+        match self.work.retry(ATTEMPTS_MAX, || store.append(org, turn, owner, *epoch, events)).await {
             Ok(EventsAppended::Done) => {
                 self.published.fetch_max(last.number, Ordering::Relaxed);
                 AppendOutcome::Done

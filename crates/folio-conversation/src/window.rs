@@ -1,13 +1,13 @@
 //! The messages that a model receives: the complete current turn, preceded by the messages that fit.
 
-use folio_history::History;
+use folio_history::{History, shorten_results};
 use folio_types::limits;
 use folio_types::message::Message;
 
 /// Tokens of a message in addition to its text.
 const MESSAGE_TOKENS: usize = 8;
-/// Minimum bytes to which a result of the current turn is cut.
-const RESULT_FLOOR: usize = 1_024;
+/// Suffix of a truncated tool result.
+const TRUNCATION_NOTE: &str = "\n[truncated: the result is longer than the model's context allows]";
 
 /// Messages that may be sent, before the token budget is applied.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,20 +44,21 @@ impl Window {
     }
 
     /// Returns the messages that fit into `tokens`. The current turn is complete; if it is too long, its longest tool
-    /// results are cut.
+    /// results are truncated.
     ///
     /// # Errors
-    /// The tokens of the current turn, if it exceeds `tokens_max` even with cut results.
+    /// The tokens of the current turn, if it exceeds `tokens_max` even with truncated results.
     pub(crate) fn fit(mut self, tokens: usize, tokens_max: usize) -> Result<Vec<Message>, usize> {
-        shorten_results(&mut self.current, tokens);
-        let current = self.current.iter().map(message_tokens).sum();
+        let size = |messages: &[Message]| messages.iter().map(message_tokens).sum::<usize>();
+        shorten_results(&mut self.current, TRUNCATION_NOTE, |messages| size(messages) <= tokens);
+        let current = size(&self.current);
         if current > tokens_max {
             return Err(current);
         }
         let mut left = tokens.saturating_sub(current);
         let mut selected: Vec<Vec<Message>> = Vec::new();
         for group in self.before {
-            match left.checked_sub(group.iter().map(message_tokens).sum()) {
+            match left.checked_sub(size(&group)) {
                 Some(rest) => left = rest,
                 None => break,
             }
@@ -66,28 +67,6 @@ impl Window {
         let before = selected.into_iter().rev().flatten();
         Ok(folio_history::sanitize(before.chain(self.current).collect()))
     }
-}
-
-/// Halves the maximum length of tool results until the messages fit or the maximum is [`RESULT_FLOOR`].
-fn shorten_results(messages: &mut [Message], tokens: usize) {
-    let mut longest = limits::TOOL_RESULT_BYTES;
-    while messages.iter().map(message_tokens).sum::<usize>() > tokens && longest > RESULT_FLOOR {
-        longest /= 2;
-        for message in messages.iter_mut() {
-            if let Message::Tool { content, .. } = message {
-                cut_result(content, longest);
-            }
-        }
-    }
-}
-
-fn cut_result(content: &mut String, longest: usize) {
-    if content.len() <= longest {
-        return;
-    }
-    let end = content.floor_char_boundary(longest);
-    content.truncate(end);
-    content.push_str("\n[truncated: the result is longer than the model's context allows]");
 }
 
 /// Estimates the tokens of a text, typically too high: one per four ASCII bytes, and one per other character.
@@ -153,26 +132,24 @@ mod tests {
     }
 
     #[test]
-    fn the_current_turn_stays_complete_with_cut_results() {
+    fn the_current_turn_stays_complete_with_truncated_results() {
         let mut current = vec![user("now")];
         current.extend(round("a", &"ä".repeat(30_000)));
         current.extend(round("b", "short"));
         let sent = Window { before: vec![vec![user("old")]], current }.fit(5_000, 5_000).unwrap();
         let sent = &sent[sent.len() - 5..];
-        assert!(
-            matches!(&sent[2], Message::Tool { content, .. } if content.contains("[truncated:") && content.len() < 10_000)
-        );
-        assert!(matches!(&sent[4], Message::Tool { content, .. } if content == "short"));
+        let [_, _, Message::Tool { content, .. }, _, Message::Tool { content: short, .. }] = sent else { panic!() };
+        assert!(content.contains("[truncated:") && content.len() < 10_000 && short == "short");
     }
 
     #[test]
-    fn a_current_turn_that_does_not_fit_with_cut_results_is_refused() {
+    fn a_current_turn_that_does_not_fit_with_truncated_results_is_refused() {
         let mut current = vec![user(&"long ".repeat(4_000))];
         current.extend(round("a", &"x".repeat(30_000)));
         let window = Window { before: vec![vec![user("old")]], current };
-        let takes = window.clone().fit(4_000, 5_000).unwrap_err();
-        assert!((5_000..6_000).contains(&takes), "its results are cut: {takes}");
-        let sent = window.fit(4_000, takes).unwrap();
+        let needed = window.clone().fit(4_000, 5_000).unwrap_err();
+        assert!((5_000..6_000).contains(&needed), "its results are truncated: {needed}");
+        let sent = window.fit(4_000, needed).unwrap();
         assert_eq!(sent.len(), 3, "earlier messages are dropped first");
     }
 

@@ -8,8 +8,7 @@ use folio_types::{Error, Reason, Result, TurnId};
 use super::state::{CloseOnDrop, Pending, Queued, Recipient, State};
 use crate::events::{StreamStart, TurnBuffer};
 use crate::turn::{Answer, Ticket};
-use folio_history::command::ApproveAnswer;
-use folio_history::command::IfBusy;
+use folio_history::command::{ApproveAnswer, IfBusy};
 
 impl State {
     pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer>) {
@@ -41,7 +40,7 @@ impl State {
             }
             (Recipient::Delete, answer) => {
                 if let Err(error) = &answer {
-                    tracing::debug!(thread = %self.thread(), %error, "nothing to cancel before the removal");
+                    tracing::debug!(thread = %self.thread(), %error, "nothing to cancel before the deletion");
                 }
                 self.delete_thread();
             }
@@ -68,15 +67,13 @@ impl State {
 
     /// Returns the closing event of the turn's newest stream from the journal. None: the turn is running.
     fn closing_event(&self, turn: u32) -> Option<Event> {
-        let record = self.loaded.as_ref()?.machine.history().turn(turn)?;
-        let (number, kind) = record.closing_event(self.thread())?;
-        Some(Event { turn: record.id(self.thread()), number, kind })
+        self.loaded.as_ref()?.machine.history().turn(turn)?.closing_event(self.thread())
     }
 
     pub(super) fn view(&self, turn: u32) -> Result<TurnView> {
         let now = self.shared.dependencies.environment.now();
         let view = self.loaded.as_ref().and_then(|loaded| loaded.machine.view(now, turn));
-        view.ok_or_else(|| Error::not_found("turn", folio_types::TurnId::new(self.thread().clone(), turn)))
+        view.ok_or_else(|| Error::not_found("turn", TurnId::new(self.thread().clone(), turn)))
     }
 
     /// Returns the start of a stream of the turn's events with numbers from `from`.
@@ -86,23 +83,25 @@ impl State {
         if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
             // The caller has received all events including the closing event. The closing event is sent again, so that
             // the stream ends.
-            let seen = closing.filter(|closing| closing.number < from);
-            return Ok(match seen {
-                Some(closing) => StreamStart { turn, lead: vec![closing], then: None },
-                None => StreamStart { turn, lead: Vec::new(), then: Some((buffer, from)) },
+            let received = closing.filter(|closing| closing.number < from);
+            return Ok(match received {
+                Some(closing) => StreamStart { turn, initial_events: vec![closing], continuation: None },
+                None => StreamStart { turn, initial_events: Vec::new(), continuation: Some((buffer, from)) },
             });
         }
         let mut view = self.view(turn)?;
         match closing {
-            Some(closing) if closing.number <= from => Ok(StreamStart { turn, lead: vec![closing], then: None }),
+            Some(closing) if closing.number <= from => {
+                Ok(StreamStart { turn, initial_events: vec![closing], continuation: None })
+            }
             Some(closing) => {
                 view.next_event = closing.number;
-                Ok(StreamStart { turn, lead: vec![snapshot(view), closing], then: None })
+                Ok(StreamStart { turn, initial_events: vec![snapshot(view), closing], continuation: None })
             }
             None => {
                 let next = view.next_event;
-                let then = Some((self.buffer_from(turn, next), next));
-                Ok(StreamStart { turn, lead: vec![snapshot(view)], then })
+                let continuation = Some((self.buffer_from(turn, next), next));
+                Ok(StreamStart { turn, initial_events: vec![snapshot(view)], continuation })
             }
         }
     }

@@ -68,16 +68,16 @@ impl State {
     /// Acquires the slot of a turn that can be resumed. Otherwise, no slot is needed.
     pub(super) async fn acquire_slot_if_resumable(&mut self, turn: u32) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
-        let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
-        if begins { self.acquire_slot(turn).await } else { Ok(()) }
+        let is_resumable = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
+        if is_resumable { self.acquire_slot(turn).await } else { Ok(()) }
     }
 
     /// Acquires a slot of the organization's concurrent turns unless this thread has one. In that case, the machine
     /// decides about the request.
     async fn acquire_slot(&mut self, turn: u32) -> Result<()> {
         if self.turn_slot.is_none() {
-            self.turn_slot =
-                Some((turn, self.shared.dependencies.turn_slots.take(self.org(), &self.slot_name(turn)).await?));
+            let slots = &self.shared.dependencies.turn_slots;
+            self.turn_slot = Some((turn, slots.take(self.org(), &self.slot_name(turn)).await?));
         }
         Ok(())
     }

@@ -31,11 +31,10 @@ impl State {
     /// conversation must stop.
     pub(super) async fn perform_all(&mut self, mut effects: Vec<Effect>) -> Option<StopReason> {
         loop {
-            let needs_reload = self.perform(effects);
-            effects = match needs_reload {
+            effects = match self.perform(effects) {
                 true => match self.reload().await {
                     Ok(effects) => effects,
-                    Err(exit) => return Some(exit),
+                    Err(reason) => return Some(reason),
                 },
                 false => self.next_in_queue().await?,
             };
@@ -73,15 +72,15 @@ impl State {
                 Effect::StopWork => self.stop_work(),
                 Effect::Append(append) => {
                     self.prefetch(&append);
-                    let audit_writes =
-                        self.loaded.as_mut().map(|loaded| loaded.audit.writes_for(&append)).unwrap_or_default();
+                    let audit = self.loaded.as_mut().map(|loaded| &mut loaded.audit);
+                    let audit_writes = audit.map(|audit| audit.writes_for(&append)).unwrap_or_default();
                     self.spawn_for_machine(|work, loaded| {
                         work.spawn(work.clone().append(*append, loaded.new.clone(), audit_writes))
                     });
                 }
                 Effect::LookUp { batch, sends } => {
                     // The prefetched context may be outdated.
-                    self.forget_context();
+                    self.invalidate_context();
                     self.spawn_for_machine(|work, loaded| {
                         let audit_writes = loaded.audit.in_flight_writes();
                         work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), audit_writes));
@@ -91,11 +90,11 @@ impl State {
                 Effect::CallModel(call) => self.call_model(call),
                 Effect::PlanTool(run) => self.run_tool(run, |tool| tool.plan()),
                 Effect::RunTool(run, intent) => {
-                    self.forget_context();
+                    self.invalidate_context();
                     self.run_tool(run, |tool| tool.write(intent));
                 }
                 Effect::Recover(run, intent) => {
-                    self.forget_context();
+                    self.invalidate_context();
                     self.run_tool(run, |tool| tool.recover(intent));
                 }
                 Effect::RunRead(run) => {
@@ -200,7 +199,7 @@ impl State {
 
     /// Closes the op of a call. [`Effect::StopWork`] does not stop the task.
     fn close(&mut self, run: ToolRun, intent: Intent) {
-        self.forget_context();
+        self.invalidate_context();
         let Some(loaded) = &self.loaded else { return };
         if let Some(tool) = self.tool_work(run, loaded.token.clone()) {
             let work = tool.work.clone();
@@ -209,7 +208,7 @@ impl State {
     }
 
     /// Marks the prefetched context as outdated, because a write may change it.
-    fn forget_context(&mut self) {
+    fn invalidate_context(&mut self) {
         if let Some(turn) = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref()) {
             turn.write_counter.fetch_add(1, Ordering::SeqCst);
         }

@@ -22,8 +22,8 @@ impl State {
     /// `new` is None.
     pub(super) async fn load(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         if let Some(loaded) = &self.loaded {
-            let seen = loaded.new.is_none() || new.is_some();
-            return if seen { Ok(()) } else { Err(self.not_found()) };
+            let is_visible = loaded.new.is_none() || new.is_some();
+            return if is_visible { Ok(()) } else { Err(self.not_found()) };
         }
         let (header, new) = match (self.shared.with_store_timeout(self.read_header()).await, new) {
             (Err(error), Some(new)) if error.reason == Reason::NotFound => (new.header(), Some(new.clone())),
@@ -110,13 +110,12 @@ impl State {
             return Some(StopReason::StoreFailed);
         }
         self.unwritable = turn;
-        if let Err(exit) = self.reload_thread().await {
-            return Some(exit);
+        if let Err(reason) = self.reload_thread().await {
+            return Some(reason);
         }
         if let Some(loaded) = self.loaded.as_mut().filter(|loaded| !loaded.machine.is_orphaned()) {
-            std::mem::take(&mut loaded.pending)
-                .into_values()
-                .for_each(|pending| pending.recipient.refuse(error.clone()));
+            let pending = std::mem::take(&mut loaded.pending).into_values();
+            pending.for_each(|pending| pending.recipient.refuse(error.clone()));
         }
         let mut effects = self.step(Command::Unwritable { error });
         effects.extend(self.resend_pending());
@@ -162,12 +161,7 @@ impl State {
     fn resend_pending(&mut self) -> Vec<Effect> {
         let pending = self.loaded.iter().flat_map(|loaded| loaded.pending.values());
         let commands: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
-        let mut effects = Vec::new();
-        for command in commands {
-            effects.extend(self.step(command));
-        }
         // An open turn advances even if no request is pending.
-        effects.extend(self.step(Command::TakeOver));
-        effects
+        commands.into_iter().chain([Command::TakeOver]).flat_map(|command| self.step(command)).collect()
     }
 }

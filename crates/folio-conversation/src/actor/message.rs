@@ -13,59 +13,24 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::events::StreamStart;
 use crate::turn::{Command, Delta};
-use folio_history::command::ApproveAnswer;
-use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
+use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand, ForkThreadCommand};
 
-/// Messages with a `generation` are ignored unless the actor's machine has this generation.
 pub(crate) enum Msg {
     /// `permit` counts the request as in flight. `trace` is the caller's trace context.
-    Request {
-        principal: Principal,
-        request: Request,
-        permit: OwnedSemaphorePermit,
-        trace: Option<TraceContext>,
-    },
-    /// A task finished with this command for the machine.
-    TaskDone {
-        generation: u64,
-        command: Command,
-    },
-    Deltas {
-        generation: u64,
-        deltas: Deltas,
-    },
-    /// A task failed, so the conversation must stop.
-    Stop {
-        generation: u64,
-        error: Error,
-    },
-    /// The store permanently refuses an append.
-    Unwritable {
-        generation: u64,
-        error: Error,
-    },
-    /// The thread was deleted or cannot be created.
-    ThreadDeleted {
-        generation: u64,
-        error: Error,
-    },
+    Request { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
+    /// A message of a task. Ignored unless the actor's machine has this generation.
+    FromTask { generation: u64, message: TaskMsg },
     /// Opens a stream of the turn's events with numbers from `from`.
-    Follow {
-        turn: u32,
-        from: u64,
-        reply: Reply<StreamStart>,
-    },
+    Follow { turn: u32, from: u64, reply: Reply<StreamStart> },
     /// Another owner published events of the thread with this epoch.
-    Replaced {
-        epoch: u64,
-    },
+    Replaced { epoch: u64 },
     /// Check whether the open turn has expired or has no owner.
     Sweep,
     /// Publish the state of the pending turn again, because Redis lost it.
     Republish,
     /// The thread expired.
     DeleteThread,
-    /// Result of the removal of the thread.
+    /// Result of the deletion of the thread.
     Deleted(Result<()>),
     /// Stop the actor if the conversation is idle.
     StopIfIdle,
@@ -76,6 +41,18 @@ pub(crate) enum Msg {
     /// Panics in tests.
     #[cfg(test)]
     Break,
+}
+
+pub(crate) enum TaskMsg {
+    /// The task finished with this command for the machine.
+    Done(Command),
+    Deltas(Deltas),
+    /// The task failed, so the conversation must stop.
+    Stop(Error),
+    /// The store permanently refuses an append.
+    Unwritable(Error),
+    /// The thread was deleted or cannot be created.
+    ThreadDeleted(Error),
 }
 
 /// The receiver may be dropped.

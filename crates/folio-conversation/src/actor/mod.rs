@@ -22,7 +22,7 @@ use tracing::Instrument as _;
 
 use crate::shared::Shared;
 use crate::supervisor::{Activity, Key, StopReason};
-pub(crate) use message::{Deltas, Msg, PreparedChat, Reply, Request};
+pub(crate) use message::{Deltas, Msg, PreparedChat, Reply, Request, TaskMsg};
 use state::State;
 
 pub(crate) struct ConversationActor;
@@ -46,20 +46,14 @@ impl Actor for ConversationActor {
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
         // Boxed, so that an idle actor does not retain the memory of the future.
         let span = state.span();
-        let exit = Box::pin(state.handle(message).instrument(span)).await;
+        let reason = Box::pin(state.handle(message).instrument(span)).await;
         state.update_activity();
-        let exit = exit.or_else(|| state.release_if_draining());
-        match exit {
+        let reason = reason.or_else(|| state.release_if_draining());
+        match reason {
             Some(StopReason::Failed) => return Err("an invariant of the conversation broke".into()),
-            Some(
-                exit @ (StopReason::Idle
-                | StopReason::ThreadDeleted
-                | StopReason::Stopped
-                | StopReason::OwnedElsewhere
-                | StopReason::StoreFailed),
-            ) => {
-                state.stop(exit);
-                myself.stop(Some(exit.as_str().to_owned()));
+            Some(reason) => {
+                state.stop(reason);
+                myself.stop(Some(reason.as_str().to_owned()));
             }
             None => {}
         }

@@ -100,7 +100,7 @@ impl State {
         }
         match self.reload().await {
             Ok(effects) => self.perform_all(effects).await,
-            Err(exit) => Some(exit),
+            Err(reason) => Some(reason),
         }
     }
 

@@ -21,15 +21,20 @@ pub(super) struct Publication {
     publisher: Option<Publisher>,
 }
 
-/// Published part of a header: the epoch, the open turn, and, while the turn waits, the version, which decisions
-/// increment.
+/// Published part of a header.
 #[derive(PartialEq, Eq)]
-struct PublishedState(u64, Option<OpenTurn>, u64);
+struct PublishedState {
+    epoch: u64,
+    open_turn: Option<OpenTurn>,
+    /// Version while the turn waits, because decisions increment it. Otherwise 0.
+    version: u64,
+}
 
 impl PublishedState {
     fn of(header: &ThreadHeader) -> Self {
-        let waits = header.open_turn.as_ref().is_some_and(|open| open.phase == Phase::Paused);
-        Self(header.epoch, header.open_turn.clone(), if waits { header.version } else { 0 })
+        let is_waiting = header.open_turn.as_ref().is_some_and(|open| open.phase == Phase::Paused);
+        let version = if is_waiting { header.version } else { 0 };
+        Self { epoch: header.epoch, open_turn: header.open_turn.clone(), version }
     }
 }
 
@@ -43,7 +48,7 @@ impl Publication {
 impl State {
     /// Publishes the state of the newest turn if it changed.
     pub(super) fn publish(&mut self) {
-        let Some(shared_stores) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
+        let Some(shared_stores) = self.shared.dependencies.shared_turns.clone() else { return };
         let state = match &self.loaded {
             Some(loaded) if self.shared.owns(loaded.machine.header()) => PublishedState::of(loaded.machine.header()),
             _ => return,
@@ -61,11 +66,11 @@ impl State {
         if publication.event.0 != shared.turn.number {
             publication.event = (shared.turn.number, Arc::default());
         }
-        let left = match &publication.publisher {
+        let unpublished = match &publication.publisher {
             Some(publisher) => publisher.publish(shared),
             None => Some(shared),
         };
-        if let Some(shared) = left {
+        if let Some(shared) = unpublished {
             publication.publisher =
                 Some(Publisher::start(&work, shared_stores, shared, has_paused, publication.event.1.clone()));
         }
@@ -73,7 +78,7 @@ impl State {
 
     /// Publishes a pending turn again. The owner publishes a running turn periodically.
     pub(super) fn republish(&self) {
-        let Some(shared_stores) = self.shared.dependencies.shared_turns.as_ref().cloned() else { return };
+        let Some(shared_stores) = self.shared.dependencies.shared_turns.clone() else { return };
         let Some(state) = self.shared_turn().filter(SharedTurn::is_waiting) else { return };
         self.work(self.shared.token.clone()).spawn(async move {
             if let Err(error) = shared_stores.turns.publish(&state).await {

@@ -12,10 +12,10 @@ impl State {
         let draining = self.shared.is_draining();
         let Some(loaded) = &mut self.loaded else { return };
         loaded.queue.retain(|queued| !queued.reply.is_closed());
-        let full = loaded.queue.len() >= limits::QUEUE_PER_THREAD;
-        if draining || full {
-            let error = if draining { crate::shared::draining() } else { queue_full() };
-            let _ = chat.reply.send(Err(error));
+        if draining {
+            let _ = chat.reply.send(Err(crate::shared::draining()));
+        } else if loaded.queue.len() >= limits::QUEUE_PER_THREAD {
+            let _ = chat.reply.send(Err(queue_full()));
         } else {
             loaded.queue.push_back(chat);
         }
@@ -32,11 +32,8 @@ impl State {
             }
             let Queued { prepared, principal, reply, permit } = queued;
             // The turn starts under the organization's current settings.
-            let effects = match self
-                .shared
-                .with_store_timeout(prepare::refresh_chat(&self.shared, self.org(), *prepared))
-                .await
-            {
+            let refreshed = prepare::refresh_chat(&self.shared, self.org(), *prepared);
+            let effects = match self.shared.with_store_timeout(refreshed).await {
                 Ok(prepared) => self.chat(&principal, Box::new(prepared), reply, permit).await,
                 Err(error) => {
                     let _ = reply.send(Err(error));

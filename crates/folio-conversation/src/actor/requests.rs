@@ -5,12 +5,11 @@ use folio_history::journal::Decision;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::message::{Deltas, Msg, Reply, Request};
+use super::message::{Deltas, Msg, Reply, Request, TaskMsg};
 use super::state::{Pending, Recipient, State};
 use crate::supervisor::StopReason;
 use crate::turn::{Command, Decide, RequestedDecision, Ticket};
-use folio_history::command::ApproveAnswer;
-use folio_history::command::{ApproveCommand, CallDecision};
+use folio_history::command::{ApproveAnswer, ApproveCommand, CallDecision};
 
 impl State {
     /// Returns Some if the actor must stop.
@@ -22,23 +21,8 @@ impl State {
                 }
                 self.handle_request(&principal, request, permit).await
             }
-            Msg::TaskDone { generation, command } if generation == self.generation => self.execute(command).await,
-            Msg::Deltas { generation, deltas } if generation == self.generation => self.deltas(deltas).await,
-            Msg::ThreadDeleted { generation, error } if generation == self.generation => {
-                self.refuse_all(&error);
-                Some(StopReason::ThreadDeleted)
-            }
-            Msg::Stop { generation, error } if generation == self.generation => {
-                tracing::warn!(thread = %self.thread(), %error, "the conversation was stopped by a failed task");
-                self.stop_error = Some(error);
-                Some(StopReason::StoreFailed)
-            }
-            Msg::Unwritable { generation, error } if generation == self.generation => self.unwritable(error).await,
-            Msg::TaskDone { .. }
-            | Msg::Deltas { .. }
-            | Msg::ThreadDeleted { .. }
-            | Msg::Stop { .. }
-            | Msg::Unwritable { .. } => None,
+            Msg::FromTask { generation, message } if generation == self.generation => self.handle_task(message).await,
+            Msg::FromTask { .. } => None,
             Msg::Follow { turn, from, reply } => {
                 let _ = reply.send(self.follow(turn, from));
                 None
@@ -70,6 +54,23 @@ impl State {
         }
     }
 
+    async fn handle_task(&mut self, message: TaskMsg) -> Option<StopReason> {
+        match message {
+            TaskMsg::Done(command) => self.execute(command).await,
+            TaskMsg::Deltas(deltas) => self.deltas(deltas).await,
+            TaskMsg::Unwritable(error) => self.unwritable(error).await,
+            TaskMsg::ThreadDeleted(error) => {
+                self.refuse_all(&error);
+                Some(StopReason::ThreadDeleted)
+            }
+            TaskMsg::Stop(error) => {
+                tracing::warn!(thread = %self.thread(), %error, "the conversation was stopped by a failed task");
+                self.stop_error = Some(error);
+                Some(StopReason::StoreFailed)
+            }
+        }
+    }
+
     async fn handle_request(
         &mut self,
         principal: &Principal,
@@ -90,14 +91,14 @@ impl State {
             && let Err(error) = self.may_own().await
         {
             request.refuse(error);
-            return self.exit_if_not_created();
+            return self.stop_if_not_created();
         }
         self.reloads = 0;
         let permit = Some(permit);
         match request {
             Request::Chat(prepared, reply) => {
                 let effects = self.chat(principal, prepared, reply, permit).await;
-                self.perform_all(effects).await.or_else(|| self.exit_if_not_created())
+                self.perform_all(effects).await.or_else(|| self.stop_if_not_created())
             }
             Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
             Request::Resume(turn, reply) => {
@@ -122,9 +123,9 @@ impl State {
             }
             Request::Watch(turn, from, reply) => {
                 // A turn without an owner is taken over, so that its events can be streamed.
-                let exit = if self.runs(turn) { self.sweep().await } else { self.sweep_own().await };
+                let reason = if self.runs(turn) { self.sweep().await } else { self.sweep_own().await };
                 let _ = reply.send(self.admit_watcher(turn).and_then(|()| self.follow(turn, from)));
-                exit
+                reason
             }
             Request::Rename(title, request, reply) => {
                 self.submit(permit, Recipient::Rename(reply), |ticket| Command::Rename { ticket, title, request }).await
@@ -170,10 +171,8 @@ impl State {
             _ => None,
         };
         let Some(record) = record else { return false };
-        let calls = record.rounds.iter().flat_map(|round| &round.calls);
-        calls
-            .filter_map(|call| call.call.approval_requirement.as_ref())
-            .any(|requirement| requirement.approver.names(role))
+        let mut calls = record.rounds.iter().flat_map(|round| &round.calls);
+        calls.any(|call| call.call.approval_requirement.as_ref().is_some_and(|needed| needed.approver.names(role)))
     }
 
     /// Passes a request to the machine and records the recipient of its answer.
@@ -197,27 +196,24 @@ impl State {
         permit: Option<OwnedSemaphorePermit>,
     ) -> Option<StopReason> {
         let turn = command.turn.number;
-        let named = command.round.or_else(|| command.decisions.first().map(|decision| decision.call.round));
-        let Some(round) = named else {
+        let first = command.decisions.first().map(|decision| decision.call.round);
+        let Some(round) = command.round.or(first) else {
             let _ = reply.send(Err(Error::invalid_field("round", "must be set if the request has no decisions")));
             return None;
         };
         let decisions = command.decisions.into_iter().map(|decision| self.requested_decision(turn, decision)).collect();
-        let (by, role) = (principal.user.clone(), principal.role);
-        let (reject_undecided, continue_auto_approved) = (command.reject_undecided, command.continue_auto_approved);
-        self.submit(permit, Recipient::Approve { turn, reply }, |ticket| {
-            Command::Decide(Box::new(Decide {
-                ticket,
-                turn,
-                round: Some(round),
-                decisions,
-                reject_undecided,
-                continue_auto_approved,
-                by,
-                role,
-            }))
-        })
-        .await
+        let decide = |ticket| Decide {
+            ticket,
+            turn,
+            round: Some(round),
+            decisions,
+            reject_undecided: command.reject_undecided,
+            continue_auto_approved: command.continue_auto_approved,
+            by: principal.user.clone(),
+            role: principal.role,
+        };
+        let recipient = Recipient::Approve { turn, reply };
+        self.submit(permit, recipient, |ticket| Command::Decide(Box::new(decide(ticket)))).await
     }
 
     /// Edited arguments are normalized and validated like the arguments of a model.
@@ -240,15 +236,15 @@ impl State {
         drop(slot);
         for delta in deltas {
             let effects = self.step(Command::ModelDelta { round, attempt, delta });
-            if let Some(exit) = self.perform_all(effects).await {
-                return Some(exit);
+            if let Some(reason) = self.perform_all(effects).await {
+                return Some(reason);
             }
         }
         None
     }
 
-    /// Returns the exit of an actor whose thread is not created, because its first chat was refused.
-    fn exit_if_not_created(&self) -> Option<StopReason> {
+    /// Returns the stop reason of an actor whose thread is not created, because its first chat was refused.
+    fn stop_if_not_created(&self) -> Option<StopReason> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
         (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(StopReason::ThreadDeleted)
     }

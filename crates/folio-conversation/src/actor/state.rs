@@ -12,7 +12,7 @@ use folio_quotas::Slot;
 use folio_storage::Stores;
 use folio_tools::ProfileTools;
 use folio_types::op::OpKey;
-use folio_types::{Error, OrgId, Reason, ThreadId};
+use folio_types::{Error, OrgId, Principal, Reason, ThreadId};
 use ractor::ActorRef;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -48,9 +48,9 @@ pub(crate) struct State {
     pub(super) reloads: u32,
     /// Turn for which the store permanently refused an append. A second refusal stops the conversation.
     pub(super) unwritable: Option<u32>,
-    /// Callers that wait for the removal of the thread. None: the thread is not being removed.
+    /// Callers that wait for the deletion of the thread. None: the thread is not being deleted.
     pub(super) deletion_waiters: Option<Vec<Reply<()>>>,
-    /// Key of the removing request if it has an id.
+    /// Key of the deleting request if it has an id.
     pub(super) deleted_by: Option<OpKey>,
     /// Number of the running turn, and its slot among the organization's concurrent turns.
     pub(super) turn_slot: Option<(u32, Slot)>,
@@ -58,6 +58,7 @@ pub(crate) struct State {
     pub(super) stop_error: Option<Error>,
     pub(super) traces: Traces,
 }
+
 pub(super) struct Loaded {
     pub(super) machine: Machine,
     /// Reservation in the memory budget of histories.
@@ -93,19 +94,16 @@ pub(super) struct Pending {
 /// Recipient of the machine's answer to a request.
 pub(super) enum Recipient {
     /// Queued if the thread is busy and the command requests it.
-    Chat {
-        prepared: Option<Box<PreparedChat>>,
-        principal: folio_types::Principal,
-        reply: Reply<StreamStart>,
-    },
+    Chat { prepared: Option<Box<PreparedChat>>, principal: Principal, reply: Reply<StreamStart> },
+    /// Receives the stream of a resumed turn.
     Stream(Reply<StreamStart>),
-    Approve {
-        turn: u32,
-        reply: Reply<ApproveAnswer>,
-    },
+    /// Receives the outcome of the decisions.
+    Approve { turn: u32, reply: Reply<ApproveAnswer> },
+    /// Receives the ended turn.
     Cancel(Reply<TurnView>),
+    /// Receives the renamed thread.
     Rename(Reply<ThreadHeader>),
-    /// The answer lets the removal of the thread continue.
+    /// The answer lets the deletion of the thread continue.
     Delete,
 }
 
@@ -123,7 +121,7 @@ impl Recipient {
 
 pub(super) struct Queued {
     pub(super) prepared: Box<PreparedChat>,
-    pub(super) principal: folio_types::Principal,
+    pub(super) principal: Principal,
     pub(super) reply: Reply<StreamStart>,
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
@@ -231,9 +229,9 @@ impl State {
         } else if !is_idle {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
             // A turn that was queued behind another turn replaces its slot.
-            if self.turn_slot.as_ref().is_none_or(|(counted, _)| *counted < turn) {
-                self.turn_slot =
-                    Some((turn, self.shared.dependencies.turn_slots.join(&self.key.0, &self.slot_name(turn))));
+            if self.turn_slot.as_ref().is_none_or(|(number, _)| *number < turn) {
+                let slot = self.shared.dependencies.turn_slots.join(&self.key.0, &self.slot_name(turn));
+                self.turn_slot = Some((turn, slot));
             }
         }
         if was_busy && !busy {
@@ -242,11 +240,11 @@ impl State {
     }
 
     /// Stops the actor and refuses its waiting requests. New requests start another actor.
-    pub(super) fn stop(&mut self, exit: StopReason) {
+    pub(super) fn stop(&mut self, reason: StopReason) {
         self.shared.table.remove(&self.key, self.myself.get_id());
         self.token.cancel();
         let stop_error = self.stop_error.take();
-        let error = match exit {
+        let error = match reason {
             StopReason::ThreadDeleted => self.not_found(),
             StopReason::Stopped => crate::shared::draining(),
             StopReason::Idle | StopReason::OwnedElsewhere | StopReason::StoreFailed | StopReason::Failed => {
@@ -256,14 +254,11 @@ impl State {
                 })
             }
         };
-        if let (Some(loaded), Some(error)) = (&self.loaded, stop_error)
-            && let Some(buffer) = &loaded.buffer
-        {
-            match exit {
-                // Watchers of the turn reconnect to the new owner.
-                StopReason::OwnedElsewhere => buffer.0.redirect_readers(),
-                _ => buffer.0.close(error),
-            }
+        match (self.loaded.as_ref().and_then(|loaded| loaded.buffer.as_ref()), stop_error) {
+            // Watchers of the turn reconnect to the new owner.
+            (Some(buffer), Some(_)) if reason == StopReason::OwnedElsewhere => buffer.0.redirect_readers(),
+            (Some(buffer), Some(error)) => buffer.0.close(error),
+            _ => {}
         }
         self.refuse_all(&error);
         self.loaded = None;

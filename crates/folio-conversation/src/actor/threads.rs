@@ -1,4 +1,4 @@
-//! Removes and forks the thread. These run in its actor, so they do not race with its appends.
+//! Deletes and forks the thread. These run in its actor, so they do not race with its appends.
 
 use folio_history::thread::{NewThread, ThreadHeader};
 use folio_types::op::OpKey;
@@ -12,7 +12,7 @@ use crate::turn::Command;
 use folio_history::command::ForkThreadCommand;
 
 impl State {
-    /// Removes the thread. An open turn is cancelled first, so that no call is interrupted. `by` is the key of the
+    /// Deletes the thread. An open turn is cancelled first, so that no call is interrupted. `by` is the key of the
     /// request; the first of several requests is recorded.
     pub(super) async fn begin_deletion(&mut self, by: Option<OpKey>, reply: Option<Reply<()>>) -> Option<StopReason> {
         if let Some(waiting) = &mut self.deletion_waiters {
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Removes the thread, whose open turn must have ended.
+    /// Deletes the thread, whose open turn must have ended.
     pub(super) fn delete_thread(&mut self) {
         let work = self.work(self.token.clone());
         let by = self.deleted_by.clone();
@@ -41,13 +41,13 @@ impl State {
         work.spawn({
             let work = work.clone();
             async move {
-                // The audit entries of the journal must be written before the journal is removed.
+                // The audit entries of the journal must be written before the journal is deleted.
                 if !work.record(&due).await {
                     return;
                 }
-                let removed =
-                    work.shared.dependencies.stores.threads.delete(&work.org, &work.thread, by.as_ref()).await;
-                let _ = work.actor.send_message(Msg::Deleted(removed));
+                let threads = &work.shared.dependencies.stores.threads;
+                let deleted = threads.delete(&work.org, &work.thread, by.as_ref()).await;
+                let _ = work.actor.send_message(Msg::Deleted(deleted));
             }
         });
     }
@@ -87,17 +87,12 @@ impl State {
         let (id, request) = match &command.request_id {
             Some(request) => {
                 let digest = fork_digest(command);
-                let (id, row) = requested_thread(&principal.org, &principal.user, request.clone(), digest);
+                let (id, row) = requested_thread(principal, request.clone(), digest);
                 (id, Some(row))
             }
             None => (ThreadId::generate(&**environment), None),
         };
         Ok(NewThread {
-            id,
-            org: header.org.clone(),
-            user: principal.user.clone(),
-            profile: header.profile.clone(),
-            documents: header.documents.clone(),
             title: command.title.clone().unwrap_or_else(|| header.title.clone()),
             model: header.model.clone(),
             // A fork of an ephemeral thread expires together with its source.
@@ -105,7 +100,7 @@ impl State {
             expires_at: header.expires_at,
             imported: history.fork(Some(count))?,
             request,
-            at: environment.now(),
+            ..NewThread::new(id, principal, &header.profile, header.documents.clone(), environment.now())
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use folio_history::journal::{
     Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
 };
-use folio_resources::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
+use folio_resources::audit::{AuditEntry, AuditKind, Ground, Redacted, word as rule_label};
 use folio_resources::policy::{Rule, Ruling};
 use folio_tools::policy;
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
@@ -81,7 +81,7 @@ impl TurnLog {
                 if !ended.runs_again {
                     ended.results.iter().for_each(|result| turn.result(result, entries));
                 }
-                if !matches!(ended.how, End::Failed { retriable: true, .. }) {
+                if !matches!(ended.end, End::Failed { retriable: true, .. }) {
                     self.turn = None;
                 }
             }
@@ -108,8 +108,8 @@ impl Turn {
 
     fn round(&mut self, round: &Round, entries: &mut Vec<AuditEntry>) {
         for call in &round.calls {
-            if let Some(audited_call) = audited(&self.options, call) {
-                self.calls.entry((round.round, call.index)).or_insert(audited_call);
+            if let Some(audited) = audited_call(&self.options, call) {
+                self.calls.entry((round.round, call.index)).or_insert(audited);
             }
         }
         round.results.iter().for_each(|result| self.result(result, entries));
@@ -119,24 +119,23 @@ impl Turn {
         self.advance_clock(decisions.decided_at);
         self.approvers.entry(decisions.round).or_insert_with(|| decisions.by.clone());
         for (index, decision) in &decisions.decided {
-            let Some(audited_call) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
-            if audited_call.stage != Stage::Undecided {
+            let Some(audited) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
+            if audited.stage != Stage::Undecided {
                 continue;
             }
             let kind = match decision {
                 Decision::Approve => AuditKind::CallApproved,
                 Decision::ApproveEdited { arguments } => {
-                    audited_call.arguments = Redacted::call(arguments);
-                    let rule = policy::rule(&self.options.policy, &audited_call.name, audited_call.access, arguments);
-                    audited_call.ground =
-                        ground(&self.options, rule.as_deref(), &audited_call.name, audited_call.access);
+                    audited.arguments = Redacted::call(arguments);
+                    let rule = policy::rule(&self.options.policy, &audited.name, audited.access, arguments);
+                    audited.ground = ground_of(&self.options, rule.as_deref(), &audited.name, audited.access);
                     AuditKind::CallEdited
                 }
                 Decision::Reject { .. } => AuditKind::CallRejected,
             };
-            audited_call.stage = if kind == AuditKind::CallRejected { Stage::Finished } else { Stage::Permitted };
+            audited.stage = if kind == AuditKind::CallRejected { Stage::Finished } else { Stage::Permitted };
             let call = CallId::new(self.id.clone(), decisions.round, *index);
-            entries.push(audited_call.entry(call, kind, decisions.decided_at, decisions.by.clone()));
+            entries.push(audited.entry(call, kind, decisions.decided_at, decisions.by.clone()));
         }
     }
 
@@ -144,28 +143,28 @@ impl Turn {
         let at = intent.at.unwrap_or(self.clock);
         self.advance_clock(at);
         let by = self.approvers.get(&intent.round).unwrap_or(&self.requester).clone();
-        let Some(audited_call) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
-        audited_call.target = Some((&intent.target).into());
-        if audited_call.stage == Stage::Undecided {
-            audited_call.stage = Stage::Permitted;
+        let Some(audited) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
+        audited.target = Some((&intent.target).into());
+        if audited.stage == Stage::Undecided {
+            audited.stage = Stage::Permitted;
             let call = CallId::new(self.id.clone(), intent.round, intent.index);
-            entries.push(audited_call.entry(call, AuditKind::CallAllowed, at, by));
+            entries.push(audited.entry(call, AuditKind::CallAllowed, at, by));
         }
     }
 
     fn result(&mut self, result: &CallResult, entries: &mut Vec<AuditEntry>) {
         let at = result.at.unwrap_or(self.clock);
-        let Some(audited_call) = self.calls.get_mut(&(result.round, result.index)) else { return };
-        let kind = match audited_call.stage {
+        let Some(audited) = self.calls.get_mut(&(result.round, result.index)) else { return };
+        let kind = match audited.stage {
             Stage::Denied => Some(AuditKind::CallDenied),
             Stage::Permitted => Some(AuditKind::CallEffect),
             Stage::Undecided | Stage::Finished => None,
         };
-        audited_call.stage = Stage::Finished;
+        audited.stage = Stage::Finished;
         let Some(kind) = kind else { return };
         let call = CallId::new(self.id.clone(), result.round, result.index);
         let outcome = (kind == AuditKind::CallEffect).then(|| result.status.as_str().to_owned());
-        entries.push(AuditEntry { outcome, ..audited_call.entry(call, kind, at, self.requester.clone()) });
+        entries.push(AuditEntry { outcome, ..audited.entry(call, kind, at, self.requester.clone()) });
     }
 }
 
@@ -183,7 +182,7 @@ impl AuditedCall {
 
 /// Returns the initial audit state of a requested call. None: the call is not audited, because it cannot run, or only
 /// reads and matches no rule.
-fn audited(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
+fn audited_call(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
     let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let denied = call.problem.is_some() && rule.as_ref().is_some_and(|rule| rule.ruling == Ruling::Deny);
     let may_run = call.problem.is_none() && (call.access == Access::ReadWrite || call.needs_approval || rule.is_some());
@@ -191,16 +190,16 @@ fn audited(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
         name: call.name.clone(),
         access: call.access,
         arguments: Redacted::call(&call.arguments),
-        ground: ground(options, rule.as_deref(), &call.name, call.access),
+        ground: ground_of(options, rule.as_deref(), &call.name, call.access),
         target: None,
         stage: if denied { Stage::Denied } else { Stage::Undecided },
     })
 }
 
 /// Returns the reason why a call waits, runs or is denied. None: the call only reads, and no rule matches.
-fn ground(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Access) -> Option<Ground> {
+fn ground_of(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Access) -> Option<Ground> {
     match rule {
-        Some(rule) => Some(Ground::Rule(word(&rule.name))),
+        Some(rule) => Some(Ground::Rule(rule_label(&rule.name))),
         None if access == Access::ReadOnly => None,
         None if options.auto_approve => Some(Ground::AutoApprove),
         None if options.auto_approved_tools.iter().any(|tool| tool == name) => Some(Ground::AutoApprovedTool),

@@ -46,7 +46,7 @@ pub(super) fn write(out: &mut String, documents: &[DocumentPart]) {
     for document in documents {
         if let Some(found) = &document.found {
             if documents.len() > 1 {
-                out.push_str(&format!("Of {}:\n", document.id));
+                out.push_str(&format!("Text of document {}:\n", document.id));
             }
             write_text(out, found, each);
         }
@@ -104,6 +104,6 @@ fn excerpt(document: &FoundDocument, max: usize) -> (String, bool) {
         }
         left = left.saturating_sub(kept.chars().count());
     }
-    let shown = u32::try_from(document.text.len()).unwrap_or(u32::MAX);
-    (out, shown < document.pages)
+    let included = u32::try_from(document.text.len()).unwrap_or(u32::MAX);
+    (out, included < document.pages)
 }

@@ -8,7 +8,7 @@ use folio_types::{DocumentId, OrgId, Timestamp};
 use moka::sync::Cache;
 
 /// Maximum bytes of cached text in a process.
-const BYTES_MAX: u64 = 64 * 1024 * 1024;
+const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Time without use after which an excerpt is evicted.
 const EXCERPT_IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Bytes of a cached page in addition to its text.
@@ -47,7 +47,7 @@ impl Default for Excerpts {
             let bytes: usize = pages.iter().map(|(_, text)| text.len() + PAGE_OVERHEAD).sum();
             u32::try_from(bytes).unwrap_or(u32::MAX)
         };
-        Self(Cache::builder().weigher(bytes).max_capacity(BYTES_MAX).time_to_idle(EXCERPT_IDLE_TIMEOUT).build())
+        Self(Cache::builder().weigher(bytes).max_capacity(CACHE_BYTES_MAX).time_to_idle(EXCERPT_IDLE_TIMEOUT).build())
     }
 }
 

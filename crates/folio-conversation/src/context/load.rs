@@ -15,9 +15,9 @@ use super::mentions::Artifact;
 use super::{Parts, system_message};
 
 /// Pages per read.
-const PAGES_AT_ONCE: u32 = 4;
+const PAGES_PER_READ: u32 = 4;
 /// Maximum number of documents that are read concurrently.
-const DOCUMENTS_AT_ONCE: usize = 4;
+const CONCURRENT_DOCUMENTS: usize = 4;
 
 /// Loads and caches the sections of a turn's system messages that come from the stores.
 pub(crate) struct ContextLoader {
@@ -82,11 +82,11 @@ impl ContextLoader {
                 Arc::new(Loaded { write_counter, documents, artifacts })
             }
         };
-        let settled = loaded.documents.iter().all(|document| match &document.found {
+        let is_settled = loaded.documents.iter().all(|document| match &document.found {
             Some(found) => found.state.is_settled(),
             None => true,
         });
-        if settled {
+        if is_settled {
             self.loaded = Some(loaded.clone());
         }
         Ok(loaded)
@@ -95,7 +95,7 @@ impl ContextLoader {
     async fn load_documents(&self) -> Result<Vec<DocumentPart>> {
         let each = limits::EXCERPT_CHARS / self.documents.len().max(1);
         let parts: Vec<_> = self.documents.iter().map(|id| self.load_document(id, each).boxed()).collect();
-        futures::stream::iter(parts).buffered(DOCUMENTS_AT_ONCE).try_collect().await
+        futures::stream::iter(parts).buffered(CONCURRENT_DOCUMENTS).try_collect().await
     }
 
     async fn load_document(&self, id: &DocumentId, chars: usize) -> Result<DocumentPart> {
@@ -129,15 +129,15 @@ impl ContextLoader {
         let mut chars_read = 0;
         let mut from = 1;
         while from <= pages && chars_read <= chars {
-            let some = self.stores.texts.text(&self.org, id.as_str(), from, PAGES_AT_ONCE).await?;
-            if some.is_empty() {
+            let batch = self.stores.texts.text(&self.org, id.as_str(), from, PAGES_PER_READ).await?;
+            if batch.is_empty() {
                 break;
             }
-            for page in some {
+            for page in batch {
                 chars_read += page.text.chars().count();
                 out.push((page.number, page.text));
             }
-            from += PAGES_AT_ONCE;
+            from += PAGES_PER_READ;
         }
         Ok(out)
     }

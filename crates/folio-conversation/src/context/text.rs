@@ -27,9 +27,9 @@ pub(super) fn first_chars(text: &str, max: usize) -> (&str, bool) {
 }
 
 /// Returns the first `max` characters, with a note if the text is longer.
-pub(super) fn truncate_with_note(text: &str, max: usize, what: &str) -> String {
+pub(super) fn truncate_with_note(text: &str, max: usize, subject: &str) -> String {
     match first_chars(text, max) {
-        (whole, false) => whole.to_owned(),
-        (kept, true) => format!("{kept}\n[{what} truncated after {max} characters]"),
+        (complete, false) => complete.to_owned(),
+        (kept, true) => format!("{kept}\n[{subject} truncated after {max} characters]"),
     }
 }

@@ -27,7 +27,8 @@ struct Inner {
     /// Number of the next event.
     next: u64,
     closed: Option<Error>,
-    moved: bool,
+    /// True if readers must reopen their streams.
+    is_redirected: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -81,13 +82,13 @@ impl TurnBuffer {
 
     /// Lets all readers reopen their streams at the conversation.
     pub(crate) fn redirect_readers(&self) {
-        self.lock().moved = true;
+        self.lock().is_redirected = true;
         self.changed.send_replace(());
     }
 
     /// Ends the streams of all readers with an error. The first error is kept.
-    pub(crate) fn close(&self, why: Error) {
-        self.lock().closed.get_or_insert(why);
+    pub(crate) fn close(&self, error: Error) {
+        self.lock().closed.get_or_insert(error);
         self.changed.send_replace(());
     }
 
@@ -100,16 +101,16 @@ impl TurnBuffer {
     pub(crate) fn covers(&self, from: u64) -> bool {
         let inner = self.lock();
         let first = inner.events.front().map_or(inner.next, |event| event.number);
-        let fresh = inner.events.front().is_some_and(|event| matches!(event.kind, EventKind::Snapshot(_)));
-        from <= inner.next && (from >= first || fresh)
+        let has_snapshot = inner.events.front().is_some_and(|event| matches!(event.kind, EventKind::Snapshot(_)));
+        from <= inner.next && (from >= first || has_snapshot)
     }
 
     /// Returns at most `max` events from this number on.
     pub(crate) fn pull(&self, from: u64, max: usize) -> PullResult {
         let inner = self.lock();
-        let rest = match (inner.moved, &inner.closed) {
+        let rest = match (inner.is_redirected, &inner.closed) {
             (true, _) => PullResult::Evicted,
-            (false, Some(why)) => PullResult::Stopped(why.clone()),
+            (false, Some(error)) => PullResult::Stopped(error.clone()),
             (false, None) => PullResult::Empty,
         };
         let Some(first) = inner.events.front() else { return rest };

@@ -17,9 +17,9 @@ const BATCH: usize = 64;
 pub(crate) struct StreamStart {
     pub(crate) turn: u32,
     /// Events to send first.
-    pub(crate) lead: Vec<Event>,
-    /// Buffer and number of the next event. None: the stream ends after `lead`.
-    pub(crate) then: Option<(Arc<TurnBuffer>, u64)>,
+    pub(crate) initial_events: Vec<Event>,
+    /// Buffer and number of the next event. None: the stream ends after `initial_events`.
+    pub(crate) continuation: Option<(Arc<TurnBuffer>, u64)>,
 }
 
 /// Reopens a stream at an event number that the buffer does not contain.
@@ -30,14 +30,14 @@ pub(crate) fn follow(start: StreamStart, rejoin: Rejoin) -> impl Stream<Item = R
     async_stream::stream! {
         let mut step = start;
         loop {
-            for event in step.lead {
+            for event in step.initial_events {
                 let closing = event.kind.is_closing();
                 yield Ok(event);
                 if closing {
                     return;
                 }
             }
-            let Some((buffer, mut from)) = step.then else { return };
+            let Some((buffer, mut from)) = step.continuation else { return };
             let mut changed = buffer.subscribe();
             loop {
                 changed.mark_unchanged();

@@ -15,7 +15,7 @@ impl Conversations {
     /// Creates a thread without a message. A repeated request returns the same thread; the same id with other content
     /// is refused with `REQUEST_ID_CONFLICT`.
     pub async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadHeader> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         let models = self.node.shared.dependencies.models.catalogue(&principal.org).await?;
         let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
         if let Some(row) = &new.request {
@@ -33,7 +33,7 @@ impl Conversations {
         title: String,
         request: Option<RequestId>,
     ) -> Result<ThreadHeader> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
         if let Some(request) = &request {
             self.readable_thread(principal, thread).await?;
@@ -53,18 +53,17 @@ impl Conversations {
         thread: &ThreadId,
         request: Option<&RequestId>,
     ) -> Result<()> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         if let Some(request) = request {
             let digest = Digest::of_json(&json!({ "ask": "delete" }));
             self.reserve_request_id(principal, request, thread, &digest).await?;
         }
         let key = (principal.org.clone(), thread.clone());
-        let by = request.map(|request| op(principal, request));
+        let by = request.map(|request| op_key(principal, request));
         match self.request(principal, &key, ANSWER_TIMEOUT, |reply| Request::Delete(by.clone(), reply)).await {
             Err(error) if error.reason == Reason::NotFound && by.is_some() => {
-                let removed_by =
-                    self.node.shared.dependencies.stores.threads.removed_by(&principal.org, thread).await?;
-                if removed_by == by { Ok(()) } else { Err(error) }
+                let threads = &self.node.shared.dependencies.stores.threads;
+                if threads.removed_by(&principal.org, thread).await? == by { Ok(()) } else { Err(error) }
             }
             answer => answer,
         }
@@ -75,10 +74,9 @@ impl Conversations {
     /// after a message that states the omission. A repeated request returns its fork, even if the source was deleted
     /// meanwhile.
     pub async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadHeader> {
-        self.may_begin(principal)?;
+        self.may_start_work(principal)?;
         if let Some(request) = &command.request_id {
-            let (id, row) =
-                requested_thread(&principal.org, &principal.user, request.clone(), prepare::fork_digest(&command));
+            let (id, row) = requested_thread(principal, request.clone(), prepare::fork_digest(&command));
             if let Some(fork) = self.created_fork(principal, &id, &row).await? {
                 return Ok(fork);
             }
@@ -91,15 +89,10 @@ impl Conversations {
     }
 
     /// Returns the thread that an earlier attempt of this request created. None: there is none.
-    async fn created_fork(
-        &self,
-        principal: &Principal,
-        id: &ThreadId,
-        row: &RequestRow,
-    ) -> Result<Option<ThreadHeader>> {
+    async fn created_fork(&self, by: &Principal, id: &ThreadId, row: &RequestRow) -> Result<Option<ThreadHeader>> {
         let threads = &self.node.shared.dependencies.stores.threads;
-        let Some(fork) = threads.header(&principal.org, id).await? else { return Ok(None) };
-        match threads.request(&principal.org, id, &row.request).await? {
+        let Some(fork) = threads.header(&by.org, id).await? else { return Ok(None) };
+        match threads.request(&by.org, id, &row.request).await? {
             Some(existing) if existing.digest == row.digest => Ok(Some(fork)),
             _ => Err(Error::request_id_conflict()),
         }
@@ -108,9 +101,8 @@ impl Conversations {
     /// Returns a thread to which the principal has access.
     async fn readable_thread(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
         let found = self.node.shared.dependencies.stores.threads.header(&principal.org, thread).await?;
-        found
-            .filter(|header| header.user == principal.user || principal.role == Role::Admin)
-            .ok_or_else(|| Error::not_found("thread", thread))
+        let readable = found.filter(|header| header.user == principal.user || principal.role == Role::Admin);
+        readable.ok_or_else(|| Error::not_found("thread", thread))
     }
 
     /// Reserves a request id for a request on this thread. Refused if another request used the id.
@@ -124,16 +116,15 @@ impl Conversations {
         let shared = &self.node.shared;
         let (target, at) = (Target::thread(thread), shared.dependencies.environment.now());
         let row = IdempotencyRecord { target, digest: digest.clone(), at };
-        let existing =
-            shared.dependencies.stores.ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
-        if (existing.target, existing.digest) == (row.target, row.digest) {
-            Ok(())
-        } else {
-            Err(Error::request_id_conflict())
+        let ops = &shared.dependencies.stores.ops;
+        let existing = ops.record_request(&principal.org, &op_key(principal, request), row.clone()).await?;
+        match (existing.target, existing.digest) == (row.target, row.digest) {
+            true => Ok(()),
+            false => Err(Error::request_id_conflict()),
         }
     }
 }
 
-fn op(principal: &Principal, request: &RequestId) -> OpKey {
+fn op_key(principal: &Principal, request: &RequestId) -> OpKey {
     OpKey::Request { user: principal.user.clone(), request: request.clone() }
 }

@@ -141,14 +141,14 @@ mod tests {
     #[tokio::test]
     async fn a_growing_reservation_evicts_others_before_the_budget_is_exhausted() {
         let budget = MemoryBudget::new(1_000);
-        let mut share = budget.reserve(100).await.unwrap();
+        let mut reservation = budget.reserve(100).await.unwrap();
         assert_eq!(budget.excess(), 0);
-        share.resize(900);
+        reservation.resize(900);
         budget.low_memory().await;
         assert_eq!(budget.excess(), 150);
-        share.resize(2_000);
+        reservation.resize(2_000);
         assert_eq!(budget.reserved(), 2_000, "running turns are not refused");
-        share.resize(10);
+        reservation.resize(10);
         assert_eq!((budget.reserved(), budget.excess()), (10, 0));
     }
 }

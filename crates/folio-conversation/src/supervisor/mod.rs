@@ -23,11 +23,11 @@ pub(crate) use stop_reason::StopReason;
 pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
 /// Maximum number of conversations that are evicted to start another one.
-const EVICTED_AT_ONCE: usize = 64;
+const EVICTIONS_MAX: usize = 64;
 /// Time for evicted conversations to stop before others are evicted.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
 /// First pause before a failed conversation is restarted. Each failure doubles the pause.
-const RESTART_PAUSE_FIRST: Duration = Duration::from_millis(100);
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Maximum pause before a failed conversation is restarted.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 
@@ -143,7 +143,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
             tokio::select! {
                 () = token.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
-                () = shared.dependencies.owners.wait_for_node_loss() => sweeper.wait_for_node_loss(),
+                () = shared.dependencies.owners.wait_for_node_loss() => sweeper.recheck_all(),
             }
         }
     });
@@ -176,7 +176,7 @@ impl SupervisorState {
             return Ok(());
         }
         if self.shared.table.len() >= self.shared.options.live_max {
-            self.evict(u64::MAX, EVICTED_AT_ONCE);
+            self.evict(u64::MAX, EVICTIONS_MAX);
             let live_max = self.shared.options.live_max;
             let message = format!("the node has {live_max} conversations in memory, which is the maximum; retry");
             return Err(Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(200)));
@@ -189,9 +189,8 @@ impl SupervisorState {
             .map_err(|error| Error::internal(format!("cannot start a conversation: {error}")))?;
         self.shared.counters.started.fetch_add(1, Ordering::Relaxed);
         self.keys.insert(actor.get_id(), key.clone());
-        self.shared
-            .table
-            .insert(key, ResidentConversation::new(actor, activity, self.shared.options.in_flight_per_conversation));
+        let slots_max = self.shared.options.in_flight_per_conversation;
+        self.shared.table.insert(key, ResidentConversation::new(actor, activity, slots_max));
         Ok(())
     }
 
@@ -222,18 +221,18 @@ impl SupervisorState {
             self.evict(before, usize::MAX);
         }
         if let Some(before) = since(self.shared.options.history_timeout) {
-            let holding = self.shared.table.idle(before).into_iter().filter(|(bytes, _)| *bytes > 0);
-            for (_, actor) in holding {
+            let with_history = self.shared.table.idle(before).into_iter().filter(|(bytes, _)| *bytes > 0);
+            for (_, actor) in with_history {
                 let _ = actor.send_message(Msg::DropHistory);
             }
         }
     }
 
     /// Handles a stopped conversation.
-    fn handle_stopped(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, exit: StopReason) {
+    fn handle_stopped(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, reason: StopReason) {
         let Some(key) = self.keys.remove(&actor) else { return };
         self.shared.table.remove(&key, actor);
-        match exit {
+        match reason {
             StopReason::Idle => {
                 self.failures.remove(&key);
                 self.shared.counters.passivated.fetch_add(1, Ordering::Relaxed);
@@ -252,9 +251,9 @@ impl SupervisorState {
     /// Restarts a failed conversation, which may have an open turn without an owner, after a pause that each failure
     /// doubles.
     fn restart_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
-        let times = self.failures.entry(key.clone()).or_insert(0);
-        let pause = RESTART_PAUSE_FIRST.saturating_mul(1 << (*times).min(8)).min(RESTART_PAUSE_MAX);
-        *times = times.saturating_add(1);
+        let failures = self.failures.entry(key.clone()).or_insert(0);
+        let pause = RESTART_PAUSE_MIN.saturating_mul(1 << (*failures).min(8)).min(RESTART_PAUSE_MAX);
+        *failures = failures.saturating_add(1);
         let (supervisor, token) = (myself.clone(), self.shared.token.clone());
         self.shared.tracker.spawn(async move {
             tokio::select! {

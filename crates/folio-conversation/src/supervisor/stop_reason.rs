@@ -1,7 +1,5 @@
 //! Reasons for which a conversation stops.
 
-use std::fmt;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     Idle,
@@ -26,8 +24,8 @@ impl StopReason {
             Self::ThreadDeleted => "thread deleted",
             Self::Stopped => "stopped",
             Self::OwnedElsewhere => "owned elsewhere",
-            Self::StoreFailed => "lost",
-            Self::Failed => "broken",
+            Self::StoreFailed => "store failed",
+            Self::Failed => "failed",
         }
     }
 
@@ -35,13 +33,7 @@ impl StopReason {
     pub(crate) fn of(reason: Option<&str>) -> Self {
         match reason {
             None => Self::Stopped,
-            Some(word) => Self::ALL.into_iter().find(|exit| exit.as_str() == word).unwrap_or(Self::Stopped),
+            Some(name) => Self::ALL.into_iter().find(|stop| stop.as_str() == name).unwrap_or(Self::Stopped),
         }
-    }
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

@@ -1,5 +1,5 @@
 //! The sweep: ends expired pauses and turns without an owner, removes rows of ended turns from the open-turn index, and
-//! removes expired threads.
+//! deletes expired threads.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::shared::Shared;
 use crate::turn::{OPEN_TURN_ROW_HOURS, is_open_row_over};
 
 /// Rows per read.
-const PAGE: usize = 256;
+const ROWS_PER_READ: usize = 256;
 /// Maximum time between the insertion of an open-turn row and the first append to its thread.
 const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Interval of the check that a pending turn is still published.
 const REPUBLISH_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
-/// Maximum number of threads that one sweep removes.
-const REMOVED_AT_ONCE: usize = 64;
+/// Maximum number of threads that one sweep deletes.
+const DELETIONS_MAX: usize = 64;
 
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ impl Sweeper {
     }
 
     /// Makes the next sweep check all rows, because a pending turn may have been decided on the dead node.
-    pub(super) fn wait_for_node_loss(&mut self) {
+    pub(super) fn recheck_all(&mut self) {
         self.waiting.clear();
     }
 
@@ -58,15 +58,15 @@ impl Sweeper {
         let mut waiting = HashMap::new();
         let mut after: Option<OpenTurnRow> = None;
         loop {
-            let rows = self.shared.dependencies.stores.open_turns.scan(after.as_ref(), PAGE).await?;
-            let more = rows.len() == PAGE;
+            let rows = self.shared.dependencies.stores.open_turns.scan(after.as_ref(), ROWS_PER_READ).await?;
+            let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
                 if let Some(until) = self.check_row(&row).await? {
                     waiting.insert(row.clone(), until);
                 }
                 after = Some(row);
             }
-            if !more {
+            if !has_more {
                 self.waiting = waiting;
                 return Ok(());
             }
@@ -77,11 +77,11 @@ impl Sweeper {
     async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
         let now = self.shared.dependencies.environment.now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
-        let seen = self.waiting.get(row).copied().filter(|until| now < *until);
+        let recorded = self.waiting.get(row).copied().filter(|until| now < *until);
         if let Some(actor) = self.shared.table.find(&key) {
             let _ = actor.send_message(Msg::Sweep);
-        } else if seen.is_some() {
-            return Ok(seen);
+        } else if recorded.is_some() {
+            return Ok(recorded);
         }
         let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
         let action = classify(row, header.as_ref(), now);
@@ -90,7 +90,7 @@ impl Sweeper {
                 if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {}
             SweepAction::Remove => self.remove_ended_row(row).await?,
             SweepAction::Skip => {}
-            SweepAction::WaitUntil(_) if seen.is_some() => return Ok(seen),
+            SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
             SweepAction::WaitUntil(until) => {
                 self.republish_if_lost(key, row, header.as_ref()).await;
                 return Ok(Some(until.min(now.saturating_add(REPUBLISH_CHECK_INTERVAL).unwrap_or(until))));
@@ -140,12 +140,12 @@ impl Sweeper {
         self.shared.table.find(&key)
     }
 
-    /// Removes expired threads. If a turn is open, the conversation removes the thread: it cancels the turn first, so
+    /// Deletes expired threads. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
     /// that no call is left unfinished and watchers receive the end.
     async fn sweep_threads(&mut self) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
         let threads = &self.shared.dependencies.stores.threads;
-        let expired: HashSet<Key> = threads.expired(now, REMOVED_AT_ONCE).await?.into_iter().collect();
+        let expired: HashSet<Key> = threads.expired(now, DELETIONS_MAX).await?.into_iter().collect();
         // The recorded pauses of expired threads are invalid.
         self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
         for key in expired {
@@ -211,33 +211,15 @@ fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) ->
 
 #[cfg(test)]
 mod tests {
-    use folio_history::thread::OpenTurn;
-    use folio_types::{OrgId, ThreadId, TurnId, UserId};
+    use folio_history::thread::{NewThread, OpenTurn};
+    use folio_types::{OrgId, Principal, Role, ThreadId, TurnId, UserId};
 
     use super::*;
 
-    fn header(epoch: u64, turns: u32, open: Option<OpenTurn>) -> ThreadHeader {
-        ThreadHeader {
-            id: ThreadId::derive(&["t"]),
-            org: OrgId::derive(&["o"]),
-            user: UserId::derive(&["u"]),
-            profile: "document".to_owned(),
-            documents: vec![],
-            title: String::new(),
-            model: None,
-            ephemeral: false,
-            expires_at: None,
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            epoch,
-            owner: None,
-            version: 1,
-            entries: 1,
-            bytes: 1,
-            turns,
-            working: Default::default(),
-            open_turn: open,
-        }
+    fn header(epoch: u64, turns: u32, open_turn: Option<OpenTurn>) -> ThreadHeader {
+        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let new = NewThread::new(ThreadId::derive(&["t"]), &principal, "document", vec![], Timestamp::UNIX_EPOCH);
+        ThreadHeader { epoch, turns, open_turn, ..new.header() }
     }
 
     #[test]
@@ -250,25 +232,15 @@ mod tests {
         let classified = |header: ThreadHeader| classify(&row, Some(&header), second(100));
         assert_eq!(classify(&row, None, second(100)), SweepAction::Remove);
         let until = second(1_000 + OPEN_TURN_ROW_HOURS * 3_600);
-        let begins = OpenTurnRow { epoch: 1, until, ..row.clone() };
-        assert_eq!(
-            classify(&begins, None, second(4_599)),
-            SweepAction::Skip,
-            "the append that makes the thread may arrive"
-        );
-        assert_eq!(classify(&begins, None, second(4_600)), SweepAction::Remove);
+        let first = OpenTurnRow { epoch: 1, until, ..row.clone() };
+        assert_eq!(classify(&first, None, second(4_599)), SweepAction::Skip, "its first append may arrive");
+        assert_eq!(classify(&first, None, second(4_600)), SweepAction::Remove);
         assert_eq!(classified(header(2, 1, None)), SweepAction::Remove);
-        assert_eq!(
-            classified(header(1, 1, None)),
-            SweepAction::Skip,
-            "the append that the row announces may still arrive"
-        );
+        assert_eq!(classified(header(1, 1, None)), SweepAction::Skip, "the append of the row may still arrive");
         assert_eq!(classified(header(2, 0, None)), SweepAction::Skip);
         assert_eq!(classified(header(2, 1, open(Phase::Running, None))), SweepAction::Advance);
-        assert_eq!(
-            classified(header(2, 1, open(Phase::Paused, Some(second(200))))),
-            SweepAction::WaitUntil(second(200))
-        );
+        let paused = header(2, 1, open(Phase::Paused, Some(second(200))));
+        assert_eq!(classified(paused), SweepAction::WaitUntil(second(200)));
         assert_eq!(classified(header(2, 1, open(Phase::Paused, Some(second(100))))), SweepAction::Advance);
     }
 }

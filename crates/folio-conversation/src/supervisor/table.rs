@@ -48,7 +48,7 @@ impl Activity {
         let phase = self.phase.load(Ordering::Relaxed);
         [ActorPhase::Storing, ActorPhase::Model, ActorPhase::Tools]
             .into_iter()
-            .find(|known| *known as u8 == phase)
+            .find(|variant| *variant as u8 == phase)
             .unwrap_or_default()
     }
 }
@@ -139,18 +139,12 @@ impl Table {
     /// Returns idle conversations that were last used at or before `before`, least recently used first, with the bytes
     /// of their histories (0: no history in memory).
     pub(crate) fn idle(&self, before: u64) -> Vec<(u64, ActorRef<Msg>)> {
-        let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
-            .lock()
-            .values()
-            .filter(|conversation| !conversation.is_busy())
-            .map(|conversation| (&conversation.activity, conversation.actor.clone()))
-            .map(|(activity, actor)| {
-                (activity.used.load(Ordering::Relaxed), (activity.bytes.load(Ordering::Relaxed), actor))
-            })
-            .filter(|(used, _)| *used <= before)
-            .collect();
+        let conversations = self.lock();
+        let idle = conversations.values().filter(|conversation| !conversation.is_busy());
+        let used = |idle: &ResidentConversation| idle.activity.used.load(Ordering::Relaxed);
+        let mut idle: Vec<_> = idle.map(|idle| (used(idle), idle)).filter(|(used, _)| *used <= before).collect();
         idle.sort_by_key(|(used, _)| *used);
-        idle.into_iter().map(|(_, idle)| idle).collect()
+        idle.iter().map(|(_, idle)| (idle.activity.bytes.load(Ordering::Relaxed), idle.actor.clone())).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<ActorRef<Msg>> {

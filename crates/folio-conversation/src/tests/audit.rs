@@ -4,7 +4,7 @@ use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
 use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_resources::{Organization, OrganizationChange};
 
-use super::crash::settled;
+use super::crash::wait_for_end;
 use super::*;
 
 impl Sandbox {
@@ -48,8 +48,8 @@ fn summary(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
 #[tokio::test]
 async fn the_audit_log_records_decisions_with_user_rule_and_outcome() {
     let sandbox = Sandbox::start().await;
-    let asks = Ruling::Ask(Approver::default());
-    sandbox.with_policy(vec![rule("careful", "create_tag", "b", asks)]).await;
+    let approval = Ruling::Ask(Approver::default());
+    sandbox.with_policy(vec![rule("careful", "create_tag", "b", approval)]).await;
     let tags = [("create_tag", json!({"name": "a"})), ("create_tag", json!({"name": "b"}))];
     let (turn, waiting) = sandbox.pause_at(calls(&[&tags[..], &[("create_tag", json!({"name": "c"}))]].concat())).await;
     assert!(sandbox.log().await.is_empty(), "nothing is decided");
@@ -63,14 +63,14 @@ async fn the_audit_log_records_decisions_with_user_rule_and_outcome() {
     reached(sandbox.approve_with(decide(&turn, &decisions)).await.unwrap());
 
     let log = sandbox.log().await;
-    let waits = Some(Ground::WritesWait);
+    let by_default = Some(Ground::WritesWait);
     let expected = [
-        (1, AuditKind::CallApproved, waits.clone()),
-        (1, AuditKind::CallEffect, waits.clone()),
+        (1, AuditKind::CallApproved, by_default.clone()),
+        (1, AuditKind::CallEffect, by_default.clone()),
         // The rule does not match the edited arguments.
-        (2, AuditKind::CallEdited, waits.clone()),
-        (2, AuditKind::CallEffect, waits.clone()),
-        (3, AuditKind::CallRejected, waits),
+        (2, AuditKind::CallEdited, by_default.clone()),
+        (2, AuditKind::CallEffect, by_default.clone()),
+        (3, AuditKind::CallRejected, by_default),
     ];
     assert_eq!(summary(&log), expected);
     assert!(log.iter().all(|entry| entry.user.as_ref() == Some(&sandbox.principal.user)));
@@ -136,44 +136,24 @@ async fn a_turn_without_writes_adds_no_audit_entry() {
 
 #[tokio::test]
 async fn invariant_2_the_audit_log_is_complete_for_an_approved_write_after_a_crash_at_any_step() {
-    let points = [
-        "decide:before",
-        "decide:after",
-        "intent:after",
-        "write:before",
-        "write:after",
-        "outcome:before",
-        "outcome:after",
-        "audit:before",
-        "audit:after",
-        "model:before",
-        "end:before",
-        "end:after",
-    ];
-    for point in points {
+    let points = "decide:before decide:after intent:after write:before write:after outcome:before outcome:after \
+                  audit:before audit:after model:before end:before end:after";
+    for point in points.split_whitespace() {
         let mut sandbox = Sandbox::start().await;
         let (turn, waiting) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
         sandbox.models.then([say("Made."), say("Made.")]);
-        sandbox.forget_reached();
-        sandbox.hang_at(Some(point));
-        let first = sandbox.spawn_approve(approve_all(&turn, &waiting));
-        sandbox.reaches(point).await;
-        sandbox.restart().await;
-        let _ = first.await;
+        sandbox.crash_at(point, |sandbox| sandbox.spawn_approve(approve_all(&turn, &waiting))).await;
         if point == "decide:before" {
             // Nothing was decided, and the log is empty.
             assert!(sandbox.log().await.is_empty());
         } else {
             // Without a request, the sweep finds the missing entries.
-            settled(&sandbox, &turn).await;
+            wait_for_end(&sandbox, &turn).await;
             let log = complete(&sandbox, &turn).await;
             let kinds: Vec<_> = log.iter().map(|entry| entry.kind).collect();
             assert_eq!(kinds, [AuditKind::CallApproved, AuditKind::CallEffect], "{point}: {log:?}");
-            assert_eq!(
-                sandbox.tag_names().await.len(),
-                usize::from(log[1].outcome.as_deref() == Some("ok")),
-                "{point}"
-            );
+            let writes = usize::from(log[1].outcome.as_deref() == Some("ok"));
+            assert_eq!(sandbox.tag_names().await.len(), writes, "{point}");
         }
         sandbox.models.drain();
         sandbox.finish().await;
@@ -182,7 +162,7 @@ async fn invariant_2_the_audit_log_is_complete_for_an_approved_write_after_a_cra
 
 /// Waits until the open-turn row of the turn is removed, and returns the log, which is final then.
 async fn complete(sandbox: &Sandbox, turn: &TurnId) -> Vec<AuditEntry> {
-    wait_for("the rows of the turn to go", SOON, || async {
+    wait_for("the rows of the turn to be removed", SOON, || async {
         sandbox.open_rows().await.iter().all(|row| row.turn != *turn).then_some(())
     })
     .await;
@@ -194,14 +174,10 @@ async fn the_audit_log_is_complete_for_auto_approved_writes_after_a_crash_at_any
     for point in ["intent:after", "write:after", "audit:before", "end:after"] {
         let mut sandbox = Sandbox::start().await;
         sandbox.models.then([call("create_tag", json!({"name": "once"})), say("Made.")]);
-        sandbox.hang_at(Some(point));
         let chat = ChatCommand { auto_approve: true, ..sandbox.chat("make") };
-        let first = sandbox.spawn_chat(chat);
-        sandbox.reaches(point).await;
-        sandbox.restart().await;
-        let _ = first.await;
-        let turn = TurnId::new(sandbox.listed().await, 1);
-        settled(&sandbox, &turn).await;
+        sandbox.crash_at(point, |sandbox| sandbox.spawn_chat(chat)).await;
+        let turn = TurnId::new(sandbox.newest_thread().await, 1);
+        wait_for_end(&sandbox, &turn).await;
         let kinds: Vec<_> = complete(&sandbox, &turn).await.iter().map(|entry| entry.kind).collect();
         assert_eq!(kinds, [AuditKind::CallAllowed, AuditKind::CallEffect], "{point}");
         sandbox.models.drain();
@@ -211,20 +187,12 @@ async fn the_audit_log_is_complete_for_auto_approved_writes_after_a_crash_at_any
 
 #[tokio::test]
 async fn a_thread_is_not_removed_before_its_audit_entries_are_durable() {
-    let mut sandbox = Sandbox::start_with(Options {
-        // No sweep runs during the test.
-        sweep_interval: Duration::from_secs(3_600),
-        ..Options::default()
-    })
-    .await;
+    // No sweep runs during the test.
+    let options = Options { sweep_interval: Duration::from_secs(3_600), ..Options::default() };
+    let mut sandbox = Sandbox::start_with(options).await;
     let (turn, waiting) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
     sandbox.models.then([say("Made.")]);
-    sandbox.forget_reached();
-    sandbox.hang_at(Some("end:after"));
-    let first = sandbox.spawn_approve(approve_all(&turn, &waiting));
-    sandbox.reaches("end:after").await;
-    sandbox.restart().await;
-    let _ = first.await;
+    sandbox.crash_at("end:after", |sandbox| sandbox.spawn_approve(approve_all(&turn, &waiting))).await;
     sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, None).await.unwrap();
     let kinds: Vec<_> = sandbox.log().await.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [AuditKind::CallApproved, AuditKind::CallEffect]);
@@ -244,10 +212,8 @@ async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
     let events = sandbox.run(chat).await;
     assert!(matches!(events.last().unwrap().kind, EventKind::Completed { .. }));
     let log = sandbox.log().await;
-    assert_eq!(
-        log.iter().map(|entry| entry.kind).collect::<Vec<_>>(),
-        [AuditKind::CallApproved, AuditKind::CallEffect]
-    );
+    let kinds: Vec<_> = log.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [AuditKind::CallApproved, AuditKind::CallEffect]);
     assert_eq!(log[1].outcome.as_deref(), Some("superseded"));
     sandbox.finish().await;
 }

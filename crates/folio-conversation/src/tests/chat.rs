@@ -39,11 +39,14 @@ async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_nam
             _ => None,
         });
         assert_eq!(finished, Some("other"));
-        let asked: Vec<_> = sandbox.models.requests().into_iter().map(|request| request.model).collect();
-        assert_eq!(asked[asked.len() - 2..], ["scripted", "other"]);
+        let requested: Vec<_> = sandbox.models.requests().into_iter().map(|request| request.model).collect();
+        assert_eq!(requested[requested.len() - 2..], ["scripted", "other"]);
         let settled = sandbox.usage().await;
         assert!(settled.iter().any(|record| record.model == "other" && record.completed), "{settled:?}");
-        assert!(!settled.iter().any(|record| record.model == "scripted"), "nothing was sent there: {settled:?}");
+        assert!(
+            !settled.iter().any(|record| record.model == "scripted"),
+            "no request was sent to the model: {settled:?}"
+        );
     }
     // The breaker opened during the retries of this call: the sent attempts are settled, and no token arrived.
     let failed = Box::new(ModelError::Failed("502".to_owned()));
@@ -70,7 +73,7 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     let events = sandbox.run(ChatCommand { model: Some("other".to_owned()), ..sandbox.chat("first") }).await;
     sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
     let sent = sandbox.models.requests();
-    assert!(sent.iter().all(|request| request.model == "other"), "the thread keeps its model");
+    assert!(sent.iter().all(|request| request.model == "other"), "the thread retains its model");
     assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
     let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
     assert_eq!(sent[0].tools.len(), profile.specs().count());
@@ -103,7 +106,7 @@ async fn the_queue_is_bounded_and_drops_disconnected_clients() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("One."))]);
     let first = sandbox.begin(sandbox.chat("one")).await;
-    let thread = sandbox.listed().await;
+    let thread = sandbox.newest_thread().await;
     let mut waiting = Vec::new();
     for count in 1..=8 {
         waiting.push(sandbox.enqueue(sandbox.chat_in(&thread, "more"), count).await);
@@ -133,10 +136,9 @@ async fn an_ephemeral_thread_imports_its_sanitized_history_and_expires_after_a_d
     assert_eq!(sent.len(), 2, "{sent:?}");
     let thread = events[0].turn.thread.clone();
     assert!(sandbox.threads().await.is_empty());
-    let fork = ForkThreadCommand { thread: thread.clone(), message_count: None, title: None, request_id: None };
-    let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork).await.unwrap();
-    let made = sandbox.header(&thread).await;
-    assert_eq!((forked.ephemeral, forked.expires_at), (true, made.expires_at), "a copy is forgotten too");
+    let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork(&thread, None)).await.unwrap();
+    let source = sandbox.header(&thread).await;
+    assert_eq!((forked.ephemeral, forked.expires_at), (true, source.expires_at), "a fork expires with its source");
     sandbox.environment.advance(Duration::from_secs(25 * 60 * 60));
     for thread in [thread, forked.id] {
         sandbox.is_removed(&thread).await;
@@ -145,7 +147,7 @@ async fn an_ephemeral_thread_imports_its_sanitized_history_and_expires_after_a_d
 }
 
 #[tokio::test]
-async fn wrong_requests_are_refused_before_anything_begins_and_may_be_repeated() {
+async fn invalid_requests_have_no_effect_and_may_be_corrected_and_repeated() {
     let sandbox = Sandbox::start().await;
     let good = ChatCommand { request_id: request("c-1"), ..sandbox.chat("x") };
     let large = "\\\u{1}".repeat(50 * 1024);
@@ -175,7 +177,7 @@ async fn wrong_requests_are_refused_before_anything_begins_and_may_be_repeated()
 }
 
 #[tokio::test]
-async fn another_organization_and_another_user_see_nothing() {
+async fn other_organizations_and_users_have_no_access() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("Mine.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -198,19 +200,19 @@ async fn another_organization_and_another_user_see_nothing() {
 }
 
 #[tokio::test]
-async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
+async fn a_queued_chat_is_refused_by_a_pause_or_supersedes_it() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(call("create_tag", json!({"name": "a"}))), say("Instead.")]);
     let first = sandbox.begin(sandbox.chat("one")).await;
-    let thread = sandbox.listed().await;
+    let thread = sandbox.newest_thread().await;
     let chat = |text: &str, if_pending| ChatCommand { if_pending, ..sandbox.chat_in(&thread, text) };
-    let polite = sandbox.enqueue(chat("polite", IfPending::Reject), 1).await;
-    let rude = sandbox.enqueue(chat("rude", IfPending::Supersede), 2).await;
+    let rejecting = sandbox.enqueue(chat("rejected", IfPending::Reject), 1).await;
+    let superseding = sandbox.enqueue(chat("supersedes", IfPending::Supersede), 2).await;
     sandbox.models.release();
     // A slow reader may find the turn superseded already. It receives one closing event in any case.
     let turn = all(first).await[0].turn.clone();
-    assert_eq!(polite.await.unwrap().err().unwrap().reason, Reason::TurnPending);
-    let second = all(rude.await.unwrap().unwrap()).await;
+    assert_eq!(rejecting.await.unwrap().err().unwrap().reason, Reason::TurnPending);
+    let second = all(superseding.await.unwrap().unwrap()).await;
     assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Instead."), "{second:?}");
     assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Superseded);
     sandbox.finish().await;
@@ -220,13 +222,13 @@ async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
 async fn mentions_are_resolved_within_the_organization() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([call("create_tag", json!({"name": "ours", "description": "What is ours."})), say("Made.")]);
-    let made = sandbox.run(ChatCommand { auto_approve: true, ..sandbox.chat("make it") }).await;
+    let source = sandbox.run(ChatCommand { auto_approve: true, ..sandbox.chat("make it") }).await;
     let tags = sandbox.stores.of::<Tag>().list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
     let ours = tags.unwrap().items[0].id.clone();
     let unknown = folio_types::TagId::derive(&["theirs"]);
     sandbox.models.then([say("Seen.")]);
     let mentions = [ours.clone(), unknown.clone()].map(folio_history::journal::Mention::Tag).to_vec();
-    let chat = ChatCommand { mentions, ..sandbox.chat_in(&made[0].turn.thread, "what are these?") };
+    let chat = ChatCommand { mentions, ..sandbox.chat_in(&source[0].turn.thread, "what are these?") };
     sandbox.run(chat).await;
     let system = sandbox.models.requests().pop().unwrap().system;
     assert!(system.contains(&format!("## Tag {ours}\n\nname: \"ours\"")) && system.contains("What is ours."));

@@ -5,9 +5,9 @@ use folio_resources::{Resource as _, TagChange};
 use super::*;
 
 /// Waits until the sweep has ended the turn, without any request.
-pub(super) async fn settled(sandbox: &Sandbox, turn: &TurnId) {
+pub(super) async fn wait_for_end(sandbox: &Sandbox, turn: &TurnId) {
     sandbox.ended(&turn.thread).await;
-    wait_for("the conversation to know", SOON, || async {
+    wait_for("the end of the turn", SOON, || async {
         (sandbox.turn(turn).await.status != TurnStatus::Running).then_some(())
     })
     .await;
@@ -15,33 +15,15 @@ pub(super) async fn settled(sandbox: &Sandbox, turn: &TurnId) {
 
 #[tokio::test]
 async fn an_approved_write_happens_once_after_a_crash_at_any_step() {
-    let points = [
-        "decide:before",
-        "decide:after",
-        "plan:before",
-        "plan:after",
-        "intent:before",
-        "intent:after",
-        "write:before",
-        "write:after",
-        "outcome:before",
-        "outcome:after",
-        "model:before",
-        "model:after",
-        "end:before",
-        "end:after",
-    ];
-    for point in points {
+    let stages = ["decide", "plan", "intent", "write", "outcome", "model", "end"];
+    for point in stages.into_iter().flat_map(|stage| ["before", "after"].map(|position| format!("{stage}:{position}")))
+    {
+        let point = point.as_str();
         let mut sandbox = Sandbox::start().await;
         let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
         sandbox.models.then([say("Made."), say("Made.")]);
-        sandbox.forget_reached();
-        sandbox.hang_at(Some(point));
         let command = approve_all(&turn, &pending);
-        let first = sandbox.spawn_approve(command.clone());
-        sandbox.reaches(point).await;
-        sandbox.restart().await;
-        let _ = first.await;
+        sandbox.crash_at(point, |sandbox| sandbox.spawn_approve(command.clone())).await;
         // Repeated decisions join the turn, take it over, or return the recorded answer.
         let answer = sandbox.approve_with(command.clone()).await.unwrap();
         let mut reached = reached(answer);
@@ -85,7 +67,7 @@ async fn invariant_3_recovery_ignores_an_op_row_of_other_arguments() {
     sandbox.stores.of::<Tag>().decide(&id, write).await.unwrap();
     sandbox.restart().await;
     let _ = first.await;
-    settled(&sandbox, &turn).await;
+    wait_for_end(&sandbox, &turn).await;
     let view = sandbox.turn(&turn).await;
     assert_eq!(view.rounds[0].results[0].status, CallStatus::Failed, "{:?}", view.rounds[0].results);
     assert_eq!(sandbox.tag_names().await, ["another"]);
@@ -105,7 +87,7 @@ async fn index_rows_are_removed_after_their_turns_ended() {
     drop(stream);
     sandbox.run(chat).await;
     sandbox.index_is_empty().await;
-    let thread = sandbox.listed().await;
+    let thread = sandbox.newest_thread().await;
     let resumed = sandbox.journal(&thread).await.into_iter().filter(|e| matches!(e, Entry::Resumed(_))).count();
     assert!(resumed >= 1, "a takeover is an append");
     sandbox.finish().await;

@@ -16,16 +16,18 @@ use folio_types::op::{OpResult, Target};
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
 use serde_json::Value;
 
-use super::crash::settled;
-use super::flaky::Lose;
+use super::crash::wait_for_end;
+use super::flaky::Loss;
 use super::*;
 
-/// A tool that panics, hangs, calls a model, or measures concurrency, depending on its argument `do`. Contains the
-/// number of running calls and the highest number so far.
-struct Odd(Arc<AtomicUsize>, Arc<AtomicUsize>);
+/// A tool that panics, hangs, calls a model, or measures concurrency, depending on its argument `do`.
+struct FaultyTool {
+    running: AtomicUsize,
+    max_running: Arc<AtomicUsize>,
+}
 
 #[async_trait]
-impl ReadTool for Odd {
+impl ReadTool for FaultyTool {
     async fn run(
         &self,
         resources: &ToolResources,
@@ -53,10 +55,10 @@ impl ReadTool for Odd {
                 Err(ToolError::ForModel("the model returned nothing".to_owned()))
             }
             _ => {
-                let running = self.0.fetch_add(1, Ordering::SeqCst) + 1;
-                self.1.fetch_max(running, Ordering::SeqCst);
+                let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+                self.max_running.fetch_max(running, Ordering::SeqCst);
                 tokio::task::yield_now().await;
-                self.0.fetch_sub(1, Ordering::SeqCst);
+                self.running.fetch_sub(1, Ordering::SeqCst);
                 Ok(ToolOutput::new(json!({ "text": "x".repeat(100_000) })))
             }
         }
@@ -64,7 +66,7 @@ impl ReadTool for Odd {
 }
 
 #[async_trait]
-impl WriteTool for Odd {
+impl WriteTool for FaultyTool {
     async fn plan(&self, _: &ToolResources, _: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
         if arguments["do"] == "panic early" {
             panic!("the plan breaks");
@@ -92,9 +94,9 @@ impl WriteTool for Odd {
 }
 
 fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
-    let most = Arc::new(AtomicUsize::new(0));
+    let max_running = Arc::new(AtomicUsize::new(0));
     let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
-    let odd = || Odd(Arc::new(AtomicUsize::new(0)), most.clone());
+    let odd = || FaultyTool { running: AtomicUsize::new(0), max_running: max_running.clone() };
     let tool = |spec, kind| Tool { spec, kind, calls_models: false, spellings: Spellings::default() };
     let read = tool(spec("odd_read", Access::ReadOnly), ToolKind::Read(Arc::new(odd())));
     let write = tool(spec("odd_write", Access::ReadWrite), ToolKind::Write(Arc::new(odd())));
@@ -105,7 +107,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         tools: &["odd_read", "odd_write"],
         rounds_max: 10,
     };
-    (Registry::new([read, write], vec![profile]).unwrap(), most)
+    (Registry::new([read, write], vec![profile]).unwrap(), max_running)
 }
 
 #[tokio::test]
@@ -124,14 +126,14 @@ async fn output_before_a_models_refusal_is_charged() {
     }
 }
 
-fn impatient() -> Options {
+fn short_timeouts() -> Options {
     Options { tool_timeout: Duration::from_millis(50), read_calls_at_once: 2, ..Options::default() }
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut() {
-    let (tools, most) = odd_tools();
-    let sandbox = Sandbox::start_as(impatient(), Some(tools), None, AbandonedCalls::Cut).await;
+async fn a_panic_or_timeout_of_a_tool_is_a_failed_result_and_a_long_result_is_truncated() {
+    let (tools, max_running) = odd_tools();
+    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Cut).await;
     let odd = |what: &str| ("odd_read", json!({ "do": what }));
     sandbox.models.then([calls(&[odd("panic"), odd("hang"), odd("a"), odd("b"), odd("c"), odd("d")]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -139,18 +141,16 @@ async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut
     let results = &rounds[0].results;
     assert_eq!((results[0].status, results[1].status), (CallStatus::Failed, CallStatus::Failed));
     assert!(results[2..].iter().all(|result| result.status == CallStatus::Ok));
-    assert!(
-        results[2].content.len() <= folio_types::limits::TOOL_RESULT_BYTES
-            && results[2].content.contains("[truncated:")
-    );
-    assert!(most.load(Ordering::SeqCst) <= 2, "invariant 10");
+    let long = &results[2].content;
+    assert!(long.len() <= limits::TOOL_RESULT_BYTES && long.contains("[truncated:"));
+    assert!(max_running.load(Ordering::SeqCst) <= 2, "invariant 10");
     sandbox.finish().await;
 }
 
 #[tokio::test]
 async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     let (tools, _) = odd_tools();
-    let sandbox = Sandbox::start_as(impatient(), Some(tools), None, AbandonedCalls::Cut).await;
+    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Cut).await;
     let ask = || ("odd_read", json!({ "do": "ask a model" }));
     sandbox.models.then([calls(&[ask(), ask()]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -158,7 +158,7 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "the result of the call is discarded");
     assert_eq!((usage.model_calls, usage.input_tokens), (4, 2 * 10 + 2 * 7));
     let recorded = sandbox.usage().await;
-    assert_eq!(recorded.len(), 4, "as many as were metered");
+    assert_eq!(recorded.len(), 4, "one record per metered call");
     let view = sandbox.turn(&events[0].turn).await;
     assert_eq!(view.usage, *usage, "the journal contains the same usage");
     sandbox.finish().await;
@@ -166,14 +166,14 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
 
 #[tokio::test]
 async fn a_write_that_panics_or_hangs_is_closed_and_reported() {
-    for how in ["panic", "panic early", "hang"] {
+    for fault in ["panic", "panic early", "hang"] {
         let (tools, _) = odd_tools();
-        let sandbox = Sandbox::start_as(impatient(), Some(tools), None, AbandonedCalls::Cut).await;
-        let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": how }))).await;
+        let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Cut).await;
+        let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": fault }))).await;
         sandbox.models.then([say("It failed.")]);
         let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
-        let EventKind::Completed { rounds, .. } = &ended else { panic!("{how}: {ended:?}") };
-        assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "{how}");
+        let EventKind::Completed { rounds, .. } = &ended else { panic!("{fault}: {ended:?}") };
+        assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "{fault}");
         sandbox.finish().await;
     }
 }
@@ -184,12 +184,12 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
     sandbox.models.then([Step::Hang, say("Back.")]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
     sandbox.wait_for_model_calls(1).await;
-    let thread = sandbox.listed().await;
+    let thread = sandbox.newest_thread().await;
     sandbox.conversations.break_conversation(&(sandbox.principal.org.clone(), thread.clone()));
     let rest: Vec<_> = stream.collect().await;
-    assert!(rest.last().unwrap().is_err(), "the stream is cut: {rest:?}");
+    assert!(rest.last().unwrap().is_err(), "the stream ends with an error: {rest:?}");
     let turn = TurnId::new(thread, 1);
-    settled(&sandbox, &turn).await;
+    wait_for_end(&sandbox, &turn).await;
     assert_eq!(sandbox.conversations.snapshot().failed, 1);
     let view = sandbox.turn(&turn).await;
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
@@ -200,20 +200,20 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
 
 #[tokio::test]
 async fn an_append_with_an_unknown_outcome_is_committed_once() {
-    for lose in [Lose::Answer, Lose::Request, Lose::Late] {
+    for loss in [Loss::Answer, Loss::Request, Loss::Late] {
         // The appends of the turn: the acceptance, the pause, the decision with the intent, the outcome with the end.
         for at in 1..=4 {
-            let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), lose, at).await;
+            let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), loss, at).await;
             let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
             sandbox.models.then([say("Made.")]);
             let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
-            assert!(matches!(ended, EventKind::Completed { .. }), "{lose:?} {at}: {ended:?}");
-            assert_eq!(sandbox.tag_names().await, ["once"], "{lose:?} {at}");
+            assert!(matches!(ended, EventKind::Completed { .. }), "{loss:?} {at}: {ended:?}");
+            assert_eq!(sandbox.tag_names().await, ["once"], "{loss:?} {at}");
             let journal = sandbox.journal(&turn.thread).await;
             let count = |wanted: fn(&Entry) -> bool| journal.iter().filter(|entry| wanted(entry)).count();
-            assert_eq!(count(|entry| matches!(entry, Entry::Accepted(_))), 1, "{lose:?} {at}");
-            assert_eq!(count(|entry| matches!(entry, Entry::Intent(_))), 1, "{lose:?} {at}");
-            assert_eq!(count(|entry| matches!(entry, Entry::Ended(_))), 1, "{lose:?} {at}");
+            assert_eq!(count(|entry| matches!(entry, Entry::Accepted(_))), 1, "{loss:?} {at}");
+            assert_eq!(count(|entry| matches!(entry, Entry::Intent(_))), 1, "{loss:?} {at}");
+            assert_eq!(count(|entry| matches!(entry, Entry::Ended(_))), 1, "{loss:?} {at}");
             assert!(flaky.appends() >= 4);
             sandbox.finish().await;
         }
@@ -221,9 +221,9 @@ async fn an_append_with_an_unknown_outcome_is_committed_once() {
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
+async fn a_store_that_refuses_writes_ends_the_stream_but_not_the_turn() {
     // The store loses the append that ends the turn and every later append.
-    let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), Lose::Writes, 2).await;
+    let (sandbox, flaky) = Sandbox::start_flaky(Options::default(), Loss::Writes, 2).await;
     sandbox.models.then([say("Answered."), say("Answered again.")]);
     let events: Vec<_> = sandbox.begin(sandbox.chat("x")).await.collect().await;
     let error = events.last().unwrap().as_ref().unwrap_err();
@@ -231,8 +231,8 @@ async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
     // The acceptance and eight attempts to end the turn. The restarted conversation may have sent one append more.
     assert!((9..=10).contains(&flaky.appends()), "{}", flaky.appends());
     flaky.repair();
-    let turn = TurnId::new(sandbox.listed().await, 1);
-    settled(&sandbox, &turn).await;
+    let turn = TurnId::new(sandbox.newest_thread().await, 1);
+    wait_for_end(&sandbox, &turn).await;
     let view = sandbox.turn(&turn).await;
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
     let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
@@ -243,7 +243,7 @@ async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
 #[tokio::test]
 async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_usable() {
     // The store refuses the append that ends a turn without tools.
-    let (sandbox, _) = Sandbox::start_flaky(Options::default(), Lose::Large, 2).await;
+    let (sandbox, _) = Sandbox::start_flaky(Options::default(), Loss::Large, 2).await;
     sandbox.models.then([say("Too much."), say("Less.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
     let EventKind::Failed { error, retriable: false } = closing(&events) else { panic!("{events:?}") };
@@ -252,12 +252,12 @@ async fn a_turn_that_the_store_refuses_permanently_fails_and_the_thread_stays_us
     let view = sandbox.turn(&turn).await;
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, false), "invariant 8");
     let refused = sandbox.conversations.resume(&sandbox.principal, &turn).await.err().unwrap();
-    assert_eq!(refused.reason, Reason::TurnNotResumable, "it would come to the same");
+    assert_eq!(refused.reason, Reason::TurnNotResumable, "a resumed turn would fail again");
     let events = sandbox.run(sandbox.chat_in(&turn.thread, "y")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     sandbox.finish().await;
 
-    let (sandbox, _) = Sandbox::start_flaky(Options::default(), Lose::Large, 4).await;
+    let (sandbox, _) = Sandbox::start_flaky(Options::default(), Loss::Large, 4).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
     sandbox.models.then([say("Made.")]);
     let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());

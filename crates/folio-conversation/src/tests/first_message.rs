@@ -10,11 +10,11 @@ async fn a_process_that_dies_before_the_first_append_leaves_no_thread_and_after_
         let mut sandbox = Sandbox::start().await;
         sandbox.hang_at(Some(point));
         let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
-        let asked = sandbox.spawn_chat(chat.clone());
+        let chatting = sandbox.spawn_chat(chat.clone());
         sandbox.reaches(point).await;
         assert_eq!(sandbox.threads().await.len(), threads, "{point}");
         sandbox.restart().await;
-        let _ = asked.await;
+        let _ = chatting.await;
         assert_eq!(sandbox.threads().await.len(), threads, "{point}");
         sandbox.models.then([say("Hello.")]);
         let events = sandbox.run(chat).await;
@@ -42,7 +42,7 @@ async fn a_thread_that_does_not_exist_is_visible_to_no_user() {
     let mut sandbox = Sandbox::start().await;
     sandbox.hang_at(Some("accept:before"));
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
-    let asked = sandbox.spawn_chat(chat.clone());
+    let chatting = sandbox.spawn_chat(chat.clone());
     sandbox.reaches("accept:before").await;
     let rows = sandbox.open_rows().await;
     let thread = ThreadId::derive(&[
@@ -58,7 +58,7 @@ async fn a_thread_that_does_not_exist_is_visible_to_no_user() {
     let error = sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
     sandbox.restart().await;
-    let _ = asked.await;
+    let _ = chatting.await;
     sandbox.finish().await;
 }
 
@@ -68,12 +68,12 @@ async fn a_fork_belongs_to_the_user_that_forked() {
     sandbox.models.then([say("One.")]);
     let thread = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();
     let admin = Principal { user: UserId::derive(&["admin"]), role: Role::Admin, ..sandbox.principal.clone() };
-    let fork = ForkThreadCommand { thread, message_count: None, title: None, request_id: request("f-1") };
+    let fork = fork(&thread, request("f-1"));
     let forked = sandbox.conversations.fork_thread(&admin, fork.clone()).await.unwrap();
     assert_eq!(forked.user, admin.user);
     let own = sandbox.conversations.fork_thread(&sandbox.principal, fork).await.unwrap();
     assert_eq!(own.user, sandbox.principal.user);
-    assert_ne!(own.id, forked.id, "a request id is its user's");
+    assert_ne!(own.id, forked.id, "each user has separate request ids");
     let error = sandbox.conversations.open_turn(&sandbox.principal, &forked.id).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
     sandbox.finish().await;
@@ -84,28 +84,16 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
     let sandbox = Sandbox::start().await;
     let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
     let documents = vec![sandbox.document.clone(), other];
-    let new = NewThread {
-        id: ThreadId::derive(&["both"]),
-        org: sandbox.principal.org.clone(),
-        user: sandbox.principal.user.clone(),
-        profile: "document".into(),
-        documents: documents.clone(),
-        title: String::new(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: vec![],
-        request: None,
-        at: Timestamp::UNIX_EPOCH,
-    };
+    let (id, at) = (ThreadId::derive(&["both"]), Timestamp::UNIX_EPOCH);
+    let new = NewThread::new(id, &sandbox.principal, "document", documents.clone(), at);
     let thread = sandbox.stores.threads.create(new).await.unwrap().id;
     sandbox.models.then([say("One.")]);
-    let turned = |documents: &[DocumentId]| ChatCommand {
+    let reversed = |documents: &[DocumentId]| ChatCommand {
         documents: documents.iter().rev().cloned().collect(),
         ..sandbox.chat_in(&thread, "both")
     };
-    sandbox.run(turned(&documents)).await;
-    let error = sandbox.refuse(turned(&documents[..1])).await;
+    sandbox.run(reversed(&documents)).await;
+    let error = sandbox.refuse(reversed(&documents[..1])).await;
     assert_eq!(error.code, Code::InvalidArgument);
     sandbox.finish().await;
 }
@@ -122,12 +110,7 @@ async fn a_request_id_of_a_thread_change_identifies_one_request_across_threads()
         request_id: request(id),
         ..CreateThreadCommand::default()
     };
-    let fork = |thread: &ThreadId, id: &str| ForkThreadCommand {
-        thread: thread.clone(),
-        message_count: None,
-        title: None,
-        request_id: request(id),
-    };
+    let fork = |thread: &ThreadId, id: &str| fork(thread, request(id));
     let conversations = &sandbox.conversations;
     conversations.rename_thread(&principal, &one, "Better".into(), request("rename")).await.unwrap();
     conversations.create_thread(&principal, create("create")).await.unwrap();
@@ -162,14 +145,14 @@ async fn a_request_id_of_a_thread_change_identifies_one_request_across_threads()
 }
 
 #[tokio::test]
-async fn a_thread_request_and_another_aggregates_share_their_ids() {
+async fn the_request_of_a_rename_has_an_idempotency_record() {
     let sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     let (principal, thread) = (&sandbox.principal, &turn.thread);
     sandbox.conversations.rename_thread(principal, thread, "Better".into(), request("r-1")).await.unwrap();
     let op = OpKey::Request { user: principal.user.clone(), request: request("r-1").unwrap() };
-    let asked = sandbox.stores.ops.request(&principal.org, &op).await.unwrap().unwrap();
-    assert_eq!(asked.target, folio_types::op::Target::thread(thread));
+    let stored = sandbox.stores.ops.request(&principal.org, &op).await.unwrap().unwrap();
+    assert_eq!(stored.target, folio_types::op::Target::thread(thread));
     sandbox.conversations.cancel(principal, &turn).await.unwrap();
     sandbox.models.then([Step::Hang]);
     let running = sandbox.begin(sandbox.chat_in(thread, "again")).await;

@@ -12,7 +12,7 @@ use super::*;
 
 /// The way in which an append fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lose {
+pub(super) enum Loss {
     /// The append is committed, but the response is lost.
     Answer,
     /// The append never reaches the store.
@@ -27,18 +27,18 @@ pub(super) enum Lose {
 
 /// Makes the `at`-th append fail in one way.
 pub(super) struct Flaky {
-    lose: Lose,
+    loss: Loss,
     at: usize,
     appends: AtomicUsize,
     late: Mutex<Option<Sent>>,
-    mended: AtomicBool,
+    is_repaired: AtomicBool,
 }
 
 impl Sandbox {
     /// Starts with a thread store that makes the `at`-th append fail.
-    pub(super) async fn start_flaky(options: Options, lose: Lose, at: usize) -> (Self, Arc<Flaky>) {
-        let (appends, late, mended) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
-        let flaky = Arc::new(Flaky { lose, at, appends, late, mended });
+    pub(super) async fn start_flaky(options: Options, loss: Loss, at: usize) -> (Self, Arc<Flaky>) {
+        let (appends, late, is_repaired) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
+        let flaky = Arc::new(Flaky { loss, at, appends, late, is_repaired });
         let wrap = |inner| Layered::over(flaky.clone(), &inner) as Arc<dyn ThreadStore>;
         let sandbox = Self::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Cut).await;
         (sandbox, flaky)
@@ -46,9 +46,9 @@ impl Sandbox {
 }
 
 impl Flaky {
-    /// Ends [`Lose::Writes`]: later appends reach the store.
+    /// Ends [`Loss::Writes`]: later appends reach the store.
     pub(super) fn repair(&self) {
-        self.mended.store(true, Ordering::SeqCst);
+        self.is_repaired.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn appends(&self) -> usize {
@@ -57,15 +57,15 @@ impl Flaky {
 
     async fn send(&self, below: &dyn ThreadStore, sent: Sent) -> Result<Appended> {
         let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
-        let broken = self.lose == Lose::Writes && number > self.at && !self.mended.load(Ordering::SeqCst);
-        if number != self.at && !broken {
-            return sent.carry(below).await;
+        let is_lost = self.loss == Loss::Writes && number > self.at && !self.is_repaired.load(Ordering::SeqCst);
+        if number != self.at && !is_lost {
+            return sent.send_to(below).await;
         }
-        match self.lose {
-            Lose::Answer => drop(sent.carry(below).await),
-            Lose::Request | Lose::Writes => {}
-            Lose::Large => return Err(Error::invalid(Reason::TooLarge, "an append has so many bytes at most")),
-            Lose::Late => *self.late.lock().unwrap() = Some(sent),
+        match self.loss {
+            Loss::Answer => drop(sent.send_to(below).await),
+            Loss::Request | Loss::Writes => {}
+            Loss::Large => return Err(Error::invalid(Reason::TooLarge, "the append is too large")),
+            Loss::Late => *self.late.lock().unwrap() = Some(sent),
         }
         Err(Error::unavailable(Reason::StoreUnavailable, "the answer was lost"))
     }
@@ -78,7 +78,7 @@ enum Sent {
 }
 
 impl Sent {
-    async fn carry(self, below: &dyn ThreadStore) -> Result<Appended> {
+    async fn send_to(self, below: &dyn ThreadStore) -> Result<Appended> {
         match self {
             Self::Append(org, id, append) => below.append(&org, &id, append).await,
             Self::Begin(thread, first) => below.begin(*thread, first).await,
@@ -100,7 +100,7 @@ impl ThreadLayer for Flaky {
         let is_committed = below.has_batch(org, id, batch).await;
         let late = self.late.lock().unwrap().take();
         if let Some(sent) = late {
-            let _ = sent.carry(below).await;
+            let _ = sent.send_to(below).await;
         }
         is_committed
     }

@@ -1,12 +1,12 @@
 //! Loading, eviction, draining and expiry of conversations, and their bounds.
 
-use super::flaky::Lose;
+use super::flaky::Loss;
 use super::*;
 use folio_history::peer::EventStream;
 
 use crate::ActorPhase;
 
-fn quick(idle: u64) -> Options {
+fn short_intervals(idle: u64) -> Options {
     Options {
         sweep_interval: Duration::from_millis(20),
         idle_timeout: Duration::from_millis(idle),
@@ -22,8 +22,8 @@ impl Sandbox {
 
 #[tokio::test]
 async fn an_idle_conversation_or_its_history_leaves_memory_and_is_reloaded_completely() {
-    let history_only = Options { history_timeout: Duration::from_millis(30), ..quick(600_000) };
-    for (options, live) in [(quick(30), 0), (history_only, 1)] {
+    let history_only = Options { history_timeout: Duration::from_millis(30), ..short_intervals(600_000) };
+    for (options, live) in [(short_intervals(30), 0), (history_only, 1)] {
         let sandbox = Sandbox::start_with(options).await;
         sandbox.models.then([say("One."), say("Two.")]);
         let first = sandbox.run(sandbox.chat("first")).await;
@@ -37,8 +37,8 @@ async fn an_idle_conversation_or_its_history_leaves_memory_and_is_reloaded_compl
 }
 
 #[tokio::test]
-async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
-    let sandbox = Sandbox::start_with(quick(30)).await;
+async fn a_waiting_turn_uses_no_memory_and_a_running_turn_stays_loaded() {
+    let sandbox = Sandbox::start_with(short_intervals(30)).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.has_live(0).await;
     sandbox.models.then([held(say("Made."))]);
@@ -50,15 +50,15 @@ async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
     }
     let running = sandbox.conversations.snapshot().busy;
     assert_eq!(running.iter().map(|view| view.phase).collect::<Vec<_>>(), [ActorPhase::Model]);
-    assert_eq!(sandbox.conversations.snapshot().live, 1, "what runs stays");
+    assert_eq!(sandbox.conversations.snapshot().live, 1, "a running turn stays loaded");
     sandbox.models.release();
     reached(approve.await.unwrap());
     sandbox.finish().await;
 }
 
 #[tokio::test]
-async fn requests_that_race_with_leaving_find_their_conversation() {
-    let sandbox = Sandbox::start_with(quick(0)).await;
+async fn requests_concurrent_with_an_eviction_reach_their_conversation() {
+    let sandbox = Sandbox::start_with(short_intervals(0)).await;
     sandbox.models.then([say("Here.")]);
     let first = sandbox.run(sandbox.chat("first")).await;
     for _ in 0..200 {
@@ -95,28 +95,28 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_are_evicted() {
 
 #[tokio::test]
 async fn invariant_10_histories_in_memory_are_bounded_and_the_least_recently_used_are_evicted() {
-    let most = 64 * 1024;
-    let sandbox = Sandbox::start_with(Options { history_bytes_max: most, ..quick(600_000) }).await;
+    let bytes_max = 64 * 1024;
+    let sandbox = Sandbox::start_with(Options { history_bytes_max: bytes_max, ..short_intervals(600_000) }).await;
     let text = "x".repeat(6_000);
     sandbox.models.then((0..20).map(|_| say("Noted.")));
     let mut keys = Vec::new();
     for _ in 0..20 {
         let events = sandbox.run(sandbox.chat(&text)).await;
         keys.push((sandbox.principal.org.clone(), events[0].turn.thread.clone()));
-        sandbox.until("memory", |now| now.history_bytes <= most).await;
+        sandbox.until("memory", |now| now.history_bytes <= bytes_max).await;
     }
     let live: Vec<bool> = keys.iter().map(|key| sandbox.conversations.is_live(key)).collect();
-    assert!(live.is_sorted() && !live[0] && live[19], "the oldest left: {live:?}");
-    assert!(live.iter().filter(|live| **live).count() > 3, "no more left than was needed: {live:?}");
+    assert!(live.is_sorted() && !live[0] && live[19], "the oldest are evicted: {live:?}");
+    assert!(live.iter().filter(|live| **live).count() > 3, "no more are evicted than needed: {live:?}");
     sandbox.models.then([say("Again.")]);
     sandbox.run(sandbox.chat_in(&keys[0].1, "again")).await;
-    assert_eq!(sandbox.models.requests()[20].messages.len(), 3, "it woke with everything");
+    assert_eq!(sandbox.models.requests()[20].messages.len(), 3, "the history is reloaded completely");
     sandbox.finish().await;
 }
 
 #[tokio::test]
 async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
-    let sandbox = Sandbox::start_with(Options { history_bytes_max: 10_000, ..quick(600_000) }).await;
+    let sandbox = Sandbox::start_with(Options { history_bytes_max: 10_000, ..short_intervals(600_000) }).await;
     sandbox.models.then([say("Noted."), Step::Hang]);
     let first = sandbox.run(sandbox.chat(&"x".repeat(6_000))).await;
     let running = sandbox.begin(sandbox.chat(&"y".repeat(9_000))).await;
@@ -138,7 +138,7 @@ async fn a_history_beyond_the_memory_budget_is_refused_until_memory_is_free() {
 
 #[tokio::test]
 async fn requests_in_flight_to_one_conversation_are_bounded() {
-    let options = Options { in_flight_per_conversation: 2, ..quick(60_000) };
+    let options = Options { in_flight_per_conversation: 2, ..short_intervals(60_000) };
     let sandbox = Sandbox::start_with(options).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.models.then([held(say("Made."))]);
@@ -162,7 +162,7 @@ async fn draining_lets_running_turns_end_and_refuses_queued_and_new_chats() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("To the end."))]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
-    let queued = sandbox.enqueue(sandbox.chat_in(&sandbox.listed().await, "later"), 1).await;
+    let queued = sandbox.enqueue(sandbox.chat_in(&sandbox.newest_thread().await, "later"), 1).await;
     let conversations = sandbox.conversations.clone();
     let drained = tokio::spawn(async move { conversations.drain(SOON).await });
     assert_eq!(queued.await.unwrap().err().unwrap().reason, Reason::Draining);
@@ -180,13 +180,13 @@ async fn expire(sandbox: &Sandbox) {
 
 #[tokio::test]
 async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cancelled() {
-    let (sandbox, flaky) = Sandbox::start_flaky(quick(30), Lose::Request, usize::MAX).await;
+    let (sandbox, flaky) = Sandbox::start_flaky(short_intervals(30), Loss::Request, usize::MAX).await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.has_live(0).await;
     let before = flaky.appends();
     expire(&sandbox).await;
     sandbox.is_removed(&turn.thread).await;
-    assert!(flaky.appends() > before, "its end was written first");
+    assert!(flaky.appends() > before, "the end of its turn is appended first");
     // The open-turn row of a first turn may remain. The sweep removes it only after a delay, because the append that
     // creates the thread may be in flight.
     sandbox.environment.advance(Duration::from_secs(3_600));
@@ -211,7 +211,7 @@ async fn expires_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<E
 
 #[tokio::test]
 async fn an_ephemeral_thread_with_a_running_turn_expires_after_a_day() {
-    let sandbox = Sandbox::start_with(quick(60_000)).await;
+    let sandbox = Sandbox::start_with(short_intervals(60_000)).await;
     sandbox.models.then([Step::Hang]);
     let stream = sandbox.begin(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
     sandbox.wait_for_model_calls(1).await;
@@ -224,7 +224,7 @@ async fn an_ephemeral_thread_with_a_running_turn_expires_after_a_day() {
 #[tokio::test]
 async fn an_ephemeral_thread_with_a_waiting_turn_expires_after_a_day_loaded_or_not() {
     for idle in [30, 60_000] {
-        let options = Options { approval_ttl: 30 * limits::DAY, ..quick(idle) };
+        let options = Options { approval_ttl: 30 * limits::DAY, ..short_intervals(idle) };
         let sandbox = Sandbox::start_with(options).await;
         sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
         let events = sandbox.run(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
@@ -239,7 +239,7 @@ async fn an_ephemeral_thread_with_a_waiting_turn_expires_after_a_day_loaded_or_n
 #[tokio::test]
 async fn expired_threads_without_an_open_turn_are_removed_loaded_or_not() {
     for idle in [30, 60_000] {
-        let sandbox = Sandbox::start_with(quick(idle)).await;
+        let sandbox = Sandbox::start_with(short_intervals(idle)).await;
         sandbox.models.then([say("One.")]);
         let events = sandbox.run(sandbox.chat("first")).await;
         if idle == 30 {

@@ -1,4 +1,4 @@
-//! Whole turns through the actors, on the embedded store, with the real tools and a scripted model.
+//! Tests of complete turns through the actors, on the embedded store, with the real tools and a scripted model.
 
 mod approve;
 mod audit;
@@ -41,6 +41,6 @@ use folio_types::{
 use futures::StreamExt as _;
 use serde_json::json;
 
-use self::sandbox::{SOON, Sandbox, all, approve_all, closing, decide, names, reached, request, upload};
+use self::sandbox::{SOON, Sandbox, all, approve_all, closing, decide, fork, names, reached, request, upload};
 use self::script::{Step, call, calls, held, say};
 use crate::Options;

@@ -7,15 +7,15 @@ use folio_storage::{EventsAppended, EventsRead, SharedTurn, TurnEventStore};
 use folio_storage_conformance::layer::EventLayer;
 use folio_types::Incarnation;
 
-use super::several::Several;
+use super::several::MultiNode;
 use super::*;
 use crate::SharedTurnStores;
 
 /// An event store that refuses appends while the flag is true.
-struct Away(Arc<AtomicBool>);
+struct UnavailableEventStore(Arc<AtomicBool>);
 
 #[async_trait]
-impl EventLayer for Away {
+impl EventLayer for UnavailableEventStore {
     async fn append(
         &self,
         below: &dyn TurnEventStore,
@@ -26,22 +26,22 @@ impl EventLayer for Away {
         events: &[Event],
     ) -> Result<EventsAppended> {
         if self.0.load(Ordering::SeqCst) {
-            return Err(Error::unavailable(Reason::StoreUnavailable, "away"));
+            return Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"));
         }
         below.append(org, turn, owner, epoch, events).await
     }
 }
 
-fn shared(several: &Several) -> (SharedTurnStores, Arc<AtomicBool>) {
+fn shared(several: &MultiNode) -> (SharedTurnStores, Arc<AtomicBool>) {
     let shared = several.shared.clone();
-    let away = Arc::new(AtomicBool::new(false));
-    let events = Layered::over(Away(away.clone()), &shared.events);
-    (SharedTurnStores { turns: shared.turns, events: Some(events) }, away)
+    let is_unavailable = Arc::new(AtomicBool::new(false));
+    let events = Layered::over(UnavailableEventStore(is_unavailable.clone()), &shared.events);
+    (SharedTurnStores { turns: shared.turns, events: Some(events) }, is_unavailable)
 }
 
 async fn published(
     shared_turns: &SharedTurnStores,
-    several: &Several,
+    several: &MultiNode,
     turn: &TurnId,
     wanted: impl Fn(&SharedTurn) -> bool,
 ) -> SharedTurn {
@@ -52,7 +52,7 @@ async fn published(
 /// Returns the published events of a turn once one of them satisfies `last`.
 async fn received(
     shared_turns: &SharedTurnStores,
-    several: &Several,
+    several: &MultiNode,
     turn: &TurnId,
     last: impl Fn(&EventKind) -> bool,
 ) -> Vec<Event> {
@@ -66,10 +66,10 @@ async fn received(
 
 #[tokio::test]
 async fn other_nodes_receive_a_pause_and_all_later_states() {
-    let mut several = Several::start(0).await;
+    let mut several = MultiNode::start(0).await;
     let (shared_turns, _) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
-    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "published"}))).await;
     let waits = published(&shared_turns, &several, &turn, SharedTurn::is_waiting).await;
     assert_eq!((&waits.pending, &waits.owner), (&pending, &several.nodes[0].incarnation));
     assert!(waits.expires_at.is_some());
@@ -91,12 +91,12 @@ async fn other_nodes_receive_a_pause_and_all_later_states() {
 
 #[tokio::test]
 async fn a_new_owner_publishes_higher_numbers_with_a_snapshot_first() {
-    let mut several = Several::start(0).await;
+    let mut several = MultiNode::start(0).await;
     let (shared_turns, _) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
     several.join_with(Some(shared_turns.clone())).await;
     several.models.then([held(say("Never."))]);
-    let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
+    let mut stream = several.begin(0, several.chat("x")).await;
     let turn = stream.next().await.unwrap().unwrap().turn;
     received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;
     several.kill(0).await;
@@ -110,27 +110,28 @@ async fn a_new_owner_publishes_higher_numbers_with_a_snapshot_first() {
 
 #[tokio::test]
 async fn an_unavailable_event_store_blocks_nothing_and_gets_a_snapshot_later() {
-    let mut several = Several::start(0).await;
-    let (shared_turns, away) = shared(&several);
+    let mut several = MultiNode::start(0).await;
+    let (shared_turns, is_unavailable) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;
     let tasks = several.node(0).snapshot().tasks;
-    away.store(true, Ordering::SeqCst);
+    is_unavailable.store(true, Ordering::SeqCst);
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "a"}))).await;
-    wait_for("it to be left out", SOON, || async { (several.node(0).snapshot().tasks <= tasks).then_some(()) }).await;
-    away.store(false, Ordering::SeqCst);
+    wait_for("the events to be skipped", SOON, || async { (several.node(0).snapshot().tasks <= tasks).then_some(()) })
+        .await;
+    is_unavailable.store(false, Ordering::SeqCst);
     several.models.then([say("Made.")]);
     reached(several.approve(0, approve_all(&turn, &pending)).await.unwrap());
     let events = received(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
-    assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "what was not told is stood for: {events:?}");
+    assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "a snapshot replaces the unpublished events: {events:?}");
     several.finish().await;
 }
 
 #[tokio::test]
 async fn a_pending_turn_is_published_again_after_the_store_lost_it() {
-    let mut several = Several::start(0).await;
+    let mut several = MultiNode::start(0).await;
     several.join().await;
     // The first node does not publish the pause, as if the store had lost it.
-    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "published"}))).await;
     several.kill(0).await;
     let (shared_turns, _) = shared(&several);
     several.join_with(Some(shared_turns.clone())).await;

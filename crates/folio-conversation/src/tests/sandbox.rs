@@ -31,34 +31,66 @@ pub(super) type Wrap<'a> = Box<dyn FnOnce(Arc<dyn ThreadStore>) -> Arc<dyn Threa
 
 /// Failpoints: the point at which tasks block, and the points that were reached.
 #[derive(Clone, Default)]
-struct Points {
+struct FailpointState {
     hang: Arc<Mutex<Option<String>>>,
     reached: Arc<Mutex<Vec<String>>>,
 }
 
-/// A caller with a document on a store, and the models that a test scripts.
+/// A store, a caller with a document, and the models that a test scripts.
 pub(super) struct Base {
     pub(super) models: Arc<Script>,
     pub(super) stores: Stores,
     pub(super) environment: Arc<Simulated>,
     pub(super) principal: Principal,
     pub(super) document: DocumentId,
-}
-
-pub(super) fn caller() -> (Arc<Simulated>, Principal) {
-    let environment = Arc::new(Simulated::new(folio_testkit::seed()));
-    let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
-    (environment, Principal { org, user, role: Role::Member })
+    store: EmbeddedStore,
+    _folder: tempfile::TempDir,
 }
 
 impl Base {
-    pub(super) async fn new(stores: Stores, environment: Arc<Simulated>, principal: Principal) -> Self {
+    pub(super) async fn new(wrap: Option<Wrap<'_>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
+        let mut stores = store.stores();
+        if let Some(wrap) = wrap {
+            stores.threads = wrap(stores.threads);
+        }
+        let environment = Arc::new(Simulated::new(folio_testkit::seed()));
+        let (org, user) = (OrgId::generate(&*environment), UserId::generate(&*environment));
+        let principal = Principal { org, user, role: Role::Member };
         let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
-        Self { models: Script::new(), stores, environment, principal, document }
+        Self { models: Script::new(), stores, environment, principal, document, store, _folder: folder }
+    }
+
+    pub(super) async fn close(self) {
+        let Self { store, models, stores, .. } = self;
+        drop((models, stores));
+        store.close().await;
     }
 
     pub(super) fn chat(&self, text: &str) -> ChatCommand {
         ChatCommand { documents: vec![self.document.clone()], ..ChatCommand::new(text) }
+    }
+
+    pub(super) fn chat_in(&self, thread: &ThreadId, text: &str) -> ChatCommand {
+        ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
+    }
+
+    /// Returns the threads of the organization, newest first.
+    pub(super) async fn threads(&self) -> Vec<ThreadHeader> {
+        let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
+        page.unwrap().items
+    }
+
+    /// Checks invariant 4: in the stored history, each assistant message with calls is followed by a result for each
+    /// call.
+    pub(super) async fn assert_sendable(&self, thread: &ThreadId) {
+        let history = folio_history::History::fold(self.journal(thread).await);
+        for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
+            for round in &turn.rounds {
+                assert_eq!(round.unanswered().count(), 0, "round {} of turn {}", round.round, turn.number());
+            }
+        }
     }
 
     pub(super) async fn header(&self, thread: &ThreadId) -> ThreadHeader {
@@ -77,7 +109,7 @@ impl Base {
             turn_slots: Slots::of_turns(QuotaCache::new(self.stores.of(), Quotas::default()), slots),
             stores: self.stores.clone(),
             models: self.models.clone(),
-            meter: Arc::new(Priced { models: self.models.clone(), meter: usage }),
+            meter: Arc::new(LimitedMeter { models: self.models.clone(), meter: usage }),
             tools: Registry::standard().unwrap(),
             environment: self.environment.clone(),
             incarnation,
@@ -111,11 +143,9 @@ pub(super) struct Sandbox {
     pub(super) conversations: Conversations,
     base: Base,
     tools: Arc<Registry>,
-    points: Points,
+    points: FailpointState,
     options: Options,
     abandoned: AbandonedCalls,
-    store: EmbeddedStore,
-    _folder: tempfile::TempDir,
 }
 
 impl Deref for Sandbox {
@@ -142,17 +172,10 @@ impl Sandbox {
         wrap: Option<Wrap<'_>>,
         abandoned: AbandonedCalls,
     ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
-        let mut stores = store.stores();
-        if let Some(wrap) = wrap {
-            stores.threads = wrap(stores.threads);
-        }
         let tools = tools.unwrap_or_else(|| Registry::standard().unwrap());
-        let (environment, principal) = caller();
-        let (base, points) = (Base::new(stores, environment, principal).await, Points::default());
+        let (base, points) = (Base::new(wrap).await, FailpointState::default());
         let conversations = node(&base, &tools, &points, (&options, abandoned)).await;
-        Self { conversations, base, tools, points, options, abandoned, store, _folder: folder }
+        Self { conversations, base, tools, points, options, abandoned }
     }
 
     /// Simulates a crash of the process and a restart on the same store.
@@ -169,10 +192,20 @@ impl Sandbox {
         assert_eq!(snapshot.tasks, 0, "leaked tasks");
         assert!(snapshot.busy.is_empty(), "leaked work: {:?}", snapshot.busy);
         assert_eq!(self.models.open(), 0, "leaked model requests");
-        assert_eq!(self.models.left(), 0, "the script was not played to its end");
-        let Self { conversations, store, base, .. } = self;
-        drop((conversations, base));
-        store.close().await;
+        assert_eq!(self.models.left(), 0, "unused steps of the script");
+        let Self { conversations, base, .. } = self;
+        drop(conversations);
+        base.close().await;
+    }
+
+    /// Starts an operation, and crashes and restarts the node when the operation reaches this point.
+    pub(super) async fn crash_at<T>(&mut self, point: &str, start: impl FnOnce(&Self) -> JoinHandle<T>) {
+        self.points.reached.lock().unwrap().clear();
+        self.hang_at(Some(point));
+        let operation = start(self);
+        self.reaches(point).await;
+        self.restart().await;
+        let _ = operation.await;
     }
 
     /// Blocks every task that reaches this point.
@@ -180,19 +213,11 @@ impl Sandbox {
         *self.points.hang.lock().unwrap() = point.map(str::to_owned);
     }
 
-    pub(super) fn forget_reached(&self) {
-        self.points.reached.lock().unwrap().clear();
-    }
-
     pub(super) async fn reaches(&self, point: &str) {
         wait_for(point, SOON, || async {
             self.points.reached.lock().unwrap().iter().any(|reached| reached == point).then_some(())
         })
         .await;
-    }
-
-    pub(super) fn chat_in(&self, thread: &ThreadId, text: &str) -> ChatCommand {
-        ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
     }
 
     pub(super) async fn begin(&self, command: ChatCommand) -> EventStream {
@@ -220,8 +245,8 @@ impl Sandbox {
         waits
     }
 
-    pub(super) async fn until(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
-        wait_for(what, SOON, || async { is_so(&self.conversations.snapshot()).then_some(()) }).await;
+    pub(super) async fn until(&self, subject: &str, holds: impl Fn(&Snapshot) -> bool) {
+        wait_for(subject, SOON, || async { holds(&self.conversations.snapshot()).then_some(()) }).await;
     }
 
     pub(super) async fn index_is_empty(&self) {
@@ -256,13 +281,7 @@ impl Sandbox {
         self.conversations.get_turn(&self.principal, turn).await.unwrap()
     }
 
-    /// Returns the threads of the organization, newest first.
-    pub(super) async fn threads(&self) -> Vec<ThreadHeader> {
-        let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
-        page.unwrap().items
-    }
-
-    pub(super) async fn listed(&self) -> ThreadId {
+    pub(super) async fn newest_thread(&self) -> ThreadId {
         self.threads().await[0].id.clone()
     }
 
@@ -273,36 +292,22 @@ impl Sandbox {
     pub(super) async fn open_rows(&self) -> Vec<OpenTurnRow> {
         self.stores.open_turns.scan(None, 1_000).await.unwrap()
     }
-
-    /// Checks invariant 4: in the stored history, each assistant message with calls is followed by a result for each
-    /// call.
-    pub(super) async fn assert_sendable(&self, thread: &ThreadId) {
-        let history = folio_history::History::fold(self.journal(thread).await);
-        for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
-            for round in &turn.rounds {
-                assert_eq!(round.unanswered().count(), 0, "round {} of turn {}", round.round, turn.number());
-            }
-        }
-    }
 }
 
 async fn node(
     base: &Base,
     tools: &Arc<Registry>,
-    points: &Points,
+    points: &FailpointState,
     (options, abandoned): (&Options, AbandonedCalls),
 ) -> Conversations {
-    let Points { hang, reached } = points.clone();
+    let FailpointState { hang, reached } = points.clone();
     let failpoints = Failpoints::new(move |point| {
         reached.lock().unwrap().push(point.to_owned());
-        match hang.lock().unwrap().as_deref() == Some(point) {
-            true => Action::Hang,
-            false => Action::Pass,
-        }
+        if hang.lock().unwrap().as_deref() == Some(point) { Action::Hang } else { Action::Pass }
     });
     let shared = folio_storage_memory::shared_stores(base.environment.clone(), SharedOptions::default());
     let mut dependencies = base.dependencies(Incarnation::generate(&*base.environment), shared.slots);
-    dependencies.meter = Arc::new(Priced {
+    dependencies.meter = Arc::new(LimitedMeter {
         models: base.models.clone(),
         meter: UsageRecorder::new(base.stores.usage.clone(), base.environment.clone()).with_abandoned_calls(abandoned),
     });
@@ -311,13 +316,13 @@ async fn node(
 }
 
 /// A meter without credit for some models.
-struct Priced {
+struct LimitedMeter {
     models: Arc<Script>,
     meter: UsageRecorder,
 }
 
 #[async_trait]
-impl Meter for Priced {
+impl Meter for LimitedMeter {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
         match self.models.is_unaffordable(&call.model) {
             true => Err(Error::exhausted(Reason::SpuExhausted, "the credit does not suffice for the call")),
@@ -371,7 +376,7 @@ pub(super) async fn all(mut stream: EventStream) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let read = async {
         while let Some(event) = stream.next().await {
-            let event = event.expect("the stream is not cut");
+            let event = event.expect("the stream ends without an error");
             if let Some(last) = events.last() {
                 assert!(event.number > last.number, "invariant 9: {} after {}", event.number, last.number);
             }
@@ -426,8 +431,12 @@ pub(super) fn approve_all(turn: &TurnId, pending: &[CallView]) -> ApproveCommand
 pub(super) fn reached(answer: ApproveAnswer) -> EventKind {
     match answer {
         ApproveAnswer::Reached { closing, .. } => closing.kind,
-        other => panic!("not reached: {other:?}"),
+        other => panic!("the round was not executed: {other:?}"),
     }
+}
+
+pub(super) fn fork(thread: &ThreadId, request_id: Option<RequestId>) -> ForkThreadCommand {
+    ForkThreadCommand { thread: thread.clone(), message_count: None, title: None, request_id }
 }
 
 pub(super) fn request(id: &str) -> Option<RequestId> {

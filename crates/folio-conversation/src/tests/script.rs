@@ -155,32 +155,30 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
         let calls = calls.into_iter().map(|(name, arguments)| RawToolCall { id: "call_0".into(), name, arguments });
         futures::stream::iter([Ok(reply("", calls.collect()))]).boxed()
     };
-    let spoken = |text: &str| {
-        let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
-        let deltas = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
-        futures::stream::iter(deltas.collect::<Vec<_>>().into_iter().chain([Ok(reply(text, vec![]))]))
+    let words_then_reply = |text: &str| {
+        let deltas = text.split_inclusive(' ').map(|word| Ok(ModelEvent::Text(word.to_owned())));
+        futures::stream::iter(deltas.chain([Ok(reply(text, vec![]))]).collect::<Vec<_>>())
     };
     Ok(match step {
-        Step::Say(text) => spoken(&text).boxed(),
+        Step::Say(text) => words_then_reply(&text).boxed(),
         Step::SayWithYields(text) => {
             let later = |item| async move {
                 tokio::task::yield_now().await;
                 item
             };
-            spoken(&text).then(later).boxed()
+            words_then_reply(&text).then(later).boxed()
         }
         Step::Break(text, error) => {
-            let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
-            let deltas = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
+            let deltas = text.split_inclusive(' ').map(|word| Ok(ModelEvent::Text(word.to_owned())));
             futures::stream::iter(deltas.chain([Err(error)]).collect::<Vec<_>>()).boxed()
         }
-        Step::Think(thought, tools) => {
-            let ModelEvent::Done(mut whole) = reply("So.", vec![]) else { unreachable!() };
+        Step::Think(text, tools) => {
+            let ModelEvent::Done(mut answer) = reply("So.", vec![]) else { unreachable!() };
             let signature = Some("signed".to_owned());
-            whole.thinking = vec![ThinkingBlock { text: thought.to_owned(), signature, ..ThinkingBlock::default() }];
+            answer.thinking = vec![ThinkingBlock { text: text.to_owned(), signature, ..ThinkingBlock::default() }];
             let call = |name: &&str| RawToolCall { id: "call_0".into(), name: (*name).into(), arguments: "{}".into() };
-            whole.calls = tools.iter().map(call).collect();
-            futures::stream::iter([Ok(ModelEvent::Done(whole))]).boxed()
+            answer.calls = tools.iter().map(call).collect();
+            futures::stream::iter([Ok(ModelEvent::Done(answer))]).boxed()
         }
         Step::Queued(step) => play(*step, gate)?,
         Step::Call(calls) => raw(calls.into_iter().map(|(name, arguments)| (name, arguments.to_string())).collect()),
@@ -193,13 +191,9 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
             let inner = play(*step, gate.clone());
             let wait = async move { gate.acquire().await.unwrap().forget() };
             let inner = inner.unwrap_or_else(|error| futures::stream::iter([Err(error)]).boxed());
-            futures::stream::once(wait).map(|()| no_event()).filter_map(futures::future::ready).chain(inner).boxed()
+            futures::stream::once(wait).filter_map(|()| futures::future::ready(None)).chain(inner).boxed()
         }
     })
-}
-
-fn no_event() -> Option<Result<ModelEvent, ModelError>> {
-    None
 }
 
 #[async_trait]

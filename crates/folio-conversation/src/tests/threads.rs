@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_thread_with_an_open_turn_is_removed_completely() {
+async fn a_thread_with_an_open_turn_is_deleted_completely() {
     let sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, None).await.unwrap();
@@ -28,21 +28,19 @@ async fn a_fork_starts_with_the_messages_and_the_working_state_of_its_position()
     let mut second = sandbox.chat_in(&thread, "second");
     second.auto_approve = true;
     sandbox.run(second).await;
-    let fork = |count| ForkThreadCommand {
-        thread: thread.clone(),
-        message_count: count,
-        title: None,
-        request_id: request(&format!("f-{count:?}").replace(['(', ')'], "-")),
+    let fork = |count: Option<u32>| {
+        let id = format!("f-{}", count.unwrap_or_default());
+        ForkThreadCommand { message_count: count, ..fork(&thread, request(&id)) }
     };
     let early = sandbox.conversations.fork_thread(&sandbox.principal, fork(Some(2))).await.unwrap();
     assert_eq!(early.working.schema_revid, None);
-    let whole = sandbox.conversations.fork_thread(&sandbox.principal, fork(None)).await.unwrap();
-    assert!(whole.working.schema_revid.is_some());
+    let complete = sandbox.conversations.fork_thread(&sandbox.principal, fork(None)).await.unwrap();
+    assert!(complete.working.schema_revid.is_some());
     let again = sandbox.conversations.fork_thread(&sandbox.principal, fork(None)).await.unwrap();
-    assert_eq!(whole.id, again.id);
+    assert_eq!(complete.id, again.id);
     let error = sandbox.conversations.fork_thread(&sandbox.principal, fork(Some(9))).await.unwrap_err();
     assert_eq!(error.code, Code::InvalidArgument);
-    sandbox.run(sandbox.chat_in(&early.id, "go on")).await;
+    sandbox.run(sandbox.chat_in(&early.id, "continue")).await;
     assert_eq!(sandbox.models.requests().pop().unwrap().messages.len(), 3);
     sandbox.finish().await;
 }
@@ -58,8 +56,8 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
         ..CreateThreadCommand::default()
     };
     let conversations = &sandbox.conversations;
-    let made = conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap();
-    assert_eq!(conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap(), made);
+    let created = conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap();
+    assert_eq!(conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap(), created);
     for changed in [
         CreateThreadCommand { title: "Other".to_owned(), ..create.clone() },
         CreateThreadCommand { model: Some("scripted".to_owned()), ..create.clone() },
@@ -69,9 +67,8 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
         assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
     }
     sandbox.models.then([say("Hello.")]);
-    sandbox.run(sandbox.chat_in(&made.id, "hello")).await;
-    let fork =
-        ForkThreadCommand { thread: made.id.clone(), message_count: None, title: None, request_id: request("f-1") };
+    sandbox.run(sandbox.chat_in(&created.id, "hello")).await;
+    let fork = fork(&created.id, request("f-1"));
     let forked = conversations.fork_thread(&sandbox.principal, fork.clone()).await.unwrap();
     assert_eq!(conversations.fork_thread(&sandbox.principal, fork.clone()).await.unwrap().id, forked.id);
     for changed in [
@@ -84,16 +81,16 @@ async fn the_request_id_of_a_new_thread_identifies_one_content() {
         assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
     }
     // A chat in the thread cannot use the request id that created the thread.
-    let chat = ChatCommand { request_id: request("t-1"), ..sandbox.chat_in(&made.id, "again") };
+    let chat = ChatCommand { request_id: request("t-1"), ..sandbox.chat_in(&created.id, "again") };
     let error = sandbox.refuse(chat).await;
     assert_eq!(error.reason, Reason::RequestIdConflict);
-    let header = sandbox.header(&made.id).await;
+    let header = sandbox.header(&created.id).await;
     assert_eq!((header.title.as_str(), header.turns), ("Mine", 1), "a title of the request is kept");
     sandbox.finish().await;
 }
 
 #[tokio::test]
-async fn a_rename_that_is_repeated_changes_nothing() {
+async fn a_repeated_rename_has_no_effect() {
     let mut sandbox = Sandbox::start().await;
     sandbox.models.then([say("One.")]);
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("first") };
@@ -105,11 +102,8 @@ async fn a_rename_that_is_repeated_changes_nothing() {
     }
     assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Better");
     assert_eq!(rename(&sandbox, &thread, "Best", "r-2").await.unwrap(), "Best");
-    assert_eq!(
-        rename(&sandbox, &thread, "Better", "r-1").await.unwrap(),
-        "Best",
-        "a repeated request has its first outcome"
-    );
+    let repeated = rename(&sandbox, &thread, "Better", "r-1").await.unwrap();
+    assert_eq!(repeated, "Best", "a repeated request has no further effect");
     sandbox.restart().await;
     assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best", "also after a restart");
     for id in ["r-1", "c-1"] {
@@ -132,7 +126,7 @@ async fn a_rename_that_is_repeated_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_repeated_removal_succeeds_only_for_its_own_request() {
+async fn a_repeated_deletion_succeeds_only_for_the_same_request() {
     let mut sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     async fn delete(sandbox: &Sandbox, turn: &TurnId, id: &str) -> Result<()> {
@@ -152,7 +146,7 @@ async fn a_repeated_removal_succeeds_only_for_its_own_request() {
 }
 
 #[tokio::test]
-async fn invariant_3_a_chat_that_is_repeated_after_its_thread_was_removed_begins_nothing() {
+async fn invariant_3_a_chat_that_is_repeated_after_the_deletion_of_its_thread_has_no_effect() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("One.")]);
     let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("first") };
@@ -164,15 +158,15 @@ async fn invariant_3_a_chat_that_is_repeated_after_its_thread_was_removed_begins
 }
 
 #[tokio::test]
-async fn removing_a_thread_stops_its_running_turn() {
+async fn deleting_a_thread_stops_its_running_turn() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([Step::Hang]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
     sandbox.wait_for_model_calls(1).await;
-    let thread = sandbox.listed().await;
+    let thread = sandbox.newest_thread().await;
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
     let events = all(stream).await;
-    assert_eq!(closing(&events), &folio_history::event::EventKind::Cancelled);
+    assert_eq!(closing(&events), &EventKind::Cancelled);
     assert!(sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none());
     sandbox.finish().await;
 }

@@ -27,17 +27,17 @@ async fn a_watcher_after_the_buffer_was_lost_gets_a_snapshot_and_the_closing_eve
     let events = sandbox.run(sandbox.chat("x")).await;
     sandbox.restart().await;
     let turn = events[0].turn.clone();
-    let seen = watch(&sandbox, &turn, 1).await;
-    assert_eq!(seen.len(), 2, "{seen:?}");
-    let EventKind::Snapshot(view) = &seen[0].kind else { panic!("{seen:?}") };
+    let received = watch(&sandbox, &turn, 1).await;
+    assert_eq!(received.len(), 2, "{received:?}");
+    let EventKind::Snapshot(view) = &received[0].kind else { panic!("{received:?}") };
     assert_eq!((view.status, view.text.as_str()), (TurnStatus::Completed, "All of it."));
-    assert_eq!(view.next_event, seen[1].number);
-    assert_eq!(seen[1], *events.last().unwrap());
+    assert_eq!(view.next_event, received[1].number);
+    assert_eq!(received[1], *events.last().unwrap());
     sandbox.finish().await;
 }
 
 #[tokio::test]
-async fn a_watcher_that_joins_in_the_middle_and_one_below_the_buffer_see_one_end() {
+async fn late_and_slow_watchers_receive_a_snapshot_and_the_same_closing_event() {
     let options = Options { event_buffer_count: 3, ..Options::default() };
     let sandbox = Sandbox::start_with(options).await;
     sandbox.models.then([call("list_tags", json!({})), call("list_tags", json!({})), held(say("one two three"))]);

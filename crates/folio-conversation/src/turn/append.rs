@@ -3,9 +3,8 @@
 use folio_history::TurnRecord;
 use folio_history::event::EventKind;
 use folio_history::journal::{Entry, Outcome, ResumeCause, Resumed, Round};
-use folio_history::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
-use folio_types::limits;
-use folio_types::{Error, Timestamp};
+use folio_history::thread::{Append, HeaderChange, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
+use folio_types::{Error, Timestamp, limits};
 
 use super::machine::{Buffered, State};
 use super::{Answer, Effect, Machine, Ticket, bounds};
@@ -25,7 +24,7 @@ pub(super) struct SentAppend {
     snapshot: Option<u64>,
     /// Appends that follow this one.
     rest: Vec<Draft>,
-    after_append: AfterAppend,
+    after: AfterAppend,
 }
 
 /// An append that has not been sent.
@@ -56,18 +55,12 @@ pub(super) enum AfterAppend {
 
 impl Machine {
     /// Appends the buffered entries and then `entries`. The first append of a new owner takes over the thread.
-    pub(super) fn append(
-        &mut self,
-        now: Timestamp,
-        entries: Vec<Entry>,
-        change: HeaderChange,
-        after_append: AfterAppend,
-    ) {
+    pub(super) fn append(&mut self, now: Timestamp, entries: Vec<Entry>, change: HeaderChange, after: AfterAppend) {
         let mut all = self.take_buffered();
         all.extend(entries);
         let drafts = bounds::split(all, change);
-        let retries = matches!(after_append, AfterAppend::Resumed(_)) && self.history.open().is_none();
-        self.send_drafts(now, drafts, retries, after_append);
+        let retries = matches!(after, AfterAppend::Resumed(_)) && self.history.open().is_none();
+        self.send_drafts(now, drafts, retries, after);
     }
 
     /// Appends the buffered entries, and then continues the turn.
@@ -85,13 +78,7 @@ impl Machine {
     }
 
     /// Sends the first draft; each other draft follows after a commit. `retries`: an ended turn is being resumed.
-    pub(super) fn send_drafts(
-        &mut self,
-        now: Timestamp,
-        mut drafts: Vec<Draft>,
-        retries: bool,
-        after_append: AfterAppend,
-    ) {
+    pub(super) fn send_drafts(&mut self, now: Timestamp, mut drafts: Vec<Draft>, retries: bool, after: AfterAppend) {
         let mut first = drafts.remove(0);
         let takes_over = !self.owner || retries;
         let epoch = if takes_over { self.header.epoch.saturating_add(1) } else { self.header.epoch };
@@ -100,33 +87,32 @@ impl Machine {
             _ => None,
         });
         let mut snapshot = None;
-        let mut opens = accepts;
+        let mut opened_turn = accepts;
         if takes_over && accepts.is_none() {
-            opens = self.take_turn(now, epoch, retries, &mut first);
-            snapshot = opens.map(|_| self.first_number());
+            opened_turn = self.insert_resumed(now, epoch, retries, &mut first);
+            snapshot = opened_turn.map(|_| self.first_number());
         }
-        let append = Append {
-            batch: self.batch(),
-            fence: Fence { epoch: self.header.epoch, version: self.header.version },
-            entries: first.entries,
-            new_owner: takes_over.then(|| (epoch, self.incarnation.clone())),
-            change: first.change,
-            request: first.request,
-            opens: opens.map(|turn| self.open_row(now, turn, epoch)),
-            removes: Vec::new(),
-            at: now,
-        };
-        self.send(SentAppend { append, sends: 1, snapshot, rest: drafts, after_append });
+        let new_owner = takes_over.then(|| (epoch, self.incarnation.clone()));
+        let opens = opened_turn.map(|turn| self.open_row(now, turn, epoch));
+        let append = Append { new_owner, opens, ..self.append_of(now, first) };
+        self.send(SentAppend { append, sends: 1, snapshot, rest: drafts, after });
+    }
+
+    /// Returns an append of the draft that changes neither the owner nor the index of open turns.
+    fn append_of(&mut self, now: Timestamp, draft: Draft) -> Append {
+        self.next_batch = self.next_batch.wrapping_add(1);
+        let (batch, fence, Draft { entries, change, request }) = (self.next_batch, self.header.fence(), draft);
+        Append { batch, fence, entries, new_owner: None, change, request, opens: None, removes: Vec::new(), at: now }
     }
 
     /// Inserts the `resumed` entry of a new owner before the entries of the draft. Returns the turn.
-    fn take_turn(&mut self, now: Timestamp, epoch: u64, retries: bool, draft: &mut Draft) -> Option<u32> {
+    fn insert_resumed(&mut self, now: Timestamp, epoch: u64, retries: bool, draft: &mut Draft) -> Option<u32> {
         let record = self.history.last()?;
         let resumed = Resumed {
             turn: record.number(),
             owner: self.incarnation.clone(),
             epoch,
-            why: if retries { ResumeCause::Retry } else { ResumeCause::Takeover },
+            cause: if retries { ResumeCause::Retry } else { ResumeCause::Takeover },
             at: now,
         };
         draft.entries.insert(0, Entry::Resumed(resumed));
@@ -161,29 +147,15 @@ impl Machine {
             self.advance_unowned(now);
             return self.defer(super::Command::Rename { ticket, title, request });
         }
-        let append = Append {
-            batch: self.batch(),
-            fence: Fence { epoch: self.header.epoch, version: self.header.version },
-            entries: Vec::new(),
-            new_owner: None,
-            change: HeaderChange { title: Some(title), ..HeaderChange::default() },
-            request,
-            opens: None,
-            removes: Vec::new(),
-            at: now,
-        };
-        let after_append = AfterAppend::Renamed(ticket);
-        self.send(SentAppend { append, sends: 1, snapshot: None, rest: Vec::new(), after_append });
+        let change = HeaderChange { title: Some(title), ..HeaderChange::default() };
+        let append = self.append_of(now, Draft { change, request, ..Draft::default() });
+        let after = AfterAppend::Renamed(ticket);
+        self.send(SentAppend { append, sends: 1, snapshot: None, rest: Vec::new(), after });
     }
 
     fn send(&mut self, in_flight: SentAppend) {
         self.effects.push(Effect::Append(Box::new(in_flight.append.clone())));
         self.in_flight = Some(in_flight);
-    }
-
-    fn batch(&mut self) -> u128 {
-        self.next_batch = self.next_batch.wrapping_add(1);
-        self.next_batch
     }
 
     fn open_row(&self, now: Timestamp, turn: u32, epoch: u64) -> OpenTurnRow {
@@ -227,9 +199,9 @@ impl Machine {
             self.emit_snapshot(now, number);
         }
         if in_flight.rest.is_empty() {
-            self.after_append(now, in_flight.after_append);
+            self.continue_after(now, in_flight.after);
         } else {
-            self.send_drafts(now, in_flight.rest, false, in_flight.after_append);
+            self.send_drafts(now, in_flight.rest, false, in_flight.after);
         }
     }
 
@@ -244,8 +216,8 @@ impl Machine {
         self.emit(EventKind::Snapshot(Box::new(snapshot)));
     }
 
-    fn after_append(&mut self, now: Timestamp, after_append: AfterAppend) {
-        match after_append {
+    fn continue_after(&mut self, now: Timestamp, after: AfterAppend) {
+        match after {
             AfterAppend::Accepted(ticket) => self.accepted(now, ticket),
             AfterAppend::Resumed(ticket) => self.resumed(now, ticket),
             AfterAppend::PartlyDecided(ticket, round) => self.answer_still_awaiting(ticket, round),
@@ -263,10 +235,8 @@ impl Machine {
         let in_flight = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch);
         if let (Some(in_flight), Some(existing)) = (in_flight, existing) {
             let same = in_flight.append.request.as_ref().is_some_and(|requested| requested.digest == existing.digest);
-            let fence = in_flight.append.fence;
-            let in_place = header.epoch == fence.epoch && header.version == fence.version;
-            match &in_flight.after_append {
-                AfterAppend::Renamed(ticket) if in_place => {
+            match &in_flight.after {
+                AfterAppend::Renamed(ticket) if header.fence() == in_flight.append.fence => {
                     let ticket = *ticket;
                     self.in_flight = None;
                     return match same {
@@ -304,8 +274,7 @@ impl Machine {
             return self.appended(now, batch, header);
         }
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };
-        let fence = in_flight.append.fence;
-        if header.epoch != fence.epoch || header.version != fence.version {
+        if header.fence() != in_flight.append.fence {
             return self.give_up_ownership();
         }
         self.send(SentAppend { sends: in_flight.sends.saturating_add(1), ..in_flight });

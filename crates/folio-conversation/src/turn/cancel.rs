@@ -25,7 +25,7 @@ impl Machine {
 
     /// Ends the open turn. If intents are open, a `closing` entry is appended first, so that a new owner also ends the
     /// turn.
-    pub(super) fn close(&mut self, now: Timestamp, why: ClosingCause) {
+    pub(super) fn close(&mut self, now: Timestamp, cause: ClosingCause) {
         let Some(record) = self.history.open() else { return };
         if record.closing.is_some() {
             if matches!(self.state, State::Orphaned) {
@@ -36,24 +36,20 @@ impl Machine {
         self.effects.push(Effect::StopWork);
         let (turn, open) = (record.number(), record.open_intents().next().is_some());
         if !open {
-            return self.end(now, ending(why));
+            return self.end(now, ending(cause));
         }
         let change = self.phase_change(Phase::Closing);
-        self.append(now, vec![Entry::Closing(Closing { turn, why, at: now })], change, AfterAppend::Written);
+        self.append(now, vec![Entry::Closing(Closing { turn, cause, at: now })], change, AfterAppend::Written);
     }
 
     /// Closes the op rows of the open intents of an ending turn, and then ends the turn.
     pub(super) fn close_intents(&mut self, now: Timestamp) {
-        let Some((why, number)) =
-            self.history.open().and_then(|record| Some((record.closing.as_ref()?.why, record.number())))
-        else {
-            return;
-        };
-        let open: Vec<_> = self.history.open().map(|record| self.runs_of_open_intents(record)).unwrap_or_default();
+        let Some(record) = self.history.open() else { return };
+        let Some(closing) = &record.closing else { return };
+        let open = self.runs_of_open_intents(record);
         if open.is_empty() {
-            return self.end(now, ending(why));
+            return self.end(now, ending(closing.cause));
         }
-        debug_assert!(self.is_open(number));
         self.state = State::Closing(open.iter().map(|(run, _)| (run.call.round, run.call.index)).collect());
         self.effects.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
     }
@@ -65,8 +61,8 @@ impl Machine {
             return;
         }
         let done = left.is_empty();
-        let why = self.history.open().and_then(|record| record.closing.as_ref()).map(|closing| closing.why);
-        let status = match why {
+        let closing = self.history.open().and_then(|record| record.closing.as_ref());
+        let status = match closing.map(|closing| closing.cause) {
             Some(ClosingCause::Superseded) => CallStatus::Superseded,
             Some(ClosingCause::Cancelled) | None => CallStatus::Cancelled,
         };
@@ -92,8 +88,8 @@ impl Machine {
     }
 }
 
-fn ending(why: ClosingCause) -> End {
-    match why {
+fn ending(cause: ClosingCause) -> End {
+    match cause {
         ClosingCause::Cancelled => End::Cancelled,
         ClosingCause::Superseded => End::Superseded,
     }

@@ -15,113 +15,48 @@ pub struct Ticket(pub u64);
 /// A request, or the result of an effect. Each request has a ticket and is answered once
 /// ([`Effect::Answer`](super::Effect::Answer)). If the machine requests a reload, the shell passes the unanswered
 /// requests to the next machine.
+///
+/// `round` and `attempt` are counted from 1. `index` is the position of a call in its round, from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
+    /// A chat.
     Start(Box<Start>),
     /// Decisions on calls of the pending round.
     Decide(Box<Decide>),
-    Cancel {
-        ticket: Ticket,
-        turn: u32,
-    },
+    /// Ends a turn.
+    Cancel { ticket: Ticket, turn: u32 },
     /// Resumes a turn that failed retriably.
-    Resume {
-        ticket: Ticket,
-        turn: u32,
-    },
-    Rename {
-        ticket: Ticket,
-        title: String,
-        /// None: the request has no id.
-        request: Option<RequestRow>,
-    },
+    Resume { ticket: Ticket, turn: u32 },
+    /// Renames the thread. `request` is None if the request has no id.
+    Rename { ticket: Ticket, title: String, request: Option<RequestRow> },
     /// The sweep or a timer found an expired pause.
-    Expire {
-        turn: u32,
-    },
+    Expire { turn: u32 },
     /// The open turn has no live owner: take it over and advance it to its end or pause.
     TakeOver,
     /// The store permanently refused entries of the open turn: take over the turn and end it with this error.
-    Unwritable {
-        error: Error,
-    },
-    ModelDelta {
-        /// Counted from 1.
-        round: u32,
-        /// Counted from 1.
-        attempt: u32,
-        delta: Delta,
-    },
-    /// The model answered completely.
-    ModelReplied {
-        /// Counted from 1.
-        round: u32,
-        /// Counted from 1.
-        attempt: u32,
-        /// The calls have been checked against the tools.
-        reply: Box<Reply>,
-    },
-    /// The model call failed after all retries, or was not permitted.
-    ModelFailed {
-        /// Counted from 1.
-        round: u32,
-        /// Counted from 1.
-        attempt: u32,
-        error: Error,
-        /// True if the same call may succeed later.
-        retriable: bool,
-        usage: Usage,
-    },
-    /// The tool returned the plan of a write call.
-    Planned {
-        /// Counted from 1.
-        round: u32,
-        /// Index of the call in the round, from 1.
-        index: u32,
-        /// The plan, or the error text for the model.
-        plan: Result<CallPlan, String>,
-    },
-    ToolFinished {
-        /// Counted from 1.
-        round: u32,
-        /// Index of the call in the round, from 1.
-        index: u32,
-        outcome: ToolOutcome,
-    },
-    /// The op row of a call was closed or existed before.
-    Closed {
-        /// Counted from 1.
-        round: u32,
-        /// Index of the call in the round, from 1.
-        index: u32,
-        /// Result that the op row records: done, or a conflict. None: the op is aborted and never takes effect.
-        result: Option<ToolResult>,
-    },
-    /// The append is committed.
-    Appended {
-        batch: u128,
-        /// Header after the append.
-        header: Box<ThreadHeader>,
-    },
-    /// The store refused the append, because the header had changed or the request id exists.
-    Refused {
-        batch: u128,
-        /// Current header.
-        header: Box<ThreadHeader>,
-        /// Existing row of the request id that the append would insert.
-        request: Option<RequestRow>,
-    },
+    Unwritable { error: Error },
+    /// A part of the model's answer.
+    ModelDelta { round: u32, attempt: u32, delta: Delta },
+    /// The model answered completely. The calls of the reply have been checked against the tools.
+    ModelReplied { round: u32, attempt: u32, reply: Box<Reply> },
+    /// The model call failed after all retries, or was not permitted. `retriable`: the same call may succeed later.
+    ModelFailed { round: u32, attempt: u32, error: Error, retriable: bool, usage: Usage },
+    /// The tool returned the plan of a write call, or an error text for the model.
+    Planned { round: u32, index: u32, plan: Result<CallPlan, String> },
+    /// A tool call ended.
+    ToolFinished { round: u32, index: u32, outcome: ToolOutcome },
+    /// The op row of a call was closed or existed before. `result`: the result that the row records (done, or a
+    /// conflict). None: the op is aborted and never takes effect.
+    Closed { round: u32, index: u32, result: Option<ToolResult> },
+    /// The append is committed. `header`: the header after the append.
+    Appended { batch: u128, header: Box<ThreadHeader> },
+    /// The store refused the append, because the header had changed or the request id exists. `header`: the current
+    /// header. `request`: the existing row of the request id that the append would insert.
+    AppendRefused { batch: u128, header: Box<ThreadHeader>, request: Option<RequestRow> },
     /// The outcome of the append, or of the preceding insertion of the open-turn row, is unknown.
-    Unknown {
-        batch: u128,
-    },
-    /// Result of the lookup of an append.
-    LookedUp {
-        batch: u128,
-        is_committed: bool,
-        /// Read after the batch.
-        header: Box<ThreadHeader>,
-    },
+    AppendUnknown { batch: u128 },
+    /// Result of the lookup of an append. The header was read after the batch.
+    LookedUp { batch: u128, is_committed: bool, header: Box<ThreadHeader> },
 }
 
 #[derive(Debug, Clone, PartialEq)]

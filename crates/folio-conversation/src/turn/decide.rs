@@ -26,14 +26,14 @@ impl Machine {
     /// Compares a request with the recorded decisions. An error refuses the whole request. Recorded decisions take
     /// precedence over the end of the turn.
     fn evaluate(&self, decide: &Decide) -> Result<Evaluation, Error> {
-        let record =
-            self.history.turn(decide.turn).ok_or_else(|| Error::not_found("turn", self.turn_id(decide.turn)))?;
-        let number = named_round(decide)?;
+        let not_found = || Error::not_found("turn", self.turn_id(decide.turn));
+        let record = self.history.turn(decide.turn).ok_or_else(not_found)?;
+        let number = requested_round(decide)?;
         let round = record.round(number).ok_or_else(|| not_waiting(number))?;
         let mut new = BTreeMap::new();
         for (position, requested) in decide.decisions.iter().enumerate() {
             let call = round.call(requested.index).ok_or_else(|| unknown_call(position, requested))?;
-            if requested.digest.as_ref().is_some_and(|seen| *seen != Digest::of_json(&call.call.arguments)) {
+            if requested.digest.as_ref().is_some_and(|digest| *digest != Digest::of_json(&call.call.arguments)) {
                 return Err(digest_mismatch(call));
             }
             let other = new.insert(requested.index, requested.decision.clone());
@@ -65,13 +65,13 @@ impl Machine {
     /// Returns an error unless the round accepts decisions.
     fn may_decide(&self, record: &TurnRecord, round: &RoundRecord) -> Result<(), Error> {
         if let Some(ended) = &record.ended {
-            return Err(match ended.how {
+            return Err(match ended.end {
                 folio_history::journal::End::Expired => expired(),
                 _ => Error::precondition(Reason::TurnEnded, "the turn ended before these decisions were recorded"),
             });
         }
         if record.closing.is_some() {
-            return Err(Error::precondition(Reason::TurnEnded, "the turn is being ended"));
+            return Err(Error::precondition(Reason::TurnEnded, "the turn is ending"));
         }
         if round.paused.is_none() {
             return Err(not_waiting(round.round));
@@ -92,7 +92,7 @@ impl Machine {
         }
         self.waiters.decisions.push((ticket, round));
         match self.state {
-            State::Idle if self.is_resumable(now, turn) => self.retry(now, None),
+            State::Idle if self.is_resumable(now, turn) => self.resume_newest(now, None),
             State::Orphaned => self.take_over_for_request(now),
             _ => self.cancel_pending_failure(),
         }
@@ -127,13 +127,8 @@ impl Machine {
             return self.refuse(decide.ticket, Error::invalid(Reason::TooLarge, message));
         }
         if !complete {
-            let entries = vec![Entry::Decisions(decisions)];
-            return self.append(
-                now,
-                entries,
-                HeaderChange::default(),
-                AfterAppend::PartlyDecided(decide.ticket, round),
-            );
+            let after = AfterAppend::PartlyDecided(decide.ticket, round);
+            return self.append(now, vec![Entry::Decisions(decisions)], HeaderChange::default(), after);
         }
         self.waiters.decisions.push((decide.ticket, round));
         if let Some(record) = self.open_mut() {
@@ -188,7 +183,7 @@ struct Evaluation {
 }
 
 /// Returns the round of a request. All decisions of the request must belong to it.
-fn named_round(decide: &Decide) -> Result<u32, Error> {
+fn requested_round(decide: &Decide) -> Result<u32, Error> {
     let first = decide.decisions.first().map(|requested| requested.round);
     let missing = || Error::invalid_field("round", "must be set if the request has no decisions");
     let round = decide.round.or(first).ok_or_else(missing)?;
@@ -227,8 +222,8 @@ fn check(
         Decision::Approve => &call.call.arguments,
     };
     let accepted = &turn.accepted;
-    let what = (call.call.name.as_str(), call.call.access, arguments);
-    policy::may_approve(&accepted.options.policy, what, (&decide.by, decide.role), &accepted.user)
+    let subject = (call.call.name.as_str(), call.call.access, arguments);
+    policy::may_approve(&accepted.options.policy, subject, (&decide.by, decide.role), &accepted.user)
 }
 
 fn check_edited_arguments(position: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {
@@ -264,7 +259,7 @@ fn conflict(call: &CallRecord) -> Error {
 }
 
 fn digest_mismatch(call: &CallRecord) -> Error {
-    let message =
-        format!("call {} of {} has other arguments than those of the digest", call.call.index, call.call.name);
+    let (index, name) = (call.call.index, &call.call.name);
+    let message = format!("call {index} of {name} has other arguments than those of the digest");
     Error::precondition(Reason::DigestMismatch, message)
 }

@@ -11,17 +11,14 @@ use super::Ticket;
 /// An effect, which the shell must perform. Effects are performed in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Append a batch. Answered with `Appended`, `Refused` or `Unknown`; also `Unknown` if the preceding insertion of
-    /// the open-turn row failed. At most one append is in flight.
+    /// Append a batch. Answered with `Appended`, `AppendRefused` or `AppendUnknown`; also `AppendUnknown` if the preceding
+    /// insertion of the open-turn row failed. At most one append is in flight.
     Append(Box<Append>),
     /// Read whether an append is committed: first its batch row, then the header. Answered with `LookedUp`. The shell
     /// repeats the read with growing pauses until the store answers, or stops the conversation. It answers "not
-    /// committed" only after a pause, and stops the conversation if the append was sent too often.
-    LookUp {
-        batch: u128,
-        /// Number of times that the append was sent.
-        sends: u32,
-    },
+    /// committed" only after a pause, and stops the conversation if the append was sent too often. `sends`: number of
+    /// times that the append was sent.
+    LookUp { batch: u128, sends: u32 },
     /// Call the model with the current turn. Answered with deltas and then `ModelReplied` or `ModelFailed`.
     CallModel(ModelCall),
     /// Stop the model call, reads and writes in progress. Results that arrive later are dropped.
@@ -42,6 +39,7 @@ pub enum Effect {
     Close(ToolRun, Intent),
     /// Send an event to the watchers of the turn.
     Emit(Event),
+    /// Answer a request.
     Answer(Ticket, Result<Answer, Box<Error>>),
     /// Remove the row of an ended turn from the open-turn index.
     RemoveOpenTurn(OpenTurnRow),
@@ -61,6 +59,7 @@ pub struct ModelCall {
     pub epoch: u64,
     pub model: String,
 }
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRun {
     /// Also the op key of the call's write.
@@ -78,30 +77,13 @@ pub struct ToolRun {
 pub enum Answer {
     /// Answer to `Start` and `Resume`: this or an earlier request was accepted, and the events follow from `from`. If
     /// these events are unavailable, the stream starts with a snapshot. If the turn waits or has ended, the closing
-    /// event follows.
-    Streaming {
-        turn: u32,
-        /// Number of the first event of the stream.
-        from: u64,
-        /// True if an earlier request started the turn.
-        joined: bool,
-    },
-    /// Answer to `Decide`: outcome of the executed round. Equal decisions get an equal answer.
-    Decided {
-        /// A pause of a later round, or the end.
-        closing: Box<Event>,
-        /// The decided round with its results.
-        round: Box<RoundView>,
-    },
-    /// Answer to `Decide`: further decisions are needed.
-    StillAwaiting {
-        /// Counted from 1.
-        round: u32,
-        /// Calls that still need a decision.
-        missing: Vec<CallView>,
-        /// Time from which decisions are refused.
-        expires_at: Timestamp,
-    },
+    /// event follows. `joined`: an earlier request started the turn.
+    Streaming { turn: u32, from: u64, joined: bool },
+    /// Answer to `Decide`: outcome of the executed round. Equal decisions get an equal answer. `closing`: a pause of a
+    /// later round, or the end. `round`: the decided round with its results.
+    Decided { closing: Box<Event>, round: Box<RoundView> },
+    /// Answer to `Decide`: the calls in `missing` still need a decision. Decisions are refused from `expires_at` on.
+    StillAwaiting { round: u32, missing: Vec<CallView>, expires_at: Timestamp },
     /// Answer to `Cancel`: the ended turn.
     Ended(Box<TurnView>),
     /// Answer to `Rename`: the header with the new title.

@@ -46,24 +46,24 @@ impl Machine {
     }
 
     /// Ends the open turn. Every call without a result gets a synthetic result.
-    pub(super) fn end(&mut self, now: Timestamp, how: End) {
-        self.end_as(now, how, false);
+    pub(super) fn end(&mut self, now: Timestamp, end: End) {
+        self.end_as(now, end, false);
     }
 
-    fn end_as(&mut self, now: Timestamp, mut how: End, runs_again: bool) {
+    fn end_as(&mut self, now: Timestamp, mut end: End, runs_again: bool) {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
         let working = record.working.clone();
-        if let End::Completed { text, thinking, .. } = &mut how {
+        if let End::Completed { text, thinking, .. } = &mut end {
             bounds::fit_answer(text, thinking, json_bytes(&working));
         }
-        let status = status_without_result(&how);
-        let why = if runs_again { NOT_STARTED } else { synthetic(status) };
+        let status = status_without_result(&end);
+        let reason = if runs_again { NOT_STARTED } else { synthetic(status) };
         let ended = Ended {
             turn: record.number(),
-            results: synthetic_results(record, status, why),
+            results: synthetic_results(record, status, reason),
             runs_again,
-            how,
+            end,
             working: working.clone(),
             usage: record.usage,
             event,
@@ -96,16 +96,15 @@ impl Machine {
     /// Emits the closing event with its number from the journal.
     fn emit_closing(&mut self) {
         let id = self.header.id.clone();
-        let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
-        debug_assert!(kind.is_closing());
-        self.next_event = number;
-        self.emit(kind);
+        let Some(closing) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
+        self.next_event = closing.number;
+        self.emit(closing.kind);
     }
 }
 
 /// Returns the status of calls without a result in a turn with this end.
-fn status_without_result(how: &End) -> CallStatus {
-    match how {
+fn status_without_result(end: &End) -> CallStatus {
+    match end {
         End::Completed { .. } | End::Failed { .. } => CallStatus::NotRun,
         End::Cancelled => CallStatus::Cancelled,
         End::Expired => CallStatus::Expired,
@@ -113,12 +112,12 @@ fn status_without_result(how: &End) -> CallStatus {
     }
 }
 
-fn synthetic_results(record: &TurnRecord, status: CallStatus, why: &str) -> Vec<CallResult> {
+fn synthetic_results(record: &TurnRecord, status: CallStatus, reason: &str) -> Vec<CallResult> {
     record
         .rounds
         .iter()
         .flat_map(|round| round.unanswered().map(move |call| (round.round, call.call.index)))
-        .map(|(round, index)| bounds::not_run(round, index, status, why))
+        .map(|(round, index)| bounds::not_run(round, index, status, reason))
         .collect()
 }
 

@@ -132,7 +132,10 @@ impl Machine {
     fn dispatch(&mut self, now: Timestamp, command: Command) {
         let of_store = matches!(
             command,
-            Command::Appended { .. } | Command::Refused { .. } | Command::Unknown { .. } | Command::LookedUp { .. }
+            Command::Appended { .. }
+                | Command::AppendRefused { .. }
+                | Command::AppendUnknown { .. }
+                | Command::LookedUp { .. }
         );
         if !of_store && self.must_defer(&command) {
             return self.defer(command);
@@ -145,7 +148,7 @@ impl Machine {
             Command::Rename { ticket, title, request } => self.rename(now, ticket, title, request),
             Command::Expire { turn } => self.expire_turn(now, turn),
             Command::TakeOver => self.advance_unowned(now),
-            Command::Unwritable { error } => self.unwritable(now, error),
+            Command::Unwritable { error } => self.fail_unwritable(now, error),
             Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
             Command::ModelReplied { round, attempt, reply } => self.model_replied(now, round, attempt, *reply),
             Command::ModelFailed { round, attempt, error, retriable, usage } => {
@@ -155,8 +158,8 @@ impl Machine {
             Command::ToolFinished { round, index, outcome } => self.tool_finished(now, round, index, outcome),
             Command::Closed { round, index, result } => self.closed(now, round, index, result),
             Command::Appended { batch, header } => self.appended(now, batch, *header),
-            Command::Refused { batch, header, request } => self.refused(batch, *header, request.as_ref()),
-            Command::Unknown { batch } => self.unknown(batch),
+            Command::AppendRefused { batch, header, request } => self.refused(batch, *header, request.as_ref()),
+            Command::AppendUnknown { batch } => self.unknown(batch),
             Command::LookedUp { batch, is_committed, header } => self.looked_up(now, batch, is_committed, *header),
         }
     }
@@ -240,7 +243,7 @@ impl Machine {
 
     /// Returns the phase of the open turn while the calls of its newest round run.
     pub(super) fn working_phase(&self) -> Phase {
-        let decided = self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided);
+        let decided = self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.has_decisions);
         if decided { Phase::Executing } else { Phase::Running }
     }
 

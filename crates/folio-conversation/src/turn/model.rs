@@ -103,10 +103,8 @@ impl Machine {
 
     /// Ends a turn whose last permitted round requested calls. These calls do not run.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
-        if let Some(round_finished_event) =
-            self.history.open().and_then(TurnRecord::newest_round).map(round_finished_event)
-        {
-            self.emit(round_finished_event);
+        if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(round_finished_event) {
+            self.emit(finished);
         }
         let text = "(The maximum number of tool rounds was reached.)".to_owned();
         self.end(now, End::Completed { text, thinking: Vec::new(), finish: FinishReason::MaxRounds });

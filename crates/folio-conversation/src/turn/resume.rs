@@ -2,8 +2,7 @@
 
 use folio_history::thread::{HeaderChange, OpenTurn, Phase};
 use folio_history::{RoundRecord, TurnRecord};
-use folio_types::limits;
-use folio_types::{Error, Reason, Timestamp};
+use folio_types::{Error, Reason, Timestamp, limits};
 
 use super::append::AfterAppend;
 use super::machine::State;
@@ -13,11 +12,11 @@ impl Machine {
     pub(super) fn resume(&mut self, now: Timestamp, ticket: Ticket, turn: u32) {
         match self.history.turn(turn) {
             None => self.refuse(ticket, Error::not_found("turn", self.turn_id(turn))),
-            Some(_) if self.is_resumable(now, turn) => self.retry(now, Some(ticket)),
+            Some(_) if self.is_resumable(now, turn) => self.resume_newest(now, Some(ticket)),
             Some(record) if record.ended.is_some() => self.refuse(ticket, not_resumable("it has ended")),
             Some(_) => match self.state {
                 State::Waiting => self.refuse(ticket, not_resumable("it waits for approval")),
-                State::Closing(_) => self.refuse(ticket, not_resumable("it is being ended")),
+                State::Closing(_) => self.refuse(ticket, not_resumable("it is ending")),
                 State::Orphaned => {
                     self.take_over_for_request(now);
                     self.defer(Command::Resume { ticket, turn });
@@ -39,7 +38,7 @@ impl Machine {
     }
 
     /// Resumes the newest turn, which must have failed retriably.
-    pub(super) fn retry(&mut self, now: Timestamp, ticket: Option<Ticket>) {
+    pub(super) fn resume_newest(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
         let open = OpenTurn { number: turn, phase: Phase::Running, expires_at: None };
         let change = HeaderChange { open_turn: Some(Some(open)), ..HeaderChange::default() };
@@ -58,7 +57,7 @@ impl Machine {
     }
 
     /// Takes over the open turn and ends it with `error`, because the store permanently refuses its entries.
-    pub(super) fn unwritable(&mut self, now: Timestamp, error: Error) {
+    pub(super) fn fail_unwritable(&mut self, now: Timestamp, error: Error) {
         if self.state == State::Orphaned {
             self.take_over(now);
             self.pending_failure = Some(error);
@@ -98,12 +97,12 @@ impl Machine {
     /// Returns true if the round must pause before its calls run: a call needs a decision, or the newest decisions do
     /// not permit the turn to continue through later rounds.
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
-        let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.decided);
-        let by_one = decided.is_some_and(|earlier| !earlier.continue_auto_approved);
-        round.undecided().next().is_some() || by_one
+        let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.has_decisions);
+        let stops_after_round = decided.is_some_and(|earlier| !earlier.continue_auto_approved);
+        round.undecided().next().is_some() || stops_after_round
     }
 }
 
-fn not_resumable(why: &str) -> Error {
-    Error::precondition(Reason::TurnNotResumable, format!("the turn cannot be resumed: {why}"))
+fn not_resumable(reason: &str) -> Error {
+    Error::precondition(Reason::TurnNotResumable, format!("the turn cannot be resumed: {reason}"))
 }

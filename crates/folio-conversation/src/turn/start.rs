@@ -5,8 +5,7 @@ use folio_history::event::EventKind;
 use folio_history::journal::{Accepted, ClosingCause, Entry};
 use folio_history::json_bytes;
 use folio_history::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
-use folio_types::limits;
-use folio_types::{Error, Reason, Timestamp};
+use folio_types::{Error, Reason, Timestamp, limits};
 
 use super::append::{AfterAppend, Draft};
 use super::machine::{Buffered, State};
@@ -29,33 +28,30 @@ impl Machine {
             State::Idle | State::NotOwner => self.accept(now, start),
             State::Waiting => match start.if_pending {
                 IfPending::Reject => self.refuse(start.ticket, pending()),
-                IfPending::Supersede => match self.refusal_once_ended(now, &start) {
-                    Some(error) => self.refuse(start.ticket, error),
-                    None => {
-                        self.close(now, ClosingCause::Superseded);
-                        self.defer(Command::Start(Box::new(start)));
-                    }
-                },
+                IfPending::Supersede => self.replace_turn(now, start, ClosingCause::Superseded),
             },
             State::Orphaned => {
                 self.advance_unowned(now);
                 self.defer(Command::Start(Box::new(start)));
             }
             State::Closing(_) => self.defer(Command::Start(Box::new(start))),
-            State::Calling(_) | State::Working(_) if self.pending_failure.is_some() => {
-                self.defer(Command::Start(Box::new(start)))
-            }
+            _ if self.pending_failure.is_some() => self.defer(Command::Start(Box::new(start))),
             State::Calling(_) | State::Working(_) => match start.if_busy {
                 IfBusy::Reject | IfBusy::Enqueue => self.refuse(start.ticket, busy()),
-                IfBusy::Interrupt => match self.refusal_once_ended(now, &start) {
-                    Some(error) => self.refuse(start.ticket, error),
-                    None => {
-                        self.close(now, ClosingCause::Cancelled);
-                        self.defer(Command::Start(Box::new(start)));
-                    }
-                },
+                IfBusy::Interrupt => self.replace_turn(now, start, ClosingCause::Cancelled),
             },
         }
+    }
+
+    /// Ends the open turn in favour of the chat, unless the chat would be refused afterwards. The end of a turn adds at
+    /// most one message.
+    fn replace_turn(&mut self, now: Timestamp, start: Start, cause: ClosingCause) {
+        let (bytes, count) = (json_bytes(&self.entry(now, start.clone())), self.history.count().saturating_add(1));
+        if let Some(error) = self.acceptance_error(start.truncate_to, bytes, count) {
+            return self.refuse(start.ticket, error);
+        }
+        self.close(now, cause);
+        self.defer(Command::Start(Box::new(start)));
     }
 
     /// Handles a repeated request: joins its running turn, resumes its failed turn, or streams the recorded outcome.
@@ -65,7 +61,7 @@ impl Machine {
         }
         let resumable = self.is_resumable(now, turn);
         match &self.state {
-            _ if resumable => self.retry(now, Some(start.ticket)),
+            _ if resumable => self.resume_newest(now, Some(start.ticket)),
             State::Orphaned if self.is_open(turn) => {
                 self.take_over_for_request(now);
                 self.defer(Command::Start(Box::new(start)));
@@ -77,13 +73,6 @@ impl Machine {
                 self.answer(start.ticket, Answer::Streaming { turn, from: 1, joined: true });
             }
         }
-    }
-
-    /// Returns the error with which the chat would be refused after the current turn has ended. Checked before that
-    /// turn is ended in favour of the chat. The end of a turn adds at most one message.
-    fn refusal_once_ended(&self, now: Timestamp, start: &Start) -> Option<Error> {
-        let bytes = json_bytes(&self.entry(now, start.clone()));
-        self.acceptance_error(start.truncate_to, bytes, self.history.count().saturating_add(1))
     }
 
     fn accept(&mut self, now: Timestamp, start: Start) {
@@ -131,10 +120,8 @@ impl Machine {
         }
         if bytes > bounds::ENTRY_CONTENT_BYTES {
             let limit = limits::ENTRY_BYTES;
-            return Some(Error::invalid(
-                Reason::TooLarge,
-                format!("the message and the working state have {bytes} bytes; the maximum is {limit}"),
-            ));
+            let message = format!("the message and the working state have {bytes} bytes; the maximum is {limit}");
+            return Some(Error::invalid(Reason::TooLarge, message));
         }
         let full = self.header.turns >= limits::TURNS_PER_THREAD || self.header.bytes >= limits::THREAD_BYTES;
         full.then(|| Error::precondition(Reason::ThreadFull, "the thread is full: fork it or start another"))

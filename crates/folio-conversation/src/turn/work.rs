@@ -16,7 +16,7 @@ use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds}
 /// Next step of a round.
 enum Next {
     /// These calls get results without running.
-    Settle(Vec<CallResult>),
+    Record(Vec<CallResult>),
     /// These read-only calls run concurrently.
     Read(Vec<ToolRun>),
     /// The intent of this call is committed, and its outcome is unknown.
@@ -31,7 +31,7 @@ impl Machine {
     /// Continues the calls of the newest round. Must be called only if none of them is in progress.
     pub(super) fn work(&mut self, now: Timestamp) {
         match self.next() {
-            Next::Settle(results) => {
+            Next::Record(results) => {
                 results.into_iter().for_each(|result| self.record_result(now, result));
                 self.advance(now);
             }
@@ -41,7 +41,7 @@ impl Machine {
                 self.flush(now)
             }
             Next::Read(runs) => {
-                self.state = State::Working(indexes(&runs));
+                self.state = State::Working(runs.iter().map(|run| run.call.index).collect());
                 for run in runs {
                     self.emit_started(&run);
                     self.effects.push(Effect::RunRead(run));
@@ -63,9 +63,9 @@ impl Machine {
     fn next(&self) -> Next {
         let Some(record) = self.history.open() else { return Next::Nothing };
         let Some(round) = record.newest_round() else { return Next::Nothing };
-        let settled: Vec<_> = round.unanswered().filter_map(|call| without_running(round, call)).collect();
-        if !settled.is_empty() {
-            return Next::Settle(settled);
+        let results: Vec<_> = round.unanswered().filter_map(|call| without_running(round, call)).collect();
+        if !results.is_empty() {
+            return Next::Record(results);
         }
         let reads = round.unanswered().take_while(|call| call.call.access == Access::ReadOnly).take(self.reads_max);
         let reads: Vec<_> = reads.map(|call| self.tool_run(record, round.round, call)).collect();
@@ -107,21 +107,21 @@ impl Machine {
         if call.intent.is_some() || call.call.access != Access::ReadWrite {
             return;
         }
-        match plan {
+        let turn = record.number();
+        let intent = plan.and_then(|CallPlan { target, expected, resolved }| {
+            let entry = Entry::Intent(Intent { turn, round, index, target, expected, resolved, at: Some(now) });
+            let max = bounds::ENTRY_CONTENT_BYTES;
+            match json_bytes(&entry) > max {
+                true => Err(format!("the change of this call is too large to record (at most {max} bytes)")),
+                false => Ok(entry),
+            }
+        });
+        match intent {
             Err(problem) => {
                 self.record_result(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                 self.advance(now);
             }
-            Ok(plan) => {
-                let CallPlan { target, expected, resolved } = plan;
-                let intent = Intent { turn: record.number(), round, index, target, expected, resolved, at: Some(now) };
-                let entry = Entry::Intent(intent);
-                if json_bytes(&entry) > bounds::ENTRY_CONTENT_BYTES {
-                    let max = bounds::ENTRY_CONTENT_BYTES;
-                    let problem = format!("the change of this call is too large to record (at most {max} bytes)");
-                    self.record_result(now, bounds::not_run(round, index, CallStatus::Failed, problem));
-                    return self.advance(now);
-                }
+            Ok(entry) => {
                 let change = self.phase_change(self.working_phase());
                 self.append(now, vec![entry], change, AfterAppend::Run(index));
             }
@@ -176,10 +176,11 @@ impl Machine {
         let name = record.call(number, index).map(|call| call.call.name.clone()).unwrap_or_default();
         let (status, content) = (result.status, result.content.clone());
         record.push_result(result);
-        let over = record.round(number).filter(|round| round.unanswered().next().is_none()).map(round_finished_event);
+        let finished =
+            record.round(number).filter(|round| round.unanswered().next().is_none()).map(round_finished_event);
         self.emit(EventKind::ToolResult { call, name, status, content });
-        if let Some(over) = over {
-            self.emit(over);
+        if let Some(finished) = finished {
+            self.emit(finished);
         }
     }
 
@@ -201,10 +202,6 @@ fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult>
     }
     let problem = call.call.problem.clone()?;
     Some(bounds::not_run(round.round, index, CallStatus::Failed, problem))
-}
-
-fn indexes(runs: &[ToolRun]) -> BTreeSet<u32> {
-    runs.iter().map(|run| run.call.index).collect()
 }
 
 impl ToolResult {

@@ -13,12 +13,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_types::{OrgId, Result, ThreadId};
+use folio_types::{Error, OrgId, Reason, Result, ThreadId};
 use ractor::ActorRef;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use crate::actor::Msg;
+use crate::actor::{Msg, TaskMsg};
 use crate::shared::Shared;
 use crate::turn::Command;
 
@@ -27,9 +27,9 @@ pub(crate) use tools::ToolWork;
 pub(crate) use usage_recorder::UsageRecorder;
 
 /// First pause before a retry.
-const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Maximum pause before a retry.
-const PAUSE_LONGEST: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Environment of a conversation's task.
 #[derive(Clone)]
@@ -91,11 +91,22 @@ impl TaskContext {
 
     /// Sends a command to the machine. A stopped actor drops it.
     pub(crate) fn report(&self, command: Command) {
-        let _ = self.actor.send_message(Msg::TaskDone { generation: self.generation, command });
+        self.send(TaskMsg::Done(command));
+    }
+
+    /// Sends a message to the actor, which ignores it if the machine was replaced.
+    pub(crate) fn send(&self, message: TaskMsg) {
+        let _ = self.actor.send_message(Msg::FromTask { generation: self.generation, message });
+    }
+
+    /// Stops the conversation with `STORE_UNAVAILABLE`. The next request or the sweep resumes its open turn.
+    fn stop_conversation(&self, message: &str) {
+        let error = Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1));
+        self.send(TaskMsg::Stop(error));
     }
 }
 
-/// Pauses with jitter that double up to [`PAUSE_LONGEST`].
+/// Pauses with jitter that double up to [`PAUSE_MAX`].
 pub(crate) struct Backoff {
     shared: Arc<Shared>,
     next: Duration,
@@ -108,14 +119,14 @@ impl Backoff {
 
     /// Returns the back-off as it is after this number of pauses.
     pub(crate) fn after(shared: &Arc<Shared>, pauses: u32) -> Self {
-        let next = PAUSE_FIRST.saturating_mul(1 << pauses.min(16)).min(PAUSE_LONGEST);
+        let next = PAUSE_MIN.saturating_mul(1 << pauses.min(16)).min(PAUSE_MAX);
         Self { shared: shared.clone(), next }
     }
 
     pub(crate) async fn pause(&mut self) {
-        let share = u32::try_from(self.shared.dependencies.environment.random() % 512).unwrap_or(0);
-        let jittered = self.next.saturating_mul(512 + share) / 1024;
-        self.next = self.next.saturating_mul(2).min(PAUSE_LONGEST);
+        let jitter = u32::try_from(self.shared.dependencies.environment.random() % 512).unwrap_or(0);
+        let jittered = self.next.saturating_mul(512 + jitter) / 1024;
+        self.next = self.next.saturating_mul(2).min(PAUSE_MAX);
         tokio::time::sleep(jittered).await;
     }
 }

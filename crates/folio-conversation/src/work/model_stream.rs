@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::model::ModelWork;
-use crate::actor::{Deltas, Msg};
+use crate::actor::{Deltas, TaskMsg};
 use crate::turn::Delta;
 use crate::window::estimated_tokens;
 
@@ -19,18 +19,14 @@ const BATCH_BYTES: usize = 16 * 1024;
 
 /// Result of reading a model's stream.
 pub(super) enum ReadOutcome {
+    /// The answer is complete.
     Complete(Box<ModelReply>),
     /// The call was stopped before its request was sent.
     NotSent,
     /// The call was stopped, and its request may have reached the provider.
     Stopped(AbandonedAnswer),
-    Failed {
-        error: ModelError,
-        /// True if the provider may charge for the request.
-        sent: bool,
-        /// Estimated tokens that were received.
-        output: usize,
-    },
+    /// The call failed. `sent`: the provider may charge for the request. `output`: estimated tokens that were received.
+    Failed { error: ModelError, sent: bool, output: usize },
 }
 
 /// The unread rest of an abandoned answer. Dropping it aborts the request.
@@ -47,13 +43,13 @@ impl AbandonedAnswer {
         output(self.text_tokens, &self.progress)
     }
 
-    /// Reads the answer to its end, or until `cut`. The time limits of the call apply. Returns the usage that the
+    /// Reads the answer to its end, or until `stop`. The time limits of the call apply. Returns the usage that the
     /// provider reported. None: the provider reported none.
-    pub(super) async fn drain(&mut self, cut: &CancellationToken) -> Option<Usage> {
+    pub(super) async fn drain(&mut self, stop: &CancellationToken) -> Option<Usage> {
         loop {
             let item = tokio::select! {
                 biased;
-                () = cut.cancelled() => return None,
+                () = stop.cancelled() => return None,
                 item = self.stream.next() => item?,
             };
             match item.ok()? {
@@ -165,8 +161,6 @@ impl Batch {
         }
         let deltas = std::mem::take(&mut self.waiting);
         self.batch_bytes = 0;
-        let work = &call.work;
-        let deltas = Deltas { round: call.call.round, attempt: call.call.attempt, deltas, slot };
-        let _ = work.actor.send_message(Msg::Deltas { generation: work.generation, deltas });
+        call.work.send(TaskMsg::Deltas(Deltas { round: call.call.round, attempt: call.call.attempt, deltas, slot }));
     }
 }

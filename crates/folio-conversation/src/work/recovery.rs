@@ -8,11 +8,11 @@ use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 use folio_types::{Reason, Result};
 
 use super::Backoff;
-use super::tools::{GuardedResult, ToolWork, done, failed, without_effect};
+use super::tools::{CallFailure, ToolWork, done, failed, without_effect};
 use crate::turn::{Command, ToolOutcome, ToolResult};
 
 /// Maximum attempts of the deciding write before the op is closed.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 impl ToolWork {
     /// Determines the outcome of the call and reports it. Waits until the store answers.
@@ -25,24 +25,22 @@ impl ToolWork {
 
     async fn recovered(&self, intent: &Intent) -> ToolResult {
         let mut backoff = Backoff::new(&self.work.shared);
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
             if let Some(row) = self.op_row(intent).await {
                 return self.result_of(intent, row, "");
             }
-            tries += 1;
+            attempts += 1;
             let failure = match self.write_once(intent).await {
-                GuardedResult::Finished(Ok(output)) => return done(output),
-                GuardedResult::Finished(Err(ToolError::Conflict)) => String::new(),
-                GuardedResult::Finished(Err(ToolError::Failed(error)))
-                    if error.reason == Reason::StoreUnavailable && tries < TRIES =>
+                Ok(output) => return done(output),
+                Err(CallFailure::Tool(ToolError::Conflict)) => String::new(),
+                Err(CallFailure::Tool(ToolError::Failed(error)))
+                    if error.reason == Reason::StoreUnavailable && attempts < ATTEMPTS_MAX =>
                 {
                     backoff.pause().await;
                     continue;
                 }
-                GuardedResult::Finished(Err(error)) => self.error_text(error),
-                GuardedResult::TimedOut => "The tool timed out.".to_owned(),
-                GuardedResult::Panicked => "The tool failed.".to_owned(),
+                Err(failure) => self.error_text(failure),
             };
             // This attempt wrote nothing. The op is closed, because a batch of an earlier attempt may still be in
             // flight.
@@ -70,31 +68,25 @@ impl ToolWork {
     }
 
     async fn close_until_answered(&self, intent: &Intent, closed: ClosedAs) -> OpRow {
-        let mut backoff = Backoff::new(&self.work.shared);
-        loop {
-            match self.close_once(intent, closed).await {
-                Ok(row) => return row,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot close an op; retrying"),
-            }
-            backoff.pause().await;
-        }
+        let dependencies = &self.work.shared.dependencies;
+        let (ops, org, op) = (&dependencies.stores.ops, &self.work.org, OpKey::Call(self.run.call.clone()));
+        let now = || dependencies.environment.now();
+        self.until_answered(|| ops.close(org, &intent.target, &op, &self.run.digest, closed, now())).await
     }
 
-    async fn close_once(&self, intent: &Intent, closed: ClosedAs) -> Result<OpRow> {
-        let shared = &self.work.shared;
-        let op = OpKey::Call(self.run.call.clone());
-        let now = shared.dependencies.environment.now();
-        shared.dependencies.stores.ops.close(&self.work.org, &intent.target, &op, &self.run.digest, closed, now).await
-    }
-
-    /// Repeats the read until the store answers. None: there is no op row.
+    /// None: there is no op row.
     async fn op_row(&self, intent: &Intent) -> Option<OpRow> {
+        let (ops, op) = (&self.work.shared.dependencies.stores.ops, OpKey::Call(self.run.call.clone()));
+        self.until_answered(|| ops.row(&self.work.org, &intent.target, &op)).await
+    }
+
+    /// Repeats an operation on an op row until the store answers.
+    async fn until_answered<T, F: Future<Output = Result<T>>>(&self, operation: impl Fn() -> F) -> T {
         let mut backoff = Backoff::new(&self.work.shared);
-        let op = OpKey::Call(self.run.call.clone());
         loop {
-            match self.work.shared.dependencies.stores.ops.row(&self.work.org, &intent.target, &op).await {
-                Ok(row) => return row,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot read an op row; retrying"),
+            match operation().await {
+                Ok(answer) => return answer,
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "cannot access an op row; retrying"),
             }
             backoff.pause().await;
         }

@@ -6,22 +6,19 @@ use std::time::Duration;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, NewThread, OpenTurnRow, ThreadHeader};
 use folio_types::{Code, Error, Reason, Result};
-
 use tokio::sync::Mutex;
 
 use super::{Backoff, TaskContext};
-use crate::actor::Msg;
+use crate::actor::TaskMsg;
 use crate::audit::AuditWrites;
 use crate::context::ContextLoader;
 use crate::turn::Command;
 
 /// Maximum lookups of an append. Afterwards the conversation stops and is reloaded.
-const LOOK_UPS: u32 = 12;
+const LOOK_UPS_MAX: u32 = 12;
 /// Maximum number of times that an append is sent. Afterwards the conversation stops: the store reads but does not
 /// write.
-const SENDS: u32 = 8;
-/// Retry delay of requests that wait for the stopped conversation.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const SENDS_MAX: u32 = 8;
 /// Maximum rows of ended turns that one append removes. They are in several partitions.
 const REMOVALS_PER_APPEND: usize = 8;
 /// Time during which rows of ended turns are collected for one removal.
@@ -57,13 +54,13 @@ impl TaskContext {
                     self.report(Command::Appended { batch, header });
                 }
             }
-            Ok(Appended::Refused { header, request }) => self.report(Command::Refused { batch, header, request }),
-            Err(error) if error.reason == Reason::NotFound => self.thread_deleted(error),
+            Ok(Appended::Refused { header, request }) => self.report(Command::AppendRefused { batch, header, request }),
+            Err(error) if error.reason == Reason::NotFound => self.send(TaskMsg::ThreadDeleted(error)),
             // A retry would be refused again.
-            Err(error) if error.code == Code::InvalidArgument => self.unwritable(error),
+            Err(error) if error.code == Code::InvalidArgument => self.send(TaskMsg::Unwritable(error)),
             Err(error) => {
                 tracing::warn!(thread = %self.thread, %error, "the outcome of an append is unknown");
-                self.report(Command::Unknown { batch });
+                self.report(Command::AppendUnknown { batch });
             }
         }
     }
@@ -75,7 +72,7 @@ impl TaskContext {
     }
 
     /// Looks up an append until the store answers. An append that is not committed is sent again after a growing pause,
-    /// at most [`SENDS`] times; afterwards the conversation stops.
+    /// at most [`SENDS_MAX`] times; afterwards the conversation stops.
     pub(crate) async fn look_up(
         self,
         (batch, sends): (u128, u32),
@@ -83,13 +80,10 @@ impl TaskContext {
         audit: Arc<AuditWrites>,
     ) {
         let mut backoff = Backoff::new(&self.shared);
-        for _ in 0..LOOK_UPS {
+        for _ in 0..LOOK_UPS_MAX {
             match self.shared.with_store_timeout(self.look(batch, new.as_deref())).await {
-                Ok(Some((false, _))) if sends >= SENDS => {
-                    let message = "the thread store accepts no writes; retry later";
-                    return self.stop_conversation(
-                        Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER),
-                    );
+                Ok(Some((false, _))) if sends >= SENDS_MAX => {
+                    return self.stop_conversation("the thread store accepts no writes; retry later");
                 }
                 Ok(Some((is_committed, header))) => {
                     if !is_committed {
@@ -99,13 +93,12 @@ impl TaskContext {
                     }
                     return self.report(Command::LookedUp { batch, is_committed, header: Box::new(header) });
                 }
-                Ok(None) => return self.thread_deleted(Error::not_found("thread", &self.thread)),
+                Ok(None) => return self.send(TaskMsg::ThreadDeleted(Error::not_found("thread", &self.thread))),
                 Err(error) => tracing::warn!(thread = %self.thread, %error, "cannot look up an append"),
             }
             backoff.pause().await;
         }
-        let message = "the thread store is unavailable; retry later";
-        self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(RETRY_AFTER));
+        self.stop_conversation("the thread store is unavailable; retry later");
     }
 
     /// Returns whether the append is committed, and a header that was read consistently with that state. None: the
@@ -144,20 +137,6 @@ impl TaskContext {
                 tracing::warn!(rows = rows.len(), %error, "rows of ended turns are left to the sweep");
             }
         });
-    }
-
-    /// Stops the conversation. The next request or the sweep resumes its open turn.
-    pub(super) fn stop_conversation(&self, error: Error) {
-        let _ = self.actor.send_message(Msg::Stop { generation: self.generation, error });
-    }
-
-    /// Reports that the store permanently refuses the append.
-    fn unwritable(&self, error: Error) {
-        let _ = self.actor.send_message(Msg::Unwritable { generation: self.generation, error });
-    }
-
-    fn thread_deleted(&self, error: Error) {
-        let _ = self.actor.send_message(Msg::ThreadDeleted { generation: self.generation, error });
     }
 }
 

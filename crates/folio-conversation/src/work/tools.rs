@@ -28,9 +28,9 @@ pub(crate) struct ToolWork {
     pub(crate) spent: Arc<UsageRecorder>,
 }
 
-/// Outcome of a future with a time limit and panic handling.
-pub(super) enum GuardedResult<T> {
-    Finished(Result<T, ToolError>),
+/// Failure of a tool call, which has a time limit and panic handling.
+pub(super) enum CallFailure {
+    Tool(ToolError),
     TimedOut,
     Panicked,
 }
@@ -42,7 +42,7 @@ impl ToolWork {
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
                 let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
-                self.read_result(self.executed(run).await)
+                self.executed(run).await.map_or_else(|failure| failed(&self.error_text(failure)), done)
             }
             _ => failed(&format!("Unknown read-only tool {:?}.", self.run.name)),
         };
@@ -57,12 +57,8 @@ impl ToolWork {
             Some(Tool { kind: ToolKind::Write(tool), .. }) => {
                 let plan = tool.plan(&self.resources, &self.context, &self.run.arguments);
                 match self.guarded(plan).await {
-                    GuardedResult::Finished(Ok(Plan { target, expected, resolved })) => {
-                        Ok(CallPlan { target, expected, resolved })
-                    }
-                    GuardedResult::Finished(Err(error)) => Err(error_content(&self.error_text(error))),
-                    GuardedResult::TimedOut => Err(error_content("The tool timed out.")),
-                    GuardedResult::Panicked => Err(error_content("The tool failed.")),
+                    Ok(Plan { target, expected, resolved }) => Ok(CallPlan { target, expected, resolved }),
+                    Err(failure) => Err(error_content(&self.error_text(failure))),
                 }
             }
             _ => Err(error_content(&format!("Unknown write tool {:?}.", self.run.name))),
@@ -76,22 +72,16 @@ impl ToolWork {
     pub(crate) async fn write(self, intent: Intent) {
         self.work.hit_failpoint("write", "before").await;
         let outcome = match self.write_once(&intent).await {
-            GuardedResult::Finished(Ok(output)) => ToolOutcome::Done(done(output)),
-            GuardedResult::Finished(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
-            GuardedResult::Finished(Err(ToolError::Conflict)) => ToolOutcome::Unknown,
-            GuardedResult::Finished(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
+            Ok(output) => ToolOutcome::Done(done(output)),
+            Err(CallFailure::Tool(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
+            Err(CallFailure::Tool(ToolError::Conflict)) => ToolOutcome::Unknown,
+            Err(CallFailure::Tool(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
                 tracing::warn!(call = %self.run.call, %error, "the effect of a write is unknown");
                 ToolOutcome::Unknown
             }
-            GuardedResult::Finished(Err(ToolError::Failed(error))) if self.is_refused(&error) => {
-                ToolOutcome::Refused(error)
-            }
+            Err(CallFailure::Tool(ToolError::Failed(error))) if self.is_refused(&error) => ToolOutcome::Refused(error),
             // A model or the tool failed. The op is closed without a retry, so that the call has no later effect.
-            GuardedResult::Finished(Err(error)) => {
-                ToolOutcome::Done(self.close_failed(&intent, &self.error_text(error)).await)
-            }
-            GuardedResult::TimedOut => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
-            GuardedResult::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
+            Err(failure) => ToolOutcome::Done(self.close_failed(&intent, &self.error_text(failure)).await),
         };
         self.work.hit_failpoint("write", "after").await;
         self.finished(outcome);
@@ -104,10 +94,10 @@ impl ToolWork {
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 
-    pub(super) async fn write_once(&self, intent: &Intent) -> GuardedResult<ToolOutput> {
+    pub(super) async fn write_once(&self, intent: &Intent) -> Result<ToolOutput, CallFailure> {
         let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
             let message = format!("Unknown write tool {:?}.", self.run.name);
-            return GuardedResult::Finished(Err(ToolError::ForModel(message)));
+            return Err(CallFailure::Tool(ToolError::ForModel(message)));
         };
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
         self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
@@ -126,7 +116,7 @@ impl ToolWork {
     async fn executed(
         &self,
         call: impl Future<Output = Result<ToolOutput, ToolError>> + Send,
-    ) -> GuardedResult<ToolOutput> {
+    ) -> Result<ToolOutput, CallFailure> {
         let name = &self.run.name;
         let span = tracing::info_span!(
             "execute_tool",
@@ -140,76 +130,63 @@ impl ToolWork {
         );
         let answer = self.guarded(call).instrument(span.clone()).await;
         match &answer {
-            GuardedResult::Finished(Ok(_)) => {}
-            GuardedResult::Finished(Err(ToolError::ForModel(_))) => record_error(&span, "tool_error"),
-            GuardedResult::Finished(Err(ToolError::Conflict)) => record_error(&span, "moved"),
-            GuardedResult::Finished(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
-            GuardedResult::TimedOut => record_error(&span, "timeout"),
-            GuardedResult::Panicked => record_error(&span, "panic"),
+            Ok(_) => {}
+            Err(CallFailure::Tool(ToolError::ForModel(_))) => record_error(&span, "tool_error"),
+            Err(CallFailure::Tool(ToolError::Conflict)) => record_error(&span, "moved"),
+            Err(CallFailure::Tool(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
+            Err(CallFailure::TimedOut) => record_error(&span, "timeout"),
+            Err(CallFailure::Panicked) => record_error(&span, "panic"),
         }
-        span.in_scope(|| self.trace_content(&answer));
+        let result = answer.as_ref().map_or(&Value::Null, |output| &output.content);
+        // Traces the tool's arguments and result if content is captured.
+        span.in_scope(|| {
+            tracing::event!(
+                target: CONTENT,
+                Level::INFO,
+                gen_ai.tool.call.arguments = %self.run.arguments,
+                gen_ai.tool.call.result = %result,
+                "execute_tool.details"
+            );
+        });
         answer
     }
 
-    /// Traces the tool's arguments and result if content is captured.
-    fn trace_content(&self, answer: &GuardedResult<ToolOutput>) {
-        let result = match answer {
-            GuardedResult::Finished(Ok(output)) => &output.content,
-            _ => &Value::Null,
-        };
-        tracing::event!(
-            target: CONTENT,
-            Level::INFO,
-            gen_ai.tool.call.arguments = %self.run.arguments,
-            gen_ai.tool.call.result = %result,
-            "execute_tool.details"
-        );
-    }
-
-    async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> GuardedResult<T> {
+    async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> Result<T, CallFailure> {
         let caught = AssertUnwindSafe(call).catch_unwind();
         let options = &self.work.shared.options;
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         let limit = if calls_models { options.model_tool_timeout } else { options.tool_timeout };
         match tokio::time::timeout(limit, caught).await {
-            Ok(Ok(answer)) => GuardedResult::Finished(answer),
+            Ok(Ok(answer)) => answer.map_err(CallFailure::Tool),
             Ok(Err(_panic)) => {
                 tracing::error!(call = %self.run.call, tool = self.run.name, "a tool panicked");
-                GuardedResult::Panicked
+                Err(CallFailure::Panicked)
             }
             Err(_) => {
                 tracing::warn!(call = %self.run.call, tool = self.run.name, "a tool timed out");
-                GuardedResult::TimedOut
+                Err(CallFailure::TimedOut)
             }
-        }
-    }
-
-    fn read_result(&self, answer: GuardedResult<ToolOutput>) -> ToolResult {
-        match answer {
-            GuardedResult::Finished(Ok(output)) => done(output),
-            GuardedResult::Finished(Err(error)) => failed(&self.error_text(error)),
-            GuardedResult::TimedOut => failed("The tool timed out."),
-            GuardedResult::Panicked => failed("The tool failed."),
         }
     }
 
     /// Returns the error text for the model, without details of internal errors.
-    pub(super) fn error_text(&self, error: ToolError) -> String {
-        match error {
-            ToolError::ForModel(message) => message,
-            ToolError::Failed(error) => {
+    pub(super) fn error_text(&self, failure: CallFailure) -> String {
+        let text = match failure {
+            CallFailure::Tool(ToolError::ForModel(message)) => return message,
+            CallFailure::Tool(ToolError::Failed(error)) => {
                 tracing::warn!(call = %self.run.call, tool = self.run.name, error = error.logged(), "a tool failed");
-                public(&error)
+                match error.code {
+                    Code::Internal | Code::DataLoss => "The tool failed with an internal error.",
+                    _ => return error.message,
+                }
             }
-            ToolError::Conflict => "The target changed meanwhile. Read it again and repeat the call.".to_owned(),
-        }
-    }
-}
-
-fn public(error: &Error) -> String {
-    match error.code {
-        Code::Internal | Code::DataLoss => "The tool failed with an internal error.".to_owned(),
-        _ => error.message.clone(),
+            CallFailure::Tool(ToolError::Conflict) => {
+                "The target changed meanwhile. Read it again and repeat the call."
+            }
+            CallFailure::TimedOut => "The tool timed out.",
+            CallFailure::Panicked => "The tool failed.",
+        };
+        text.to_owned()
     }
 }
 
@@ -236,10 +213,10 @@ pub(super) fn error_content(message: &str) -> String {
 fn bounded(content: &Value) -> String {
     let mut text = content.to_string();
     if text.len() > limits::TOOL_RESULT_BYTES {
-        let mark =
-            format!("\n[truncated: the result has {} bytes, {} are shown]", text.len(), limits::TOOL_RESULT_BYTES);
-        text.truncate(text.floor_char_boundary(limits::TOOL_RESULT_BYTES.saturating_sub(mark.len())));
-        text.push_str(&mark);
+        let (bytes, max) = (text.len(), limits::TOOL_RESULT_BYTES);
+        let note = format!("\n[truncated: the result has {bytes} bytes, {max} are shown]");
+        text.truncate(text.floor_char_boundary(max.saturating_sub(note.len())));
+        text.push_str(&note);
     }
     text
 }

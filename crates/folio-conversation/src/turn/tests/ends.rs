@@ -19,7 +19,7 @@ fn cancelling_a_model_call_stops_it_and_ends_the_turn() {
 
 #[test]
 fn cancelling_a_pause_gives_its_calls_synthetic_results() {
-    let mut rig = Rig::asked(&["w1", "r1"]);
+    let mut rig = Rig::with_calls(&["w1", "r1"]);
     rig.cancel();
     assert_eq!(rig.journal()[3..], ["ended"]);
     assert!(rig.record().rounds[0].calls.iter().all(|call| call.status() == Some(CallStatus::Cancelled)));
@@ -28,7 +28,7 @@ fn cancelling_a_pause_gives_its_calls_synthetic_results() {
 #[test]
 fn cancelling_a_running_write_closes_its_op_first() {
     for happened in [false, true] {
-        let mut rig = Rig::asked(&["w1", "w2"]);
+        let mut rig = Rig::with_calls(&["w1", "w2"]);
         rig.decide(1, &[approve(1), approve(2)]);
         rig.step();
         let Some(Effect::RunTool(run, intent)) = rig.work.front().cloned() else { panic!() };
@@ -50,7 +50,7 @@ fn cancelling_a_running_write_closes_its_op_first() {
 
 #[test]
 fn an_interrupted_cancellation_is_completed_by_the_next_owner() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.decide(1, &[approve(1)]);
     rig.step();
     rig.cancel();
@@ -64,7 +64,7 @@ fn an_interrupted_cancellation_is_completed_by_the_next_owner() {
 
 #[test]
 fn a_failed_turn_is_resumed_at_its_next_model_call() {
-    let mut rig = Rig::asked(&["r1"]);
+    let mut rig = Rig::with_calls(&["r1"]);
     rig.run();
     rig.model_fails(true);
     assert!(matches!(rig.last_event(), EventKind::Failed { retriable: true, .. }));
@@ -116,16 +116,13 @@ fn an_append_whose_answer_is_lost_is_looked_up_and_never_doubled() {
 }
 
 #[test]
-fn a_refused_owner_stops_and_asks_to_be_reloaded() {
+fn a_refused_owner_stops_and_requests_a_reload() {
     let mut rig = Rig::started();
     rig.mishaps.push_back(Mishap::Overtaken);
     rig.reply(text_reply("hi"));
-    assert!(rig.lost && rig.machine.is_lost());
+    assert!(rig.is_lost && rig.machine.is_lost());
     assert_eq!(rig.journal(), ["accepted"], "invariant 1");
-    assert!(
-        !rig.events.iter().any(|event| event.kind.is_closing()),
-        "no closing event is reported before its append is committed"
-    );
+    assert!(!rig.events.iter().any(|event| event.kind.is_closing()), "no closing event before its append is committed");
     let before = rig.log.len();
     rig.start("more");
     assert_eq!(rig.log.len(), before);

@@ -20,5 +20,5 @@ use folio_types::message::{FinishReason, Message};
 use folio_types::{Digest, Error, Reason, Role, UserId, limits};
 use serde_json::json;
 
-use self::rig::{Mishap, Rig, approve, asks, call_position, reject, result, text_reply};
+use self::rig::{Mishap, Rig, approve, call_position, calls_reply, reject, result, text_reply};
 use super::{Answer, Command, DEFERRED_MAX, Effect, Reply, Start, ToolOutcome, bounds};

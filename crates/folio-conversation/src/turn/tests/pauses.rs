@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_round_with_a_call_that_waits_runs_none_of_its_calls() {
-    let rig = Rig::asked(&["r1", "w1"]);
+    let rig = Rig::with_calls(&["r1", "w1"]);
     assert!(rig.work.is_empty());
     assert_eq!(rig.journal(), ["accepted", "round", "paused"]);
     let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!() };
@@ -14,7 +14,7 @@ fn a_round_with_a_call_that_waits_runs_none_of_its_calls() {
 
 #[test]
 fn one_approved_write_costs_four_appends_and_its_own_write() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let ticket = rig.decide(1, &[approve(1)]);
     rig.finish();
     assert_eq!(rig.journal(), ["accepted", "round", "paused", "decisions", "intent", "outcome", "ended"]);
@@ -30,7 +30,7 @@ fn one_approved_write_costs_four_appends_and_its_own_write() {
 
 #[test]
 fn decisions_are_durable_before_a_read_runs() {
-    let mut rig = Rig::asked(&["r1", "w1"]);
+    let mut rig = Rig::with_calls(&["r1", "w1"]);
     rig.decide(1, &[approve(2)]);
     assert_eq!(rig.journal().last().unwrap(), "decisions");
     assert!(matches!(rig.work.front(), Some(Effect::RunRead(_))));
@@ -40,7 +40,7 @@ fn decisions_are_durable_before_a_read_runs() {
 
 #[test]
 fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invariant_7() {
-    let mut rig = Rig::asked(&["w1", "w2"]);
+    let mut rig = Rig::with_calls(&["w1", "w2"]);
     let first = rig.decide(1, &[approve(1), reject(2)]);
     let joined = rig.decide(1, &[approve(1), reject(2)]);
     rig.run();
@@ -64,10 +64,10 @@ fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invaria
 
 #[test]
 fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let first = rig.decide(1, &[approve(1)]);
     rig.run();
-    rig.reply(asks(&["r1"]));
+    rig.reply(calls_reply(&["r1"]));
     let EventKind::AwaitingApproval { round: 2, pending, .. } = rig.decided(first).kind else { panic!() };
     assert!(!pending[0].needs_approval && rig.work.is_empty());
     let unnamed = rig.decide_as(2, &[], |decide| decide.round = None);
@@ -83,18 +83,18 @@ fn an_approval_runs_one_model_round_and_the_next_calls_wait_again() {
 
 #[test]
 fn the_turn_continues_through_rounds_without_approval_if_requested() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let ticket = rig.decide_as(1, &[approve(1)], |decide| decide.continue_auto_approved = true);
     rig.run();
-    rig.reply(asks(&["r1"]));
+    rig.reply(calls_reply(&["r1"]));
     rig.run();
-    rig.reply(asks(&["w2"]));
+    rig.reply(calls_reply(&["w2"]));
     assert!(matches!(rig.decided(ticket).kind, EventKind::AwaitingApproval { round: 3, .. }));
 }
 
 #[test]
 fn decisions_in_parts_wait_for_the_last_one() {
-    let mut rig = Rig::asked(&["w1", "w2"]);
+    let mut rig = Rig::with_calls(&["w1", "w2"]);
     let first = rig.decide(1, &[approve(1)]);
     let Some(Ok(Answer::StillAwaiting { missing, .. })) = rig.answer(first) else { panic!() };
     assert_eq!(missing.len(), 1);
@@ -113,8 +113,8 @@ fn decisions_in_parts_wait_for_the_last_one() {
 }
 
 #[test]
-fn an_incomplete_set_expires_unrun() {
-    let mut rig = Rig::asked(&["w1", "w2"]);
+fn a_partly_decided_round_expires_without_running() {
+    let mut rig = Rig::with_calls(&["w1", "w2"]);
     rig.decide(1, &[approve(1)]);
     rig.wait(300);
     let late = rig.decide(1, &[approve(2)]);
@@ -122,12 +122,12 @@ fn an_incomplete_set_expires_unrun() {
     assert_eq!(rig.end(), Some(&End::Expired));
     assert!(rig.aggregates.effects.is_empty());
     let recorded = rig.decide(1, &[approve(1)]);
-    assert!(matches!(rig.decided(recorded).kind, EventKind::Expired), "recorded decisions get what came of them");
+    assert!(matches!(rig.decided(recorded).kind, EventKind::Expired), "recorded decisions get the outcome of the turn");
 }
 
 #[test]
-fn edited_arguments_run_and_are_shown() {
-    let mut rig = Rig::asked(&["w1"]);
+fn edited_arguments_are_executed_and_reported() {
+    let mut rig = Rig::with_calls(&["w1"]);
     let edited = json!({"on": "other"});
     let decision = (1, Decision::ApproveEdited { arguments: edited.clone() });
     let bad = rig.decide_as(1, std::slice::from_ref(&decision), |decide| {
@@ -145,7 +145,7 @@ fn edited_arguments_run_and_are_shown() {
 
 #[test]
 fn a_digest_must_match_the_arguments_of_the_call() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let wrong = rig.decide_as(1, &[approve(1)], |decide| {
         decide.decisions[0].digest = Some(Digest::of(b"something else"));
     });
@@ -160,7 +160,7 @@ fn a_digest_must_match_the_arguments_of_the_call() {
 
 #[test]
 fn an_expired_turn_runs_nothing_and_answers_after_its_end_is_committed() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.wait(300);
     assert_eq!(
         rig.machine.view(rig.now, 1).unwrap().status,
@@ -180,34 +180,34 @@ fn an_expired_turn_runs_nothing_and_answers_after_its_end_is_committed() {
 
 #[test]
 fn the_sweep_and_a_chat_expire_a_pause_in_the_same_way() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.send(Command::Expire { turn: 1 });
     assert!(rig.record().ended.is_none(), "not yet");
     rig.wait(300);
     rig.send(Command::Expire { turn: 1 });
     assert_eq!(rig.end(), Some(&End::Expired));
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.wait(300);
     rig.start("next");
-    assert_eq!(rig.machine.history().turn(1).unwrap().ended.as_ref().unwrap().how, End::Expired);
+    assert_eq!(rig.machine.history().turn(1).unwrap().ended.as_ref().unwrap().end, End::Expired);
     assert_eq!(rig.turn(), 2);
 }
 
 #[test]
 fn a_chat_is_refused_while_a_turn_waits_or_supersedes_it() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let refused = rig.start("next");
     assert_eq!(rig.refusal(refused), Some(Reason::TurnPending));
     rig.start_as("next", |start| start.if_pending = IfPending::Supersede);
     let first = rig.machine.history().turn(1).unwrap();
-    assert_eq!(first.ended.as_ref().unwrap().how, End::Superseded);
+    assert_eq!(first.ended.as_ref().unwrap().end, End::Superseded);
     assert_eq!(first.call(1, 1).unwrap().status(), Some(CallStatus::Superseded));
     assert_eq!(rig.turn(), 2);
 }
 
 #[test]
 fn a_refused_chat_does_not_affect_the_open_turn() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let refused = rig.start_as("next", |start| {
         start.if_pending = IfPending::Supersede;
         start.truncate_to = Some(999);
@@ -227,7 +227,7 @@ fn a_refused_chat_does_not_affect_the_open_turn() {
 
 #[test]
 fn a_failure_after_decisions_is_their_answer_and_a_repeated_approve_resumes_the_turn() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     let first = rig.decide(1, &[approve(1)]);
     rig.run();
     rig.model_fails(true);

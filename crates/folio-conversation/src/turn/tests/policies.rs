@@ -20,29 +20,29 @@ fn rule(tools: &[&str], ruling: Ruling) -> Rule {
 enum Approved {
     Nothing,
     Everything,
-    /// All the tools that there are, by name.
-    ByName,
+    /// All tools, by name.
+    ByToolName,
 }
 
 /// A turn under these rules, after the model's first answer.
-fn under(rules: Vec<Rule>, approved: Approved, calls: &[&str]) -> Rig {
+fn turn_with_policy(rules: Vec<Rule>, approved: Approved, calls: &[&str]) -> Rig {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| {
         match approved {
             Approved::Nothing => {}
             Approved::Everything => start.options.auto_approve = true,
-            Approved::ByName => start.options.auto_approved_tools = ["w1", "w2", "r1"].map(String::from).to_vec(),
+            Approved::ByToolName => start.options.auto_approved_tools = ["w1", "w2", "r1"].map(String::from).to_vec(),
         }
         start.options.policy = Policy { rules };
     });
-    rig.reply(asks(calls));
+    rig.reply(calls_reply(calls));
     rig
 }
 
 #[test]
 fn a_denied_call_never_runs_and_its_result_states_the_reason() {
-    for approved in [Approved::Everything, Approved::ByName] {
-        let mut rig = under(vec![rule(&["w1", "r1"], Ruling::Deny)], approved, &["w1", "r1", "w2"]);
+    for approved in [Approved::Everything, Approved::ByToolName] {
+        let mut rig = turn_with_policy(vec![rule(&["w1", "r1"], Ruling::Deny)], approved, &["w1", "r1", "w2"]);
         rig.finish();
         assert_eq!(rig.aggregates.calls(), ["1.1.3"], "invariant 2: {approved:?}");
         assert!(!rig.log.contains(&"read"), "{approved:?}");
@@ -57,20 +57,20 @@ fn a_denied_call_never_runs_and_its_result_states_the_reason() {
 #[test]
 fn the_policy_is_not_evaluated_for_calls_beyond_the_limits_of_a_round() {
     let names = vec!["w1"; limits::CALLS_PER_ROUND_MAX + 1];
-    let rig = under(vec![rule(&["w1"], Ruling::Deny)], Approved::Everything, &names);
+    let rig = turn_with_policy(vec![rule(&["w1"], Ruling::Deny)], Approved::Everything, &names);
     let calls = &rig.record().round(1).unwrap().calls;
     let problems: Vec<&str> = calls.iter().map(|call| call.call.problem.as_deref().unwrap()).collect();
-    let (beyond, judged) = problems.split_last().unwrap();
-    assert!(judged.iter().all(|problem| problem.contains("policy")), "{judged:?}");
+    let (beyond, denied) = problems.split_last().unwrap();
+    assert!(denied.iter().all(|problem| problem.contains("policy")), "{denied:?}");
     assert!(beyond.contains("more than 32 calls"), "{beyond}");
 }
 
 #[test]
 fn invariant_2_a_call_that_a_rule_asks_for_waits_even_with_auto_approve() {
-    let both = [Approved::Everything, Approved::ByName];
+    let both = [Approved::Everything, Approved::ByToolName];
     for (name, approved) in ["w1", "r1"].into_iter().flat_map(|name| both.map(|approved| (name, approved))) {
         let rules = || vec![rule(&["w1", "r1"], Ruling::Ask(Approver::default()))];
-        let mut rig = under(rules(), approved, &[name]);
+        let mut rig = turn_with_policy(rules(), approved, &[name]);
         assert!(rig.work.is_empty(), "{name} {approved:?}");
         let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!("{name}") };
         assert!(pending[0].needs_approval, "{name}");
@@ -79,7 +79,7 @@ fn invariant_2_a_call_that_a_rule_asks_for_waits_even_with_auto_approve() {
         rig.reply(text_reply("well"));
         assert!(rig.aggregates.effects.is_empty() && !rig.log.contains(&"read"), "{name}");
 
-        let mut rig = under(rules(), approved, &[name]);
+        let mut rig = turn_with_policy(rules(), approved, &[name]);
         let ticket = rig.decide(1, &[approve(1)]);
         rig.finish();
         assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }), "{name}");
@@ -89,7 +89,7 @@ fn invariant_2_a_call_that_a_rule_asks_for_waits_even_with_auto_approve() {
 
 #[test]
 fn a_call_that_a_rule_allows_runs_without_approval() {
-    let mut rig = under(vec![rule(&[], Ruling::Allow)], Approved::Nothing, &["w1"]);
+    let mut rig = turn_with_policy(vec![rule(&[], Ruling::Allow)], Approved::Nothing, &["w1"]);
     assert!(matches!(rig.work.front(), Some(Effect::PlanTool(_))));
     rig.finish();
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
@@ -98,7 +98,7 @@ fn a_call_that_a_rule_allows_runs_without_approval() {
 #[test]
 fn an_approval_without_permission_is_refused_and_not_recorded_also_after_a_crash() {
     let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: true });
-    let mut rig = under(vec![rule(&["w1"], ask)], Approved::Nothing, &["w1", "w2"]);
+    let mut rig = turn_with_policy(vec![rule(&["w1"], ask)], Approved::Nothing, &["w1", "w2"]);
     rig.crash();
     let other = UserId::derive(&["other"]);
     let own = rig.decide_as(1, &[approve(1)], |decide| decide.role = Role::Admin);
@@ -119,11 +119,11 @@ fn the_policy_is_evaluated_with_the_normalized_arguments() {
     };
     let admins = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_requester: false });
     let edited = |on: &str| (1, Decision::ApproveEdited { arguments: json!({ "on": on }) });
-    let mut rig = under(vec![on("never", Ruling::Deny), on("w1", admins)], Approved::Everything, &["w1"]);
-    let as_asked = rig.decide(1, &[approve(1)]);
-    assert_eq!(rig.refusal(as_asked), Some(Reason::PolicyDenied));
-    let worse = rig.decide_as(1, &[edited("never")], |decide| decide.role = Role::Admin);
-    assert_eq!(rig.refusal(worse), Some(Reason::PolicyDenied), "an admin cannot approve a denied call");
+    let mut rig = turn_with_policy(vec![on("never", Ruling::Deny), on("w1", admins)], Approved::Everything, &["w1"]);
+    let unedited = rig.decide(1, &[approve(1)]);
+    assert_eq!(rig.refusal(unedited), Some(Reason::PolicyDenied));
+    let denied_edit = rig.decide_as(1, &[edited("never")], |decide| decide.role = Role::Admin);
+    assert_eq!(rig.refusal(denied_edit), Some(Reason::PolicyDenied), "an admin cannot approve a denied call");
     rig.decide(1, &[edited("harmless")]);
     rig.finish();
     assert_eq!(rig.aggregates.calls(), ["1.1.1"]);

@@ -1,4 +1,4 @@
-//! Random commands and random faults: longer than the exhaustive check goes, and less whole.
+//! Random commands and random faults: longer traces than those of the exhaustive model check.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::model_check::{Action, Ask, Scope, World};
 use super::*;
 
 /// A model whose repeated requests get different answers, with writes in several rounds.
-fn restless(turn: u32, round: u32, attempt: u32) -> Reply {
+fn changing_reply(turn: u32, round: u32, attempt: u32) -> Reply {
     match (turn + round + attempt) % 4 {
         0 => text_reply("done"),
-        1 => asks(&["r1", "w1"]),
-        2 => asks(&["w1", "w2", "nonsense"]),
-        _ => asks(&["r1"]),
+        1 => calls_reply(&["r1", "w1"]),
+        2 => calls_reply(&["w1", "w2", "nonsense"]),
+        _ => calls_reply(&["r1"]),
     }
 }
 
@@ -41,13 +41,13 @@ fn scope() -> Scope {
         sweeps: 2,
         watches: 3,
     };
-    let mut scope = Scope::empty(restless, asks.map(|ask| (ask, None)).to_vec()).with(budget);
+    let mut scope = Scope::empty(changing_reply, asks.map(|ask| (ask, None)).to_vec()).with(budget);
     scope.clocks = true;
     scope
 }
 
 /// Completes all work in progress without further faults.
-fn settle(world: &mut World) {
+fn run_until_idle(world: &mut World) {
     for _ in 0..2_000 {
         let next = world
             .enabled()
@@ -58,7 +58,7 @@ fn settle(world: &mut World) {
             None => return,
         }
     }
-    panic!("it does not come to rest");
+    panic!("the world does not become idle");
 }
 
 /// Cases of each property, unless `PROPTEST_CASES` is set.
@@ -82,7 +82,7 @@ proptest! {
             world = world.after(enabled[usize::from(choice) % enabled.len()]);
             prop_assert_eq!(world.violation, None);
         }
-        settle(&mut world);
+        run_until_idle(&mut world);
         world.left.takeovers = 2;
         for node in 0..2 {
             world.nodes[node].live = None;
@@ -90,7 +90,7 @@ proptest! {
         if world.enabled().contains(&Action::TakeOver { node: 0 }) {
             world = world.after(Action::TakeOver { node: 0 });
         }
-        settle(&mut world);
+        run_until_idle(&mut world);
         prop_assert_eq!(world.violation, None);
         let open = world.thread.history.open();
         prop_assert!(open.is_none_or(|record| record.pause().is_some()), "invariant 8: {:?}", open);
@@ -124,7 +124,7 @@ proptest! {
     /// (invariant 7).
     #[test]
     fn invariant_7_holds_for_any_decisions(approved in proptest::collection::vec(any::<bool>(), 1..6), crash in any::<bool>()) {
-        let mut rig = Rig::asked(&vec!["w1"; approved.len()]);
+        let mut rig = Rig::with_calls(&vec!["w1"; approved.len()]);
         let decisions: Vec<_> = approved.iter().zip(1..).map(|(yes, at)| if *yes { approve(at) } else { reject(at) }).collect();
         let first = rig.decide(1, &decisions);
         rig.finish();
@@ -156,7 +156,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             start.options.auto_approve = size.is_multiple_of(5);
             start.truncate_to = (size.is_multiple_of(7)).then_some(size / 7);
         })),
-        2..=5 if rig.calling().is_some() => rig.reply(asks(&calls)),
+        2..=5 if rig.calling().is_some() => rig.reply(calls_reply(&calls)),
         6 if rig.calling().is_some() => rig.reply(text_reply("done")),
         7 if rig.calling().is_some() => rig.model_fails(size.is_multiple_of(2)),
         8 | 9 => drop(rig.step()),
@@ -185,7 +185,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             rig.send(Command::ToolFinished { round: size % 4, index: size % 5, outcome });
             rig.send(Command::Closed { round: size % 4, index: size % 5, result: None });
             rig.send(Command::Planned { round: size % 4, index: size % 5, plan: Err("late".into()) });
-            rig.send(Command::Unknown { batch: u128::from(size) });
+            rig.send(Command::AppendUnknown { batch: u128::from(size) });
             rig.send(Command::Expire { turn: size % 3 });
             let ticket = rig.ticket();
             rig.send(Command::Cancel { ticket, turn: 1_000 });
@@ -197,7 +197,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
 #[test]
 fn a_turn_that_is_cancelled_at_each_step_ends_cancelled() {
     for steps in 0..8 {
-        let mut rig = Rig::asked(&["r1", "w1", "w2"]);
+        let mut rig = Rig::with_calls(&["r1", "w1", "w2"]);
         rig.decide(1, &[approve(2), approve(3)]);
         for _ in 0..steps {
             rig.step();

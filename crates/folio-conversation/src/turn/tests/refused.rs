@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Steps to the next write that runs, and has it refused.
+/// Steps until the call with this index runs, and refuses the call.
 fn refuse(rig: &mut Rig, index: u32) {
     while !matches!(rig.work.front(), Some(Effect::RunTool(run, _)) if run.call.index == index) {
         assert!(rig.step(), "the call at {index} runs");
@@ -15,7 +15,7 @@ fn refuse(rig: &mut Rig, index: u32) {
 fn is_refused(rig: &Rig) -> bool {
     let ended = rig.record().ended.as_ref().unwrap();
     ended.runs_again
-        && matches!(&ended.how, End::Failed { error, retriable: true }
+        && matches!(&ended.end, End::Failed { error, retriable: true }
             if error.reason == Reason::SpuExhausted && error.details["need"] == "3")
 }
 
@@ -35,7 +35,7 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
         if crash {
             rig.crash();
         }
-        // Not enough, again.
+        // The call is refused again.
         rig.resume();
         assert_eq!(rig.machine.view(rig.now, 1).unwrap().status, TurnStatus::Running);
         refuse(&mut rig, 2);
@@ -54,7 +54,7 @@ fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
 
 #[test]
 fn invariant_7_repeated_decisions_resume_a_round_whose_call_was_refused() {
-    let mut rig = Rig::asked(&["w1", "w2", "r1", "w3"]);
+    let mut rig = Rig::with_calls(&["w1", "w2", "r1", "w3"]);
     let decisions = [approve(1), reject(2), approve(4)];
     let ticket = rig.decide(1, &decisions);
     refuse(&mut rig, 1);
@@ -69,7 +69,7 @@ fn invariant_7_repeated_decisions_resume_a_round_whose_call_was_refused() {
 #[test]
 fn a_crash_after_resuming_leaves_no_call_unfinished() {
     for steps in 0..8 {
-        let mut rig = Rig::asked(&["w1", "w2"]);
+        let mut rig = Rig::with_calls(&["w1", "w2"]);
         let decisions = [approve(1), approve(2)];
         rig.decide(1, &decisions);
         refuse(&mut rig, 1);
@@ -80,7 +80,7 @@ fn a_crash_after_resuming_leaves_no_call_unfinished() {
         rig.crash();
         rig.send(Command::TakeOver);
         rig.run();
-        assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2"], "decided calls are carried out: {steps} steps");
+        assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2"], "decided calls are executed: {steps} steps");
         assert_eq!(statuses(&rig), [Some(CallStatus::Ok); 2], "{steps} steps");
     }
 }

@@ -1,4 +1,4 @@
-//! One machine on a store in memory. Store effects are performed at once; work waits for the test to answer it.
+//! One machine on a store in memory. Store effects are performed at once; the test answers the other work.
 
 use std::collections::VecDeque;
 
@@ -14,21 +14,21 @@ use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp,
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::store::{Aggregates, OpOutcome, ThreadRow, start_of_time, tool_result};
+use super::store::{Aggregates, OpOutcome, ThreadRow, start_time, tool_result};
 use crate::turn::{
     Answer, CallPlan, CheckedCall, Command, Decide, Effect, Machine, ModelCall, Reply, RequestedDecision, Start,
     Ticket, ToolOutcome, ToolResult, ToolRun,
 };
 use folio_history::command::{IfBusy, IfPending};
 
-/// Behavior of the store at the next append.
+/// Fault of the store at the next append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mishap {
-    /// It applies it; the answer is lost.
+    /// The append is applied, but its answer is lost.
     AnswerLost,
-    /// It does not; the answer is lost.
+    /// The append never reaches the store.
     NeverArrived,
-    /// Another node takes the thread over first.
+    /// Another node takes over the thread before the append.
     Overtaken,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Rig {
     /// Every effect, in order, by its kind.
     pub(super) log: Vec<&'static str>,
     pub(super) mishaps: VecDeque<Mishap>,
-    pub(super) lost: bool,
+    pub(super) is_lost: bool,
     pub(super) appends: usize,
     tickets: u64,
     machines: u128,
@@ -58,38 +58,38 @@ impl Rig {
             store,
             aggregates: Aggregates::default(),
             machine,
-            now: start_of_time(),
+            now: start_time(),
             events: Vec::new(),
             answers: Vec::new(),
             work: VecDeque::new(),
             log: Vec::new(),
             mishaps: VecDeque::new(),
-            lost: false,
+            is_lost: false,
             appends: 0,
             tickets: 0,
             machines: 1,
         }
     }
 
-    /// A turn that called the model.
+    /// Returns a turn that called the model.
     pub(super) fn started() -> Self {
         let mut rig = Self::new();
         rig.start("hello");
         rig
     }
 
-    /// A turn whose first answer asks for these calls.
-    pub(super) fn asked(calls: &[&str]) -> Self {
+    /// Returns a turn whose first model answer requests these calls.
+    pub(super) fn with_calls(calls: &[&str]) -> Self {
         let mut rig = Self::started();
-        rig.reply(asks(calls));
+        rig.reply(calls_reply(calls));
         rig
     }
 
-    /// The same, with writes that need no approval.
+    /// Like [`Self::with_calls`], but writes need no approval.
     pub(super) fn auto_approved(calls: &[&str]) -> Self {
         let mut rig = Self::new();
         rig.start_as("hello", |start| start.options.auto_approve = true);
-        rig.reply(asks(calls));
+        rig.reply(calls_reply(calls));
         rig
     }
 
@@ -99,14 +99,14 @@ impl Rig {
         self.reply(text_reply("done"));
     }
 
-    /// The actor dies; another one is made from the store.
+    /// Replaces the machine by one that is loaded from the store, as after a crash.
     pub(super) fn crash(&mut self) {
         self.machines += 1;
         let history = self.stored();
         let incarnation = node(self.machines as u32);
         self.machine = Machine::load(incarnation, 8, self.store.header.clone(), history, self.machines << 64);
         self.work.clear();
-        self.lost = false;
+        self.is_lost = false;
     }
 
     pub(super) fn send(&mut self, command: Command) {
@@ -124,12 +124,10 @@ impl Rig {
         for history in [&self.stored(), self.machine.history()] {
             let messages: Vec<_> = history.messages().map(|shown| shown.message).collect();
             assert_eq!(folio_history::sanitize(messages.clone()), messages, "invariant 4");
-            let unanswered =
-                |record: &TurnRecord| record.rounds.iter().any(|round| round.unanswered().next().is_some());
-            assert!(
-                !history.turns().iter().any(|record| record.ended.is_some() && unanswered(record)),
-                "invariant 4: an ended turn has calls without results"
-            );
+            for record in history.turns().iter().filter(|record| record.ended.is_some()) {
+                let unanswered = record.rounds.iter().any(|round| round.unanswered().next().is_some());
+                assert!(!unanswered, "invariant 4: an ended turn has calls without results");
+            }
         }
     }
 
@@ -137,13 +135,13 @@ impl Rig {
         History::fold(self.store.entries.iter().cloned())
     }
 
-    /// The messages that the machine would send.
+    /// Returns the messages that the machine would send.
     pub(super) fn messages(&self) -> Vec<Message> {
         self.machine.history().messages().map(|shown| shown.message).collect()
     }
 
     pub(super) fn check_stored(&self) {
-        if self.machine.is_idle() && !self.lost {
+        if self.machine.is_idle() && !self.is_lost {
             assert_eq!(self.stored().turns(), self.machine.history().turns());
         }
     }
@@ -165,10 +163,10 @@ impl Rig {
                 }
                 let batch = append.batch;
                 match self.mishaps.pop_front() {
-                    Some(Mishap::NeverArrived) => return Some(Command::Unknown { batch }),
+                    Some(Mishap::NeverArrived) => return Some(Command::AppendUnknown { batch }),
                     Some(Mishap::AnswerLost) => {
                         self.store.append(&append);
-                        return Some(Command::Unknown { batch });
+                        return Some(Command::AppendUnknown { batch });
                     }
                     Some(Mishap::Overtaken) => {
                         self.store.header.epoch += 1;
@@ -176,40 +174,23 @@ impl Rig {
                     }
                     None => {}
                 }
-                Some(match self.store.append(&append) {
+                return Some(match self.store.append(&append) {
                     Appended::Done(header) => Command::Appended { batch, header },
-                    Appended::Refused { header, request } => Command::Refused { batch, header, request },
-                })
+                    Appended::Refused { header, request } => Command::AppendRefused { batch, header, request },
+                });
             }
             Effect::LookUp { batch, .. } => {
                 let is_committed = self.store.batches.contains(&batch);
-                Some(Command::LookedUp { batch, is_committed, header: Box::new(self.store.header.clone()) })
+                return Some(Command::LookedUp { batch, is_committed, header: Box::new(self.store.header.clone()) });
             }
-            Effect::StopWork => {
-                self.work.clear();
-                None
-            }
-            Effect::Emit(event) => {
-                self.events.push(event);
-                None
-            }
-            Effect::Answer(ticket, answer) => {
-                self.answers.push((ticket, answer));
-                None
-            }
-            Effect::RemoveOpenTurn(row) => {
-                self.store.open_rows.remove(&(row.turn.number, row.epoch));
-                None
-            }
-            Effect::Reload => {
-                self.lost = true;
-                None
-            }
-            work => {
-                self.work.push_back(work);
-                None
-            }
+            Effect::StopWork => self.work.clear(),
+            Effect::Emit(event) => self.events.push(event),
+            Effect::Answer(ticket, answer) => self.answers.push((ticket, answer)),
+            Effect::RemoveOpenTurn(row) => drop(self.store.open_rows.remove(&(row.turn.number, row.epoch))),
+            Effect::Reload => self.is_lost = true,
+            work => self.work.push_back(work),
         }
+        None
     }
 
     pub(super) fn ticket(&mut self) -> Ticket {
@@ -230,10 +211,7 @@ impl Rig {
     }
 
     pub(super) fn calling(&self) -> Option<ModelCall> {
-        self.work.iter().find_map(|work| match work {
-            Effect::CallModel(call) => Some(call.clone()),
-            _ => None,
-        })
+        self.work.iter().find_map(|work| if let Effect::CallModel(call) = work { Some(call.clone()) } else { None })
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {
@@ -256,17 +234,14 @@ impl Rig {
         let work = self.work.remove(at).unwrap();
         let (round, index) = call_position(&work);
         let command = match work {
-            Effect::RunRead(run) => Command::ToolFinished {
-                round,
-                index,
-                outcome: ToolOutcome::Done(result(&format!("read {}", run.name))),
-            },
+            Effect::RunRead(run) => {
+                let outcome = ToolOutcome::Done(result(&format!("read {}", run.name)));
+                Command::ToolFinished { round, index, outcome }
+            }
             Effect::PlanTool(run) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
             Effect::RunTool(run, intent) => {
-                let outcome = match self.aggregates.write(&run.call, &run.name, &intent) {
-                    Some(row) => ToolOutcome::Done(tool_result(row)),
-                    None => ToolOutcome::Unknown,
-                };
+                let row = self.aggregates.write(&run.call, &run.name, &intent);
+                let outcome = row.map_or(ToolOutcome::Unknown, |row| ToolOutcome::Done(tool_result(row)));
                 Command::ToolFinished { round, index, outcome }
             }
             Effect::Recover(run, intent) => {
@@ -277,7 +252,7 @@ impl Rig {
                 let row = self.aggregates.close(&run.call, &intent, OpOutcome::Aborted);
                 Command::Closed { round, index, result: (row != OpOutcome::Aborted).then(|| tool_result(row)) }
             }
-            other => panic!("{other:?} is no work"),
+            other => panic!("unexpected work: {other:?}"),
         };
         self.send(command);
         true
@@ -304,10 +279,10 @@ impl Rig {
     }
 
     pub(super) fn end(&self) -> Option<&End> {
-        self.record().ended.as_ref().map(|ended| &ended.how)
+        self.record().ended.as_ref().map(|ended| &ended.end)
     }
 
-    /// The status of a call of the first round.
+    /// Returns the status of a call of the first round.
     pub(super) fn status(&self, index: u32) -> Option<CallStatus> {
         self.record().call(1, index).unwrap().status()
     }
@@ -330,15 +305,13 @@ impl Rig {
     }
 
     pub(super) fn cancel(&mut self) -> Ticket {
-        let ticket = self.ticket();
-        let turn = self.turn();
+        let (ticket, turn) = (self.ticket(), self.turn());
         self.send(Command::Cancel { ticket, turn });
         ticket
     }
 
     pub(super) fn resume(&mut self) -> Ticket {
-        let ticket = self.ticket();
-        let turn = self.turn();
+        let (ticket, turn) = (self.ticket(), self.turn());
         self.send(Command::Resume { ticket, turn });
         ticket
     }
@@ -358,7 +331,7 @@ impl Rig {
         self.answer(ticket).and_then(|answer| answer.as_ref().err()).map(|error| error.reason)
     }
 
-    /// The closing event that decisions were answered with.
+    /// Returns the closing event with which decisions were answered.
     pub(super) fn decided(&self, ticket: Ticket) -> Event {
         match self.answer(ticket) {
             Some(Ok(Answer::Decided { closing, .. })) => (**closing).clone(),
@@ -376,7 +349,7 @@ impl Rig {
     }
 }
 
-/// A chat of which nothing is approved, refused while another turn is open.
+/// Returns a chat without auto-approval that is refused while another turn is open.
 pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
     Start {
         ticket,
@@ -399,7 +372,7 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
     }
 }
 
-/// Decisions on calls of a round, by the user of the turn.
+/// Returns decisions on calls of a round by the user of the turn.
 pub(super) fn decide(ticket: Ticket, turn: u32, round: u32, decisions: &[(u32, Decision)]) -> Decide {
     let requested = |(index, decision): &(u32, Decision)| RequestedDecision {
         round,
@@ -425,15 +398,11 @@ pub(super) fn node(number: u32) -> Incarnation {
 }
 
 pub(super) fn result(content: &str) -> ToolResult {
-    ToolResult {
-        status: CallStatus::Ok,
-        content: content.into(),
-        change: Default::default(),
-        usage: Default::default(),
-    }
+    let (change, usage) = Default::default();
+    ToolResult { status: CallStatus::Ok, content: content.into(), change, usage }
 }
 
-/// An answer without calls.
+/// Returns an answer without calls.
 pub(super) fn text_reply(text: &str) -> Reply {
     Reply {
         model: "m".into(),
@@ -445,15 +414,15 @@ pub(super) fn text_reply(text: &str) -> Reply {
     }
 }
 
-/// An answer with calls: names that begin with `r` read, with `w` write (on the aggregate of that name), others are
-/// unknown.
-pub(super) fn asks(calls: &[&str]) -> Reply {
+/// Returns an answer with calls. A tool whose name starts with `r` reads, with `w` writes (to the aggregate of that
+/// name); other tools are unknown.
+pub(super) fn calls_reply(calls: &[&str]) -> Reply {
     let call = |name: &&str| CheckedCall {
         provider_id: "call_0".into(),
         name: (*name).into(),
         arguments: json!({ "on": name }),
         access: if name.starts_with('w') { Access::ReadWrite } else { Access::ReadOnly },
-        problem: (!name.starts_with(['r', 'w'])).then(|| format!("there is no tool {name}")),
+        problem: (!name.starts_with(['r', 'w'])).then(|| format!("unknown tool {name}")),
     };
     Reply { calls: calls.iter().map(call).collect(), finish: FinishReason::ToolCalls, ..text_reply("let me") }
 }
@@ -462,7 +431,7 @@ pub(super) fn call_position(work: &Effect) -> (u32, u32) {
     match work {
         Effect::RunRead(run) | Effect::PlanTool(run) => (run.call.round, run.call.index),
         Effect::RunTool(run, _) | Effect::Recover(run, _) | Effect::Close(run, _) => (run.call.round, run.call.index),
-        other => panic!("{other:?} is no work on a call"),
+        other => panic!("not the work of a call: {other:?}"),
     }
 }
 

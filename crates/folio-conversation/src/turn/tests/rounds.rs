@@ -21,25 +21,23 @@ fn a_chat_without_tools_appends_twice() {
 
 #[test]
 fn read_only_rounds_are_buffered_until_the_end() {
-    let mut rig = Rig::asked(&["r1", "r2", "nonsense"]);
+    let mut rig = Rig::with_calls(&["r1", "r2", "nonsense"]);
     assert_eq!(rig.work.iter().filter(|work| matches!(work, Effect::RunRead(_))).count(), 2, "reads run together");
     rig.finish();
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
     assert_eq!(rig.appends, 2);
     let messages = rig.messages();
     let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
-    assert_eq!(
-        calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(),
-        ["call_1_1_1", "call_1_1_2", "call_1_1_3"]
-    );
-    assert_eq!(messages[4], Message::Tool { call: "call_1_1_3".into(), content: "there is no tool nonsense".into() });
+    let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["call_1_1_1", "call_1_1_2", "call_1_1_3"]);
+    assert_eq!(messages[4], Message::Tool { call: "call_1_1_3".into(), content: "unknown tool nonsense".into() });
 }
 
 #[test]
 fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approved_tools = vec!["w1".into(), "w2".into()]);
-    rig.reply(asks(&["r1", "w1", "w2", "r2"]));
+    rig.reply(calls_reply(&["r1", "w1", "w2", "r2"]));
     rig.finish();
     assert_eq!(rig.journal(), ["accepted", "round", "intent", "outcome", "intent", "outcome", "outcome", "ended"]);
     assert_eq!(rig.aggregates.calls(), ["1.1.2", "1.1.3"]);
@@ -76,13 +74,13 @@ fn a_write_with_an_unknown_outcome_is_recovered_not_repeated() {
 fn the_tenth_round_with_tool_calls_ends_the_turn_completed() {
     let mut rig = Rig::started();
     for _ in 0..9 {
-        rig.reply(asks(&["r1"]));
+        rig.reply(calls_reply(&["r1"]));
         rig.run();
     }
-    rig.reply(asks(&["r1", "w1"]));
+    rig.reply(calls_reply(&["r1", "w1"]));
     assert!(rig.calling().is_none() && rig.work.is_empty(), "invariant 10");
     let ended = rig.record().ended.clone().unwrap();
-    let End::Completed { text, finish, .. } = &ended.how else { panic!() };
+    let End::Completed { text, finish, .. } = &ended.end else { panic!() };
     let answer = "(The maximum number of tool rounds was reached.)";
     assert_eq!((text.as_str(), *finish), (answer, FinishReason::MaxRounds));
     assert!(ended.results.iter().all(|result| result.status == CallStatus::NotRun && result.round == 10));
@@ -99,10 +97,10 @@ fn calls_beyond_the_bound_of_a_round_get_an_error_result() {
 }
 
 #[test]
-fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
+fn large_results_are_truncated_visibly_and_appended_within_bounds() {
     let mut rig = Rig::started();
     for fill in ["ü", "\u{1}", "\""] {
-        rig.reply(asks(&vec!["r"; limits::CALLS_PER_ROUND_MAX]));
+        rig.reply(calls_reply(&vec!["r"; limits::CALLS_PER_ROUND_MAX]));
         while let Some(Effect::RunRead(run)) = rig.work.pop_front() {
             let outcome = ToolOutcome::Done(result(&fill.repeat(120_000 / fill.len())));
             rig.send(Command::ToolFinished { round: run.call.round, index: run.call.index, outcome });
@@ -124,7 +122,7 @@ fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
 #[test]
 fn hostile_answers_fit_an_entry() {
     let mut rig = Rig::started();
-    let mut reply = asks(&vec!["\u{1}"; 500]);
+    let mut reply = calls_reply(&vec!["\u{1}"; 500]);
     for call in &mut reply.calls {
         call.arguments = json!({ "a": "\u{2}".repeat(20_000) });
         call.provider_id = "\u{3}".repeat(100_000);
@@ -134,7 +132,7 @@ fn hostile_answers_fit_an_entry() {
     rig.reply(reply);
     rig.run();
     rig.model_fails(false);
-    assert!(matches!(rig.record().ended.as_ref().unwrap().how, End::Failed { retriable: false, .. }));
+    assert!(matches!(rig.record().ended.as_ref().unwrap().end, End::Failed { retriable: false, .. }));
 }
 
 #[test]
@@ -146,7 +144,7 @@ fn a_second_chat_is_refused_or_interrupts_the_running_turn() {
     let third = rig.start_as("three", |start| start.if_busy = IfBusy::Interrupt);
     assert!(matches!(rig.answer(third), Some(Ok(Answer::Streaming { turn: 2, .. }))));
     let first = rig.machine.history().turn(1).unwrap();
-    assert_eq!(first.ended.as_ref().unwrap().how, End::Cancelled);
+    assert_eq!(first.ended.as_ref().unwrap().end, End::Cancelled);
     assert_eq!(rig.work.len(), 1, "the first turn's model call is stopped");
 }
 
@@ -183,7 +181,7 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
 
 #[test]
 fn a_rename_of_a_running_thread_keeps_the_buffered_entries() {
-    let mut rig = Rig::asked(&["r1"]);
+    let mut rig = Rig::with_calls(&["r1"]);
     rig.run();
     let ticket = rig.ticket();
     rig.send(Command::Rename { ticket, title: "other".into(), request: None });

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_message_that_fills_no_entry_is_refused() {
+fn a_message_that_exceeds_an_entry_is_refused() {
     let mut rig = Rig::new();
     let ticket = rig.start(&"\u{1}".repeat(limits::USER_TEXT_BYTES));
     assert_eq!(rig.refusal(ticket), Some(Reason::TooLarge));
@@ -32,7 +32,7 @@ fn a_full_thread_refuses_new_turns_but_ends_its_open_turn() {
 
 #[test]
 fn too_large_decisions_are_refused_completely() {
-    let mut rig = Rig::asked(&["w1", "w2", "w3"]);
+    let mut rig = Rig::with_calls(&["w1", "w2", "w3"]);
     let edited = |index| {
         let arguments = json!({ "on": "x".repeat(100_000) });
         (index, Decision::ApproveEdited { arguments })
@@ -51,7 +51,7 @@ fn too_large_decisions_are_refused_completely() {
 fn requests_that_wait_are_bounded() {
     let mut rig = Rig::started();
     let now = rig.now;
-    // The store does not answer: everything waits.
+    // The store does not answer, so all requests are deferred.
     let call = rig.calling().unwrap();
     let reply = Box::new(text_reply("hi"));
     let effects = rig.machine.handle(now, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
@@ -73,14 +73,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_text_is_cut_at_a_character_within_its_bounds(text in "[\\PC\u{0}-\u{1f}\"\\\\ü🦀]{0,400}", raw in 40usize..500, escaped in 60usize..500) {
-        let mut cut = text.clone();
-        bounds::truncate(&mut cut, raw, escaped);
-        prop_assert!(cut.len() <= raw && json_bytes(&cut) <= escaped);
+    fn a_text_is_truncated_at_a_character_within_its_bounds(text in "[\\PC\u{0}-\u{1f}\"\\\\ü🦀]{0,400}", raw in 40usize..500, escaped in 60usize..500) {
+        let mut truncated = text.clone();
+        bounds::truncate(&mut truncated, raw, escaped);
+        prop_assert!(truncated.len() <= raw && json_bytes(&truncated) <= escaped);
         if text.len() <= raw && json_bytes(&text) <= escaped {
-            prop_assert_eq!(cut, text);
+            prop_assert_eq!(truncated, text);
         } else {
-            prop_assert!(cut.contains("[… truncated"));
+            prop_assert!(truncated.contains("[… truncated"));
         }
     }
 }

@@ -1,12 +1,13 @@
-//! A store in memory with the conditions of the real ones: what the checks drive the machine against.
+//! A store in memory with the same conditional writes as the real stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_history::journal::{CallStatus, Entry, Intent, WorkingState};
-use folio_history::thread::{Append, Appended, OpenTurnRow, RequestRow, ThreadHeader};
+use folio_history::journal::{CallStatus, Entry, Intent};
+use folio_history::thread::{Append, Appended, NewThread, OpenTurnRow, RequestRow, ThreadHeader};
 use folio_types::op::Expected;
-use folio_types::{CallId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+use folio_types::{CallId, OrgId, Principal, RequestId, Role, ThreadId, Timestamp, UserId};
 
+use super::rig::result;
 use crate::turn::ToolResult;
 
 /// A thread's partition and the index of open turns.
@@ -17,48 +18,29 @@ pub(super) struct ThreadRow {
     pub(super) batches: BTreeSet<u128>,
     pub(super) requests: BTreeMap<RequestId, RequestRow>,
     pub(super) open_rows: BTreeSet<(u32, u64)>,
-    pub(super) fenced: bool,
+    pub(super) is_fenced: bool,
 }
 
 impl ThreadRow {
     pub(super) fn new() -> Self {
-        let at = start_of_time();
+        let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
+        let new = NewThread::new(ThreadId::derive(&["thread"]), &principal, "document", vec![], start_time());
         Self {
-            header: ThreadHeader {
-                id: ThreadId::derive(&["thread"]),
-                org: OrgId::derive(&["org"]),
-                user: UserId::derive(&["user"]),
-                profile: "document".into(),
-                documents: Vec::new(),
-                title: String::new(),
-                model: None,
-                ephemeral: false,
-                expires_at: None,
-                created_at: at,
-                updated_at: at,
-                epoch: 0,
-                owner: None,
-                version: 0,
-                entries: 0,
-                bytes: 0,
-                turns: 0,
-                working: WorkingState::default(),
-                open_turn: None,
-            },
+            header: new.header(),
             entries: Vec::new(),
             batches: BTreeSet::new(),
             requests: BTreeMap::new(),
             open_rows: BTreeSet::new(),
-            fenced: true,
+            is_fenced: true,
         }
     }
 
     pub(super) fn append(&mut self, append: &Append) -> Appended {
         let header = &mut self.header;
-        let fence = (header.epoch, header.version) == (append.fence.epoch, append.fence.version);
-        let taken = append.request.as_ref().and_then(|row| self.requests.get(&row.request)).cloned();
-        if (self.fenced && !fence) || taken.is_some() {
-            return Appended::Refused { header: Box::new(header.clone()), request: taken };
+        let is_current = header.fence() == append.fence;
+        let existing = append.request.as_ref().and_then(|row| self.requests.get(&row.request)).cloned();
+        if (self.is_fenced && !is_current) || existing.is_some() {
+            return Appended::Refused { header: Box::new(header.clone()), request: existing };
         }
         header.version += 1;
         if let Some((epoch, owner)) = &append.new_owner {
@@ -100,12 +82,12 @@ pub(super) enum OpOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Happened {
-    /// `turn.round.index` of its call.
+pub(super) struct RecordedEffect {
+    /// `turn.round.index` of the call.
     pub call: String,
     pub tool: String,
-    /// Version of the target that it overwrote.
-    pub over: u64,
+    /// Version of the target that the effect overwrote.
+    pub overwritten: u64,
 }
 
 /// The aggregates that calls change: one for each target, with its version and op rows.
@@ -114,7 +96,7 @@ pub(super) struct Aggregates {
     /// Version by target, 0: absent.
     pub versions: BTreeMap<String, u64>,
     pub rows: BTreeMap<(String, String), OpOutcome>,
-    pub effects: Vec<Happened>,
+    pub effects: Vec<RecordedEffect>,
 }
 
 impl Aggregates {
@@ -138,7 +120,7 @@ impl Aggregates {
         if *version != expected(intent) {
             return None;
         }
-        self.effects.push(Happened { call: key.1.clone(), tool: tool.into(), over: *version });
+        self.effects.push(RecordedEffect { call: key.1.clone(), tool: tool.into(), overwritten: *version });
         *version += 1;
         self.rows.insert(key, OpOutcome::Done);
         Some(OpOutcome::Done)
@@ -160,7 +142,7 @@ impl Aggregates {
     }
 }
 
-/// The version that an intent expects, 0: absent.
+/// Returns the version that an intent expects. 0: absent.
 pub(super) fn expected(intent: &Intent) -> u64 {
     match intent.expected {
         Expected::Absent => 0,
@@ -174,9 +156,9 @@ pub(super) fn tool_result(outcome: OpOutcome) -> ToolResult {
         OpOutcome::Conflict => (CallStatus::Conflict, "conflict"),
         OpOutcome::Aborted => (CallStatus::Cancelled, "aborted"),
     };
-    ToolResult { status, content: content.into(), change: Default::default(), usage: Default::default() }
+    ToolResult { status, ..result(content) }
 }
 
-pub(super) fn start_of_time() -> Timestamp {
+pub(super) fn start_time() -> Timestamp {
     Timestamp::constant(1_790_000_000, 0)
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn failed(rig: &Rig) -> bool {
-    let how = rig.record().ended.as_ref().map(|ended| &ended.how);
-    matches!(how, Some(End::Failed { error, retriable: true }) if error.reason == Reason::NodeLost)
+fn is_node_lost(rig: &Rig) -> bool {
+    let end = rig.record().ended.as_ref().map(|ended| &ended.end);
+    matches!(end, Some(End::Failed { error, retriable: true }) if error.reason == Reason::NodeLost)
 }
 
 #[test]
@@ -13,7 +13,7 @@ fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
     rig.crash();
     assert!(rig.machine.is_orphaned());
     rig.send(Command::TakeOver);
-    assert!(failed(&rig));
+    assert!(is_node_lost(&rig));
     assert_eq!(rig.journal(), ["accepted", "resumed", "ended"]);
     let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
     assert_eq!(numbers[numbers.len() - 2..], [1 << 32 | 1, 1 << 32 | 2], "invariant 9");
@@ -29,7 +29,7 @@ fn the_next_chat_ends_the_orphaned_turn_and_starts() {
     rig.crash();
     let next = rig.start("next");
     assert!(matches!(rig.answer(next), Some(Ok(Answer::Streaming { turn: 2, .. }))));
-    assert!(matches!(rig.machine.history().turn(1).unwrap().ended.as_ref().unwrap().how, End::Failed { .. }));
+    assert!(matches!(rig.machine.history().turn(1).unwrap().ended.as_ref().unwrap().end, End::Failed { .. }));
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn the_same_request_resumes_the_orphaned_turn() {
     let mut rig = Rig::new();
     let same = |start: &mut Start| start.request = "mine".parse().unwrap();
     rig.start_as("hello", same);
-    rig.reply(asks(&["r1"]));
+    rig.reply(calls_reply(&["r1"]));
     rig.crash();
     let joined = rig.start_as("hello", same);
     assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
-    assert_eq!(rig.calling().unwrap().round, 1, "a read-only round that was buffered is requested for again");
+    assert_eq!(rig.calling().unwrap().round, 1, "a read-only round that was buffered is requested again");
     rig.reply(text_reply("hi"));
     rig.crash();
     rig.start_as("other", |start| start.request = "other".parse().unwrap());
@@ -54,7 +54,7 @@ fn the_same_request_resumes_the_orphaned_turn() {
 #[test]
 fn decided_calls_are_recovered_before_the_turn_fails() {
     for steps in 0..5 {
-        let mut rig = Rig::asked(&["w1", "r1", "w2"]);
+        let mut rig = Rig::with_calls(&["w1", "r1", "w2"]);
         rig.decide(1, &[approve(1), approve(3)]);
         for _ in 0..steps {
             rig.step();
@@ -64,7 +64,7 @@ fn decided_calls_are_recovered_before_the_turn_fails() {
         rig.send(Command::TakeOver);
         rig.run();
         if decided {
-            assert!(failed(&rig), "{steps} steps");
+            assert!(is_node_lost(&rig), "{steps} steps");
             assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.3"], "invariant 3: {steps} steps");
             assert!(rig.record().rounds[0].calls.iter().all(|call| call.status() == Some(CallStatus::Ok)));
         } else {
@@ -79,7 +79,7 @@ fn decided_calls_are_recovered_before_the_turn_fails() {
 
 #[test]
 fn a_repeated_approve_at_another_node_resumes_the_turn() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.decide(1, &[approve(1)]);
     rig.step();
     rig.step();
@@ -92,7 +92,7 @@ fn a_repeated_approve_at_another_node_resumes_the_turn() {
 
 #[test]
 fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.crash();
     assert!(!rig.machine.is_orphaned());
     rig.send(Command::TakeOver);
@@ -110,7 +110,7 @@ fn a_pause_needs_no_takeover_and_its_decisions_take_over_the_thread() {
 
 #[test]
 fn a_target_with_another_version_causes_a_conflict() {
-    let mut rig = Rig::asked(&["w1"]);
+    let mut rig = Rig::with_calls(&["w1"]);
     rig.decide(1, &[approve(1)]);
     rig.step();
     let Some(Effect::RunTool(_, intent)) = rig.work.front().cloned() else { panic!() };
@@ -119,16 +119,16 @@ fn a_target_with_another_version_causes_a_conflict() {
     rig.send(Command::TakeOver);
     rig.run();
     assert_eq!(rig.status(1), Some(CallStatus::Conflict));
-    assert!(rig.aggregates.effects.is_empty() && failed(&rig));
+    assert!(rig.aggregates.effects.is_empty() && is_node_lost(&rig));
 }
 
 #[test]
 fn the_sweep_advances_a_decided_turn_whose_header_is_still_paused() {
-    let mut rig = Rig::asked(&["r1", "w1"]);
+    let mut rig = Rig::with_calls(&["r1", "w1"]);
     rig.decide(1, &[approve(2)]);
     rig.crash();
     rig.send(Command::Expire { turn: 1 });
     rig.run();
-    assert!(failed(&rig));
-    assert_eq!(rig.aggregates.calls(), ["1.1.2"], "decided calls are carried");
+    assert!(is_node_lost(&rig));
+    assert_eq!(rig.aggregates.calls(), ["1.1.2"], "decided calls are executed");
 }

@@ -3,8 +3,6 @@
 //! The machine itself is never altered. Each fault leaves out one step that the protocol requires, so that a scope of
 //! the search must report what that step prevents. `cargo xtask mutants` covers the rules inside the machine.
 
-use std::sync::Arc;
-
 use folio_history::History;
 use folio_history::journal::{CallStatus, End, Entry};
 use folio_history::thread::{Append, Appended, ThreadHeader};
@@ -80,7 +78,7 @@ impl Faults {
         }
     }
 
-    /// The history of a thread that a node loads again.
+    /// Returns the history of a thread that a node loads again.
     pub(in super::super) fn reloaded(self, entries: &[Entry], history: &History) -> History {
         if !self.requests_hidden {
             return history.clone();
@@ -95,12 +93,13 @@ impl Faults {
 }
 
 impl World {
-    /// Passes an effect of a node's machine to the model, altered. None: its answer is already known.
+    /// Returns an effect of a node's machine as the fault alters it. Err: the answer that the machine receives without the
+    /// effect.
     pub(in super::super) fn altered(&mut self, node: usize, mut effect: Effect) -> Result<Effect, Box<Command>> {
         let faults = self.scope.faults;
         match &mut effect {
             Effect::Append(append) => {
-                let is_end = |entry: &Entry| matches!(entry, Entry::Ended(ended) if ended.how == End::Expired);
+                let is_end = |entry: &Entry| matches!(entry, Entry::Ended(ended) if ended.end == End::Expired);
                 if faults.expired_returned_early && append.entries.iter().any(is_end) {
                     self.return_expired(node);
                 }
@@ -124,8 +123,8 @@ impl World {
         Ok(effect)
     }
 
-    /// Whether a request is answered `TURN_EXPIRED` without the machine: the pause that it decides on is over.
-    pub(in super::super) fn is_expired_unseen(&mut self, node: usize, command: &Command) -> bool {
+    /// Returns true if a request is answered `TURN_EXPIRED` without the machine, because its pause has expired.
+    pub(in super::super) fn is_answered_expired(&mut self, node: usize, command: &Command) -> bool {
         let Command::Decide(decide) = command else { return false };
         let pause = self.node(node).and_then(|live| {
             let round = live.machine.history().turn(decide.turn)?.round(decide.round?)?;
@@ -158,12 +157,11 @@ impl World {
         Command::Appended { batch: append.batch, header }
     }
 
-    /// The thread's history as a node loads it.
+    /// Returns the thread's history as a node loads it.
     pub(in super::super) fn loaded_history(&self, again: bool) -> History {
-        let thread = Arc::clone(&self.thread);
         match again {
-            true => self.scope.faults.reloaded(&thread.row.entries, &thread.history),
-            false => thread.history.clone(),
+            true => self.scope.faults.reloaded(&self.thread.row.entries, &self.thread.history),
+            false => self.thread.history.clone(),
         }
     }
 }

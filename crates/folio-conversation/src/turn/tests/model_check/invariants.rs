@@ -1,13 +1,25 @@
 //! The invariants, checked in every state.
 
-use folio_history::journal::{CallStatus, Decision, End, Entry};
+use folio_history::journal::{Access, CallStatus, Decision, End, Entry};
 use folio_history::{CallRecord, History, TurnRecord, sanitize};
 
 use super::super::store::expected;
 use super::world::{Node, Received, World};
 
+pub(super) const COMMITTED_LOST: &str = "1: a committed entry is lost";
+pub(super) const UNAPPROVED: &str = "2: an effect without approval";
+pub(super) const OTHER_CALL: &str = "3: the history contains another call than the executed one";
+pub(super) const HIDDEN_EFFECT: &str = "3: an effect that the history reports as not happened";
+pub(super) const OVERWRITTEN: &str = "3: an edit was overwritten";
+pub(super) const UNANSWERED: &str = "4: an ended turn has calls without results";
+pub(super) const SUPERSEDED: &str = "7: a request superseded the turn of the next";
+pub(super) const NOT_FOUND: &str = "8: an open turn that no sweep finds";
+pub(super) const UNKNOWN_NUMBER: &str = "9: a closing event whose number the journal does not have";
+pub(super) const NEVER_RUNS: &str = "an approved write never runs";
+pub(super) const EXPIRED_AND_RAN: &str = "TURN_EXPIRED was answered, and it ran";
+
 impl World {
-    /// Notes the first invariant that does not hold.
+    /// Records the first violated invariant.
     pub(in super::super) fn check(&mut self) {
         if self.violation.is_none() {
             self.violation = self.find();
@@ -16,7 +28,7 @@ impl World {
 
     fn find(&self) -> Option<&'static str> {
         if self.thread.overwritten {
-            return Some("1: a committed entry is lost");
+            return Some(COMMITTED_LOST);
         }
         let history = &self.thread.history;
         history.turns().iter().find_map(|record| self.find_in(record)).or_else(|| {
@@ -37,7 +49,7 @@ impl World {
             }
         }
         let missing = record.rounds.iter().any(|round| round.unanswered().next().is_some());
-        (record.ended.is_some() && missing).then_some("4: an ended turn has calls without results")
+        (record.ended.is_some() && missing).then_some(UNANSWERED)
     }
 
     fn find_in_call(&self, record: &TurnRecord, decided: bool, call: &CallRecord, name: &str) -> Option<&'static str> {
@@ -49,28 +61,28 @@ impl World {
         }
         if let Some(effect) = effects.first() {
             if call.call.needs_approval && !approved {
-                return Some("2: an effect without approval");
+                return Some(UNAPPROVED);
             }
             if effect.tool != call.call.name {
-                return Some("3: the history contains another call than the executed one");
+                return Some(OTHER_CALL);
             }
             if status.is_some_and(|status| status != CallStatus::Ok) {
-                return Some("3: an effect that the history reports as not happened");
+                return Some(HIDDEN_EFFECT);
             }
-            if call.intent.as_ref().is_some_and(|intent| expected(intent) != effect.over) {
-                return Some("3: an edit was overwritten");
+            if call.intent.as_ref().is_some_and(|intent| expected(intent) != effect.overwritten) {
+                return Some(OVERWRITTEN);
             }
-        } else if status == Some(CallStatus::Ok) && call.call.access == folio_history::journal::Access::ReadWrite {
+        } else if status == Some(CallStatus::Ok) && call.call.access == Access::ReadWrite {
             return Some("3: the history reports a call as done that had no effect");
         }
         // A call that runs again when the turn is resumed is not dropped.
-        let ended = record.ended.as_ref().filter(|ended| !ended.runs_again).map(|ended| &ended.how);
-        let carried = matches!(ended, Some(End::Completed { .. } | End::Failed { .. }));
-        let dropped = matches!(
+        let ended = record.ended.as_ref().filter(|ended| !ended.runs_again).map(|ended| &ended.end);
+        let continues = matches!(ended, Some(End::Completed { .. } | End::Failed { .. }));
+        let is_dropped = matches!(
             status,
             Some(CallStatus::NotRun | CallStatus::Cancelled | CallStatus::Superseded | CallStatus::Expired)
         );
-        (carried && decided && approved && dropped).then_some("an approved write never runs")
+        (continues && decided && approved && is_dropped).then_some(NEVER_RUNS)
     }
 
     fn late_decision(&self) -> Option<&'static str> {
@@ -89,8 +101,8 @@ impl World {
     fn not_found_by_sweep(&self) -> Option<&'static str> {
         let open = self.thread.row.header.open_turn.as_ref()?;
         let found = self.thread.row.open_rows.iter().any(|row| row.0 == open.number);
-        let coming = (0..self.nodes.len()).filter_map(|node| self.node(node)).any(Node::is_inserting);
-        (!found && !coming).then_some("8: an open turn that no sweep finds")
+        let is_coming = (0..self.nodes.len()).filter_map(|node| self.node(node)).any(Node::is_inserting);
+        (!found && !is_coming).then_some(NOT_FOUND)
     }
 
     fn wrong_answer(&self, history: &History) -> Option<&'static str> {
@@ -101,7 +113,7 @@ impl World {
                     let decided = |record: &TurnRecord| record.round(round).is_some_and(|round| round.is_decided());
                     let ran = self.aggregates.calls().iter().any(|call| call.starts_with(&format!("1.{round}.")));
                     if ran || history.turn(1).is_some_and(decided) {
-                        return Some("TURN_EXPIRED was answered, and it ran");
+                        return Some(EXPIRED_AND_RAN);
                     }
                 }
                 Received::Closing(ask, number, kind, false) => {
@@ -114,21 +126,19 @@ impl World {
                     }
                 }
                 Received::Stream(turn, what, number) => {
-                    let other = self.received.iter().any(
-                        |other| matches!(other, Received::Stream(t, w, n) if (t, w) == (turn, what) && n != number),
-                    );
-                    if other {
+                    let differs = |other: &Received| matches!(other, Received::Stream(t, w, n) if (t, w) == (turn, what) && n != number);
+                    if self.received.iter().any(differs) {
                         return Some("9: two closing events where one stream ended");
                     }
                     if !closing_numbers(&self.thread.row.entries, *turn).contains(number) {
-                        return Some("9: a closing event whose number the journal does not have");
+                        return Some(UNKNOWN_NUMBER);
                     }
                 }
                 Received::Closing(..) => {}
             }
         }
         let superseded = |turn| history.turn(turn).is_some_and(|record: &TurnRecord| ended_superseded(record));
-        superseded(2).then_some("7: a request superseded the turn of the next")
+        superseded(2).then_some(SUPERSEDED)
     }
 
     pub(in super::super) fn is_quiet(&self) -> bool {
@@ -137,7 +147,7 @@ impl World {
 }
 
 fn ended_superseded(record: &TurnRecord) -> bool {
-    record.ended.as_ref().is_some_and(|ended| ended.how == End::Superseded)
+    record.ended.as_ref().is_some_and(|ended| ended.end == End::Superseded)
 }
 
 fn closing_numbers(entries: &[Entry], turn: u32) -> Vec<u64> {

@@ -32,7 +32,7 @@ impl World {
             actions.push(Action::SweepRemoves);
         } else if self.left.sweeps > 0 {
             let rows = self.thread.row.open_rows.iter();
-            actions.extend(rows.filter(|row| self.may_sweep(**row)).map(|row| Action::SweepLooks { row: *row }));
+            actions.extend(rows.filter(|row| self.may_sweep(**row)).map(|row| Action::SweepChecks { row: *row }));
         }
         actions
     }
@@ -66,9 +66,9 @@ impl World {
             if self.left.mishaps > 0 && matches!((&todo.effect, todo.stage), (Effect::RunTool(..), Stage::Second(_))) {
                 actions.push(Action::AnswerLost { node });
             }
-            let asks =
-                matches!((&todo.effect, todo.stage), (Effect::CallModel(_), _) | (Effect::RunTool(..), Stage::First));
-            if self.left.model_fails > 0 && asks {
+            let next = (&todo.effect, todo.stage);
+            let calls_model = matches!(next, (Effect::CallModel(_), _) | (Effect::RunTool(..), Stage::First));
+            if self.left.model_fails > 0 && calls_model {
                 actions.push(Action::ModelFails { node });
             }
         }
@@ -96,7 +96,7 @@ impl World {
                 self.count_takeover(node);
                 self.asks[ask] = AskState::At(node);
                 self.load(node, false);
-                self.give(node, self.scope.command(ask, &self.thread.history));
+                self.handle(node, self.scope.command(ask, &self.thread.history));
             }
             Action::Step { node } => self.step(node),
             Action::AnswerLost { node } => self.answer_lost(node),
@@ -104,14 +104,14 @@ impl World {
             Action::Arrive { late } => self.arrive(late),
             Action::Crash { node } => {
                 self.left.crashes -= 1;
-                self.let_fly(node);
+                self.keep_sent_writes(node);
                 self.forget(node);
             }
             Action::Moved { node } => self.forget(node),
             Action::TakeOver { node } => {
                 self.left.takeovers -= 1;
                 self.load(node, false);
-                self.give(node, Command::TakeOver);
+                self.handle(node, Command::TakeOver);
             }
             Action::Reload { node } => {
                 self.count_takeover(node);
@@ -119,7 +119,7 @@ impl World {
                 self.load(node, true);
                 for ask in 0..self.asks.len() {
                     if self.asks[ask] == AskState::At(node) {
-                        self.give(node, self.scope.command(ask, &self.thread.history));
+                        self.handle(node, self.scope.command(ask, &self.thread.history));
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl World {
                 let target = target("w1").to_string();
                 *Arc::make_mut(&mut self.aggregates).versions.entry(target).or_default() += 1;
             }
-            Action::SweepLooks { row } => {
+            Action::SweepChecks { row } => {
                 self.left.sweeps -= 1;
                 self.sweep = Some(row);
             }
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Returns whether another live node runs the open turn. A node that sees it as live sends requests there.
+    /// Returns true if another live node runs the open turn. A node that sees it as live sends requests there.
     fn is_owned_elsewhere(&self, node: usize) -> bool {
         let header = &self.thread.row.header;
         let runs = header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Returns whether the sweep may remove a row, given its current reads.
+    /// Returns true if the sweep may remove a row, given its current reads.
     fn may_sweep(&self, row: (u32, u64)) -> bool {
         let header = &self.thread.row.header;
         if !self.scope.faults.removal_unguarded {
@@ -186,10 +186,8 @@ impl World {
 
     fn remove_row(&mut self, row: (u32, u64)) {
         let by_epoch = !self.scope.faults.epoch_dropped;
-        Arc::make_mut(&mut self.thread)
-            .row
-            .open_rows
-            .retain(|there| if by_epoch { *there != row } else { there.0 != row.0 });
+        let rows = &mut Arc::make_mut(&mut self.thread).row.open_rows;
+        rows.retain(|stored| if by_epoch { *stored != row } else { stored.0 != row.0 });
     }
 
     fn load(&mut self, node: usize, again: bool) {
@@ -203,28 +201,30 @@ impl World {
         self.nodes[node].live = Some(Arc::new(Node::new(machine)));
     }
 
-    /// Gives a command to a node's machine and queues the resulting effects.
-    fn give(&mut self, node: usize, command: Command) {
-        if self.is_expired_unseen(node, &command) {
+    /// Passes a command to a node's machine and queues the resulting effects.
+    fn handle(&mut self, node: usize, command: Command) {
+        if self.is_answered_expired(node, &command) {
             return;
         }
         let now = self.now(node);
-        let Some(mut live) = self.nodes[node].live.take() else { return };
-        let effects = Arc::make_mut(&mut live).machine.handle(now, command);
-        self.nodes[node].live = Some(live);
-        let mut known = Vec::new();
+        let Some(effects) = self.live(node).map(|live| live.machine.handle(now, command)) else { return };
+        let mut answers = Vec::new();
         for effect in effects {
             match self.altered(node, effect) {
                 Ok(effect) => self.absorb(node, effect),
-                Err(answer) => known.push(*answer),
+                Err(answer) => answers.push(*answer),
             }
         }
-        for answer in known {
-            self.give(node, answer);
+        for answer in answers {
+            self.handle(node, answer);
         }
-        if let Some(live) = &mut self.nodes[node].live {
-            Arc::make_mut(live).fingerprinted();
+        if let Some(live) = self.live(node) {
+            live.update_fingerprint();
         }
+    }
+
+    fn live(&mut self, node: usize) -> Option<&mut Node> {
+        self.nodes[node].live.as_mut().map(Arc::make_mut)
     }
 
     fn absorb(&mut self, node: usize, effect: Effect) {
@@ -236,11 +236,9 @@ impl World {
             }
             Effect::Answer(Ticket(ask), answer) => self.answered(ask as usize, answer),
             Effect::StopWork => {
-                self.let_fly(node);
-                if let Some(live) = &mut self.nodes[node].live {
-                    Arc::make_mut(live)
-                        .todo
-                        .retain(|todo| matches!(todo.effect, Effect::Append(_) | Effect::RemoveOpenTurn(_)));
+                self.keep_sent_writes(node);
+                if let Some(live) = self.live(node) {
+                    live.todo.retain(|todo| matches!(todo.effect, Effect::Append(_) | Effect::RemoveOpenTurn(_)));
                 }
             }
             Effect::Reload => {}
@@ -250,8 +248,8 @@ impl World {
                 {
                     self.violation = Some("two model calls have the same ledger key");
                 }
-                if let Some(live) = &mut self.nodes[node].live {
-                    Arc::make_mut(live).todo.push_back(Todo { effect: work, stage: Stage::First });
+                if let Some(live) = self.live(node) {
+                    live.todo.push_back(Todo { effect: work, stage: Stage::First });
                 }
             }
         }
@@ -260,8 +258,8 @@ impl World {
     /// A watcher without events receives the closing event of the journal.
     fn watch(&mut self, node: usize) {
         let Some(record) = self.node(node).and_then(|live| live.machine.history.last()) else { return };
-        let Some((number, kind)) = record.closing_event(&self.thread.row.header.id) else { return };
-        self.record_closing(node, record.number(), &kind, number);
+        let Some(closing) = record.closing_event(&self.thread.row.header.id) else { return };
+        self.record_closing(node, record.number(), &closing.kind, closing.number);
     }
 
     fn record_closing(&mut self, node: usize, turn: u32, kind: &EventKind, number: u64) {
@@ -293,7 +291,7 @@ impl World {
     }
 
     /// A write that a node had sent already may still arrive when the node has stopped.
-    fn let_fly(&mut self, node: usize) {
+    fn keep_sent_writes(&mut self, node: usize) {
         let Some(live) = self.node(node) else { return };
         let sent = live.todo.iter().filter_map(|todo| match (&todo.effect, todo.stage) {
             (Effect::RunTool(run, intent) | Effect::Recover(run, intent), Stage::Second(version)) => {
@@ -307,18 +305,16 @@ impl World {
     }
 
     fn pop(&mut self, node: usize) -> Option<Todo> {
-        let live = self.nodes[node].live.as_mut()?;
-        let live = Arc::make_mut(live);
+        let live = self.live(node)?;
         let todo = live.todo.pop_front();
-        live.fingerprinted();
+        live.update_fingerprint();
         todo
     }
 
     fn push_front(&mut self, node: usize, todo: Todo) {
-        if let Some(live) = &mut self.nodes[node].live {
-            let live = Arc::make_mut(live);
+        if let Some(live) = self.live(node) {
             live.todo.push_front(todo);
-            live.fingerprinted();
+            live.update_fingerprint();
         }
     }
 
@@ -343,56 +339,50 @@ impl World {
                 let batch = append.batch;
                 let command = match Arc::make_mut(&mut self.thread).append(&append) {
                     Appended::Done(header) => Command::Appended { batch, header },
-                    Appended::Refused { header, request } => Command::Refused { batch, header, request },
+                    Appended::Refused { header, request } => Command::AppendRefused { batch, header, request },
                 };
-                self.give(node, command);
+                self.handle(node, command);
             }
             Effect::LookUp { batch, .. } => {
                 let is_committed = self.thread.row.batches.contains(&batch);
                 let header = Box::new(self.thread.row.header.clone());
-                self.give(node, Command::LookedUp { batch, is_committed, header });
+                self.handle(node, Command::LookedUp { batch, is_committed, header });
             }
             Effect::CallModel(call) => {
                 let reply = Box::new((self.scope.script)(call.turn.number, call.round, call.attempt));
-                self.give(node, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
+                self.handle(node, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
             }
             Effect::RemoveOpenTurn(row) => self.remove_row((row.turn.number, row.epoch)),
             work => self.work(node, work, stage),
         }
     }
 
-    /// One step of a call's work.
+    /// Performs one step of a call's work.
     fn work(&mut self, node: usize, work: Effect, stage: Stage) {
         let (round, index) = call_position(&work);
         match (work, stage) {
             (Effect::RunRead(_), _) => {
                 let outcome = ToolOutcome::Done(result("read"));
-                self.give(node, Command::ToolFinished { round, index, outcome });
+                self.handle(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::PlanTool(run), _) => {
                 let target = target(&run.name);
                 let version = self.version(&target);
                 let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
                 let plan = CallPlan { target, expected, resolved: serde_json::Value::Null };
-                self.give(node, Command::Planned { round, index, plan: Ok(plan) });
+                self.handle(node, Command::Planned { round, index, plan: Ok(plan) });
             }
             (Effect::Close(run, intent), _) => {
                 let row = Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpOutcome::Aborted);
                 let result = (row != OpOutcome::Aborted).then(|| tool_result(row));
-                self.give(node, Command::Closed { round, index, result });
+                self.handle(node, Command::Closed { round, index, result });
             }
-            (Effect::RunTool(run, intent), Stage::First) => {
-                let effect = |run, intent| Effect::RunTool(run, intent);
-                self.read_row(node, run, intent, effect);
-            }
-            (Effect::Recover(run, intent), Stage::First) => {
-                let effect = |run, intent| Effect::Recover(run, intent);
-                self.read_row(node, run, intent, effect);
-            }
+            (Effect::RunTool(run, intent), Stage::First) => self.read_row(node, run, intent, Effect::RunTool),
+            (Effect::Recover(run, intent), Stage::First) => self.read_row(node, run, intent, Effect::Recover),
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
                 let op = self.write(&run.call, &run.name, &intent, version);
                 let outcome = op.map_or(ToolOutcome::Unknown, |op| ToolOutcome::Done(tool_result(op)));
-                self.give(node, Command::ToolFinished { round, index, outcome });
+                self.handle(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::Recover(run, intent), Stage::Second(version)) => {
                 let moved = self.version(&intent.target) != expected(&intent);
@@ -400,11 +390,11 @@ impl World {
                     OpOutcome::Conflict
                 } else {
                     let op = self.write(&run.call, &run.name, &intent, version);
-                    op.unwrap_or_else(|| {
-                        Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpOutcome::Conflict)
-                    })
+                    let aggregates = Arc::make_mut(&mut self.aggregates);
+                    op.unwrap_or_else(|| aggregates.close(&run.call, &intent, OpOutcome::Conflict))
                 };
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(op)) });
+                let outcome = ToolOutcome::Done(tool_result(op));
+                self.handle(node, Command::ToolFinished { round, index, outcome });
             }
             _ => {}
         }
@@ -415,7 +405,8 @@ impl World {
         let (round, index) = (run.call.round, run.call.index);
         match self.aggregates.row(&run.call, &intent) {
             Some(op) => {
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(op)) })
+                let outcome = ToolOutcome::Done(tool_result(op));
+                self.handle(node, Command::ToolFinished { round, index, outcome });
             }
             None => {
                 let stage = Stage::Second(self.version(&intent.target));
@@ -424,18 +415,17 @@ impl World {
         }
     }
 
-    /// The deciding write, with the version that the intent names.
+    /// Makes the deciding write with the version that the intent names.
     fn write(&mut self, call: &CallId, name: &str, intent: &Intent, read: u64) -> Option<OpOutcome> {
         let mut intent = intent.clone();
         if self.scope.faults.expected_ignored {
             intent.expected = if read == 0 { Expected::Absent } else { Expected::Version(read) };
         }
-        let conditional = !self.scope.faults.op_row_ignored;
+        let is_conditional = !self.scope.faults.op_row_ignored;
         let aggregates = Arc::make_mut(&mut self.aggregates);
-        if conditional {
-            aggregates.write(call, name, &intent)
-        } else {
-            aggregates.write_unconditionally(call, name, &intent)
+        match is_conditional {
+            true => aggregates.write(call, name, &intent),
+            false => aggregates.write_unconditionally(call, name, &intent),
         }
     }
 
@@ -450,12 +440,12 @@ impl World {
         match (effect, stage) {
             (Effect::Append(append), _) => {
                 Arc::make_mut(&mut self.thread).append(&append);
-                self.give(node, Command::Unknown { batch: append.batch });
+                self.handle(node, Command::AppendUnknown { batch: append.batch });
             }
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
                 self.write(&run.call, &run.name, &intent, version);
                 let (round, index) = (run.call.round, run.call.index);
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unknown });
+                self.handle(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unknown });
             }
             _ => {}
         }
@@ -467,7 +457,7 @@ impl World {
         if let Some(Todo { effect: Effect::Append(append), .. }) = self.pop(node) {
             let batch = append.batch;
             self.late.push(Late::Batch(Arc::new(*append)));
-            self.give(node, Command::Unknown { batch });
+            self.handle(node, Command::AppendUnknown { batch });
         }
     }
 
@@ -481,23 +471,23 @@ impl World {
     /// A model call fails, or a tool that was to make one is refused it.
     fn model_fails(&mut self, node: usize) {
         self.left.model_fails -= 1;
-        let error = Error::unavailable(Reason::ModelFailed, "it failed");
+        let error = Error::unavailable(Reason::ModelFailed, "the model call failed");
         match self.pop(node).map(|todo| todo.effect) {
             Some(Effect::CallModel(call)) => {
                 let (round, attempt) = (call.round, call.attempt);
                 let usage = Usage::default();
-                self.give(node, Command::ModelFailed { round, attempt, error, retriable: true, usage });
+                self.handle(node, Command::ModelFailed { round, attempt, error, retriable: true, usage });
             }
             Some(Effect::RunTool(run, _)) => {
                 let (round, index) = (run.call.round, run.call.index);
-                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
+                self.handle(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
             }
             _ => {}
         }
     }
 }
 
-/// Returns whether a node's next step sends a batch to the thread.
+/// Returns true if a node's next step sends a batch to the thread.
 fn sends_batch(todo: &Todo) -> bool {
     match &todo.effect {
         Effect::Append(append) => {

@@ -7,67 +7,45 @@ use std::sync::Arc;
 
 use folio_history::History;
 use folio_history::journal::Intent;
-use folio_history::thread::{Append, OpenTurnRow};
+use folio_history::thread::{Append, Appended, OpenTurnRow};
 use folio_types::{CallId, Timestamp};
 use jiff::SignedDuration;
 
-use super::super::store::{Aggregates, ThreadRow, start_of_time};
+use super::super::store::{Aggregates, ThreadRow, start_time};
 use super::scopes::Scope;
 use crate::turn::{Effect, Machine};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Action {
-    Send {
-        ask: usize,
-        node: usize,
-    },
-    Step {
-        node: usize,
-    },
+    /// A client sends a request to a node.
+    Send { ask: usize, node: usize },
+    /// A node performs its next store operation or work.
+    Step { node: usize },
     /// A node's batch or write is applied, and its answer is lost.
-    AnswerLost {
-        node: usize,
-    },
+    AnswerLost { node: usize },
     /// A node's batch does not arrive in time.
-    Delayed {
-        node: usize,
-    },
+    Delayed { node: usize },
     /// A batch or write that no node waits for arrives.
-    Arrive {
-        late: usize,
-    },
-    Crash {
-        node: usize,
-    },
+    Arrive { late: usize },
+    /// A node is killed.
+    Crash { node: usize },
     /// A node takes the thread over because it sees the owner as dead.
-    TakeOver {
-        node: usize,
-    },
+    TakeOver { node: usize },
     /// A node that lost the thread loads it again.
-    Reload {
-        node: usize,
-    },
+    Reload { node: usize },
     /// A node that lost the thread sends its clients to the owner.
-    Moved {
-        node: usize,
-    },
+    Moved { node: usize },
     /// A node's clock passes the expiry.
-    Clock {
-        node: usize,
-    },
-    ModelFails {
-        node: usize,
-    },
+    Clock { node: usize },
+    /// A model call fails, or the first model call of a tool is refused.
+    ModelFails { node: usize },
     /// A client watches a turn at a node that does not run it; its closing event comes from the journal.
-    Watch {
-        node: usize,
-    },
+    Watch { node: usize },
     /// Another writer changes the target of a call.
     Edit,
     /// The sweep checks a row of the index of open turns.
-    SweepLooks {
-        row: (u32, u64),
-    },
+    SweepChecks { row: (u32, u64) },
+    /// The sweep removes the row that it checked.
     SweepRemoves,
 }
 
@@ -78,22 +56,22 @@ pub(in super::super) struct World {
     pub aggregates: Arc<Aggregates>,
     pub nodes: [NodeState; 2],
     pub late: Vec<Late>,
-    /// By the scope's requests: where each is.
+    /// State of each request of the scope.
     pub asks: Vec<AskState>,
     pub received: BTreeSet<Received>,
-    /// Keys under which the model was called: (turn, round, epoch, attempt).
+    /// Ledger keys of the model calls: (turn, round, epoch, attempt).
     pub model_calls: BTreeSet<(u32, u32, u64, u32)>,
     pub sweep: Option<(u32, u64)>,
     pub left: Budget,
     pub violation: Option<&'static str>,
 }
 
-/// The thread's partition with its fold.
+/// The stored rows of the thread, and the fold of its journal.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Thread {
     pub row: ThreadRow,
     pub history: History,
-    /// Whether a batch overwrote another one.
+    /// True if a batch overwrote another one.
     pub overwritten: bool,
     fingerprint: u64,
 }
@@ -102,7 +80,7 @@ pub(in super::super) struct Thread {
 pub(in super::super) struct NodeState {
     pub live: Option<Arc<Node>>,
     pub loads: u16,
-    /// Whether its clock has passed the expiry.
+    /// True if the node's clock has passed the expiry.
     pub late: bool,
 }
 
@@ -113,7 +91,7 @@ pub(in super::super) struct Node {
     fingerprint: u64,
 }
 
-/// Something that a node is about to do.
+/// Work that a node is about to perform.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) struct Todo {
     pub effect: Effect,
@@ -166,7 +144,7 @@ pub(in super::super) struct Budget {
 impl World {
     pub(in super::super) fn new(scope: Arc<Scope>) -> Self {
         let mut row = ThreadRow::new();
-        row.fenced = !scope.faults.fence_off;
+        row.is_fenced = !scope.faults.fence_off;
         Self {
             thread: Arc::new(Thread { row, history: History::new(), overwritten: false, fingerprint: 0 }),
             aggregates: Arc::new(Aggregates::default()),
@@ -182,10 +160,10 @@ impl World {
         }
     }
 
-    /// The time as a node's clock has it.
+    /// Returns the time of a node's clock.
     pub(in super::super) fn now(&self, node: usize) -> Timestamp {
         let seconds = if self.nodes.get(node).is_some_and(|node| node.late) { 1_000 } else { 10 };
-        start_of_time().checked_add(SignedDuration::from_secs(seconds)).unwrap()
+        start_time().checked_add(SignedDuration::from_secs(seconds)).unwrap()
     }
 
     pub(in super::super) fn node(&self, node: usize) -> Option<&Node> {
@@ -203,11 +181,11 @@ impl World {
 }
 
 impl Thread {
-    pub(in super::super) fn append(&mut self, append: &Append) -> folio_history::thread::Appended {
-        let stale = append.fence.version != self.row.header.version;
+    pub(in super::super) fn append(&mut self, append: &Append) -> Appended {
+        let is_stale = append.fence.version != self.row.header.version;
         let answer = self.row.append(append);
-        if matches!(answer, folio_history::thread::Appended::Done(_)) {
-            self.overwritten |= stale;
+        if matches!(answer, Appended::Done(_)) {
+            self.overwritten |= is_stale;
             append.entries.iter().for_each(|entry| self.history.push(entry.clone()));
             let mut hasher = DefaultHasher::new();
             self.fingerprint.hash(&mut hasher);
@@ -220,25 +198,23 @@ impl Thread {
 }
 
 impl Node {
-    /// Whether the node is about to insert an open-turn row whose append is committed already.
+    /// Returns true if the node is about to insert an open-turn row whose append is committed already.
     pub(in super::super) fn is_inserting(&self) -> bool {
         self.todo.iter().any(|todo| matches!(todo.effect, Effect::Append(_)) && todo.stage == Stage::Second(u64::MAX))
     }
 
     pub(in super::super) fn new(machine: Machine) -> Self {
         let mut node = Self { machine, todo: VecDeque::new(), fingerprint: 0 };
-        node.fingerprinted();
+        node.update_fingerprint();
         node
     }
 
-    /// To be called when it has changed.
-    pub(in super::super) fn fingerprinted(&mut self) {
+    /// Updates the fingerprint. Must be called after each change.
+    pub(in super::super) fn update_fingerprint(&mut self) {
         let mut hasher = DefaultHasher::new();
         let machine = &self.machine;
-        hash_debug(
-            &(&machine.state, &machine.buffered, &machine.in_flight, &machine.pending_failure, machine.owner),
-            &mut hasher,
-        );
+        let work = (&machine.state, &machine.buffered, &machine.in_flight, &machine.pending_failure, machine.owner);
+        hash_debug(&work, &mut hasher);
         hash_debug(&(&machine.waiters, &machine.deferred, machine.next_event, machine.next_batch), &mut hasher);
         (machine.header.epoch, machine.header.version).hash(&mut hasher);
         hash_debug(&machine.history.last().map(|record| (&record.rounds, record.usage, &record.ended)), &mut hasher);
@@ -272,12 +248,12 @@ impl PartialEq for World {
 }
 
 fn hash_debug(value: &impl std::fmt::Debug, hasher: &mut impl Hasher) {
-    struct Into<'a, H>(&'a mut H);
-    impl<H: Hasher> std::fmt::Write for Into<'_, H> {
+    struct HasherWriter<'a, H>(&'a mut H);
+    impl<H: Hasher> std::fmt::Write for HasherWriter<'_, H> {
         fn write_str(&mut self, text: &str) -> std::fmt::Result {
             self.0.write(text.as_bytes());
             Ok(())
         }
     }
-    let _ = write!(Into(hasher), "{value:?}");
+    let _ = write!(HasherWriter(hasher), "{value:?}");
 }
