@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use folio_permits::{Load, Permit, Permits, RefusalReason};
+use folio_permits::{Amount, Permit, Permits, RefusalReason};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 use crate::options::Options;
@@ -24,18 +24,18 @@ pub struct ActiveUploads {
 
 impl ActiveUploads {
     pub(crate) fn new(options: &Options) -> Self {
-        let total = Load { permits: options.uploads, bytes: options.upload_bytes };
+        let total = Amount { permits: options.uploads, bytes: options.upload_bytes };
         let per_organization =
-            Load { permits: options.uploads_per_organization, bytes: options.upload_bytes_per_organization };
+            Amount { permits: options.uploads_per_organization, bytes: options.upload_bytes_per_organization };
         Self { permits: Permits::without_queue(total, per_organization), ids: Arc::default() }
     }
 
     /// Returns the number of active uploads and their maximum bytes on disk.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> Amount {
         self.permits.load()
     }
 
-    pub(crate) fn load_of(&self, org: &OrgId) -> Load {
+    pub(crate) fn load_of(&self, org: &OrgId) -> Amount {
         self.permits.load_of(org)
     }
 
@@ -115,12 +115,12 @@ mod tests {
         assert_refused(all.start(&two, &id(4), 41), "the server");
         let third = all.start(&two, &id(4), 40).unwrap();
         assert_refused(all.start(&two, &id(5), 0), "the server");
-        assert_eq!(all.load(), Load { permits: 3, bytes: 100 });
+        assert_eq!(all.load(), Amount { permits: 3, bytes: 100 });
         drop(first);
         assert_refused(all.start(&two, &id(2), 0), "this request_id");
         assert!(all.reserve(&id(2)).is_none());
         drop((second, third));
-        assert_eq!(all.load(), Load::default());
+        assert_eq!(all.load(), Amount::default());
         assert!(all.ids.lock().unwrap().is_empty());
         let reserved = all.reserve(&id(2)).unwrap();
         assert_refused(all.start(&one, &id(2), 1), "this request_id");

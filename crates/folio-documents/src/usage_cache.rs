@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use folio_permits::Load;
+use folio_permits::Amount;
 use folio_resources::Document;
 use folio_resources::quota::{Quotas, exceeded};
 use folio_storage::{Holdings, ResourceStore};
@@ -53,7 +53,7 @@ impl UsageCache {
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the retry delay is the time until the cached value expires.
-    pub(crate) async fn available(&self, org: &OrgId, quotas: Quotas, load: Load, bytes: u64) -> Result<u64> {
+    pub(crate) async fn available(&self, org: &OrgId, quotas: Quotas, load: Amount, bytes: u64) -> Result<u64> {
         if quotas.documents == 0 && quotas.storage_bytes == 0 {
             return Ok(u64::MAX);
         }

@@ -7,7 +7,7 @@ use folio_documents::{CleanupHandle, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
-use folio_permits::{Load, Permit, Permits};
+use folio_permits::{Amount, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{Resource, Revisioned};
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Operations {
 
 impl Operations {
     pub fn new(components: Components) -> Self {
-        let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
+        let permits = |(total, each)| Permits::without_queue(Amount::permits(total), Amount::permits(each));
         let (changes, discoveries) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
         Self { inner: Arc::new(Inner { components, changes, discoveries, extractions, requests }) }

@@ -15,4 +15,4 @@ mod permits;
 mod scheduler;
 
 pub use permits::{Permit, Permits};
-pub use scheduler::{Bounds, Load, RefusalReason};
+pub use scheduler::{Amount, Bounds, RefusalReason};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::scheduler::{Bounds, Load, RefusalReason, RequestOutcome, Scheduler, Ticket};
+use crate::scheduler::{Amount, Bounds, RefusalReason, RequestOutcome, Scheduler, Ticket};
 
 /// A set of permits. Clones share the set.
 #[derive(Debug)]
@@ -26,19 +26,19 @@ impl<K: Hash + Eq + Clone> Permits<K> {
     }
 
     /// Creates a set without a queue, which refuses permits beyond `total`, or beyond `per_key` for one key.
-    pub fn without_queue(total: Load, per_key: Load) -> Self {
+    pub fn without_queue(total: Amount, per_key: Amount) -> Self {
         Self::new(Bounds { total, per_key, waiters: 0 })
     }
 
     /// Creates a set of `total` permits without a bound per key, for which at most `waiters` callers wait.
     pub fn with_queue(total: usize, waiters: usize) -> Self {
-        Self::new(Bounds { total: Load::permits(total), per_key: Load::UNBOUNDED, waiters })
+        Self::new(Bounds { total: Amount::permits(total), per_key: Amount::UNBOUNDED, waiters })
     }
 
-    /// Takes a permit that stands for `bytes` (0 if only the number of permits is bounded), without waiting. The error
+    /// Takes a permit for `bytes` (0 if only the number of permits is bounded), without waiting. The error
     /// is `KeyBound` or `TotalBound`; `KeyBound` if both bounds are reached.
     pub fn try_acquire(&self, key: &K, bytes: u64) -> Result<Permit<K>, RefusalReason> {
-        self.lock().take(key, bytes)?;
+        self.lock().try_acquire(key, bytes)?;
         Ok(self.permit(key, bytes))
     }
 
@@ -50,7 +50,7 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         let ticket = match requested {
             RequestOutcome::Granted => return Ok(self.permit(key, 0)),
             RequestOutcome::QueueFull => return Err(RefusalReason::QueueFull),
-            // An evicted waiter sees that its channel is closed.
+            // The channel of an evicted waiter is closed.
             RequestOutcome::Queued(ticket, _evicted) => ticket,
         };
         let mut waiter = Waiter { permits: self, key, ticket, receiver };
@@ -61,11 +61,11 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         }
     }
 
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> Amount {
         self.lock().used()
     }
 
-    pub fn load_of(&self, key: &K) -> Load {
+    pub fn load_of(&self, key: &K) -> Amount {
         self.lock().used_by(key)
     }
 

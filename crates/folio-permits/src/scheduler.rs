@@ -16,13 +16,13 @@ pub(crate) type Ticket = u64;
 
 /// Permits in use with their bytes, or a bound on both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct Amount {
     pub permits: usize,
     /// Sum of the bytes given to [`Permits::try_acquire`](crate::Permits::try_acquire).
     pub bytes: u64,
 }
 
-impl Load {
+impl Amount {
     pub const UNBOUNDED: Self = Self { permits: usize::MAX, bytes: u64::MAX };
 
     /// Returns a bound on permits that does not bound bytes.
@@ -47,8 +47,8 @@ impl Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Bound on the permits of all keys together.
-    pub total: Load,
-    pub per_key: Load,
+    pub total: Amount,
+    pub per_key: Amount,
     /// Maximum number of waiters, of all keys together.
     pub waiters: usize,
 }
@@ -66,9 +66,9 @@ pub enum RefusalReason {
 #[derive(Debug)]
 pub(crate) struct Scheduler<K, W> {
     bounds: Bounds,
-    used: Load,
+    used: Amount,
     /// One entry for each key that has a permit.
-    used_by: HashMap<K, Load>,
+    used_by: HashMap<K, Amount>,
     waiting: usize,
     last_ticket: Ticket,
     queues: HashMap<K, Queue<W>>,
@@ -96,7 +96,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            used: Load::default(),
+            used: Amount::default(),
             used_by: HashMap::new(),
             waiting: 0,
             last_ticket: 0,
@@ -105,11 +105,11 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
         }
     }
 
-    pub(crate) fn used(&self) -> Load {
+    pub(crate) fn used(&self) -> Amount {
         self.used
     }
 
-    pub(crate) fn used_by(&self, key: &K) -> Load {
+    pub(crate) fn used_by(&self, key: &K) -> Amount {
         self.used_by.get(key).copied().unwrap_or_default()
     }
 
@@ -118,7 +118,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
     }
 
     /// Takes a permit, or returns the bound that forbids it.
-    pub(crate) fn take(&mut self, key: &K, bytes: u64) -> Result<(), RefusalReason> {
+    pub(crate) fn try_acquire(&mut self, key: &K, bytes: u64) -> Result<(), RefusalReason> {
         let (own, all) = (self.used_by(key).plus(bytes), self.used.plus(bytes));
         if !own.is_within(self.bounds.per_key) {
             return Err(RefusalReason::KeyBound);
@@ -134,7 +134,7 @@ impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
     /// Takes a permit, or queues the waiter.
     pub(crate) fn request(&mut self, key: &K, weight: u32, waiter: W) -> RequestOutcome<W> {
         // A key has waiters only while it or the total is at its bound, so the caller overtakes no waiter.
-        if self.take(key, 0).is_ok() {
+        if self.try_acquire(key, 0).is_ok() {
             return RequestOutcome::Granted;
         }
         let weight = weight.max(1);

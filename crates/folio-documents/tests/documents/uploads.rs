@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_documents::NewUpload;
-use folio_permits::Load;
+use folio_permits::Amount;
 use folio_types::{Code, Reason, TagId};
 
 use super::*;
@@ -123,7 +123,7 @@ async fn invariant_10_active_uploads_are_bounded_and_release_their_permit_on_eve
     assert!(refused.code == Code::ResourceExhausted && refused.retry_after.is_some(), "{refused:?}");
     let mut three = begin("r3", Some(4)).await.unwrap();
     assert!(begin("r4", Some(1)).await.is_err_and(|error| error.reason == Reason::Overloaded));
-    assert_eq!(uploader.active_uploads().load(), Load { permits: 3, bytes: 2_004 });
+    assert_eq!(uploader.active_uploads().load(), Amount { permits: 3, bytes: 2_004 });
     drop((one, two));
     three.write(Bytes::from_static(b"text")).await.unwrap();
     assert!(three.write(Bytes::from_static(b"more")).await.is_err_and(|error| error.reason == Reason::InvalidField));
@@ -131,6 +131,6 @@ async fn invariant_10_active_uploads_are_bounded_and_release_their_permit_on_eve
     let mut short = begin("r3", Some(4)).await.unwrap();
     short.write(Bytes::from_static(b"tex")).await.unwrap();
     assert_eq!(short.finish().await.unwrap_err().reason, Reason::InvalidField);
-    assert_eq!(uploader.active_uploads().load(), Load::default());
+    assert_eq!(uploader.active_uploads().load(), Amount::default());
     assert!(begin("r5", Some(1_001)).await.is_err_and(|error| error.reason == Reason::TooLarge));
 }

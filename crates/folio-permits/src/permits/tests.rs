@@ -16,8 +16,8 @@ fn counts(permits: &Permits<&'static str>) -> (usize, usize) {
 }
 
 #[test]
-fn every_key_gets_its_share_of_permits() {
-    let permits = Permits::without_queue(Load::permits(3), Load::permits(2));
+fn permits_are_bounded_in_total_and_per_key() {
+    let permits = Permits::without_queue(Amount::permits(3), Amount::permits(2));
     let first = permits.try_acquire(&"a", 0).unwrap();
     let _second = permits.try_acquire(&"a", 0).unwrap();
     assert_eq!(permits.try_acquire(&"a", 0).unwrap_err(), RefusalReason::KeyBound);
@@ -31,8 +31,8 @@ fn every_key_gets_its_share_of_permits() {
 }
 
 #[test]
-fn bytes_are_bounded_in_total_and_for_each_key() {
-    let bound = |permits, bytes| Load { permits, bytes };
+fn bytes_are_bounded_in_total_and_per_key() {
+    let bound = |permits, bytes| Amount { permits, bytes };
     let permits = Permits::without_queue(bound(3, 100), bound(2, 60));
     let first = permits.try_acquire(&"one", 50).unwrap();
     assert_eq!(permits.try_acquire(&"one", 11).unwrap_err(), RefusalReason::KeyBound);
@@ -41,11 +41,11 @@ fn bytes_are_bounded_in_total_and_for_each_key() {
     let third = permits.try_acquire(&"two", 40).unwrap();
     assert_eq!((permits.load(), permits.load_of(&"one")), (bound(3, 100), bound(2, 60)));
     drop((first, second, third));
-    assert_eq!((permits.load(), permits.load_of(&"one")), (Load::default(), Load::default()));
+    assert_eq!((permits.load(), permits.load_of(&"one")), (Amount::default(), Amount::default()));
 }
 
 #[tokio::test]
-async fn a_dropped_permit_goes_to_the_next_key() {
+async fn a_dropped_permit_is_handed_to_the_next_key() {
     let permits = Permits::with_queue(1, 8);
     let first = permits.acquire(&FLOOD, 1, later()).await.unwrap();
     let mut second = Box::pin(permits.acquire(&FLOOD, 1, later()));
@@ -77,7 +77,7 @@ async fn a_cancelled_caller_releases_its_position_and_its_permit() {
     drop(cancelled);
     assert_eq!(counts(&permits), (1, 2));
     drop(first);
-    // The permit is in the channel; the caller has not seen it yet.
+    // The permit is in the channel; the caller has not received it yet.
     assert_eq!(counts(&permits), (1, 1));
     drop(sent);
     assert!(last.now_or_never().unwrap().is_ok());
@@ -93,7 +93,7 @@ async fn waiting_has_a_deadline_and_a_bound() {
     let mut waiter = Box::pin(permits.acquire(&FLOOD, 1, later()));
     assert!(waiter.as_mut().now_or_never().is_none());
     assert_eq!(permits.acquire(&FLOOD, 1, later()).await.unwrap_err(), RefusalReason::QueueFull);
-    assert_eq!(permits.acquire(&QUIET, 1, later()).await.unwrap_err(), RefusalReason::QueueFull, "one each");
+    assert_eq!(permits.acquire(&QUIET, 1, later()).await.unwrap_err(), RefusalReason::QueueFull, "one waiter per key");
 }
 
 /// Callers on several threads cancel at different times.
@@ -104,9 +104,9 @@ async fn no_permit_is_lost_when_callers_cancel() {
     for caller in 0..200_u64 {
         let permits = permits.clone();
         callers.spawn(async move {
-            let patience = Duration::from_micros(caller * 37 % 900);
+            let timeout = Duration::from_micros(caller * 37 % 900);
             let key = ["a", "b", "c", "d", "e"][usize::try_from(caller % 5).unwrap()];
-            let taken = tokio::time::timeout(patience, permits.acquire(&key, 1, later())).await;
+            let taken = tokio::time::timeout(timeout, permits.acquire(&key, 1, later())).await;
             if let Ok(Ok(permit)) = taken {
                 tokio::task::yield_now().await;
                 drop(permit);

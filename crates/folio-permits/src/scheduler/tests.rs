@@ -9,7 +9,7 @@ type Key = &'static str;
 
 /// Creates a scheduler without a bound per key.
 fn scheduler<W>(total: usize, waiters: usize) -> Scheduler<Key, W> {
-    Scheduler::new(Bounds { total: Load::permits(total), per_key: Load::UNBOUNDED, waiters })
+    Scheduler::new(Bounds { total: Amount::permits(total), per_key: Amount::UNBOUNDED, waiters })
 }
 
 /// Queues a waiter. Panics if a permit is free.
@@ -32,7 +32,7 @@ fn order(scheduler: &mut Scheduler<Key, String>, mut holder: Key) -> Vec<String>
 
 fn is_empty<W>(scheduler: &Scheduler<Key, W>) -> bool {
     let Scheduler { used, used_by, waiting, queues, ring, .. } = scheduler;
-    *used == Load::default() && used_by.is_empty() && *waiting == 0 && queues.is_empty() && ring.is_empty()
+    *used == Amount::default() && used_by.is_empty() && *waiting == 0 && queues.is_empty() && ring.is_empty()
 }
 
 #[test]
@@ -69,26 +69,26 @@ fn a_key_takes_its_weight_in_each_round() {
 fn a_late_caller_waits_for_the_next_permit_only() {
     let mut scheduler = scheduler(2, 100);
     let mut ends: Vec<(u64, Key)> = Vec::new();
-    let mut begun: BTreeMap<String, u64> = BTreeMap::new();
+    let mut started: BTreeMap<String, u64> = BTreeMap::new();
     let mut arrivals: Vec<(u64, Key, String)> = (0..20).map(|at| (0, "flood", format!("flood {at}"))).collect();
     arrivals.extend([(2_500, "quiet", "quiet 0".to_owned()), (2_600, "quiet", "quiet 1".to_owned())]);
     for now in 0..20_000 {
         for (_, key, name) in arrivals.iter().filter(|(at, ..)| *at == now) {
             if scheduler.request(key, 1, name.clone()) == RequestOutcome::Granted {
-                begun.insert(name.clone(), now);
+                started.insert(name.clone(), now);
                 ends.push((now + 1_000, key));
             }
         }
         for at in (0..ends.len()).rev().filter(|at| ends[*at].0 == now).collect::<Vec<_>>() {
             let (_, ended) = ends.remove(at);
             if let Some((key, name)) = scheduler.release(&ended, 0) {
-                begun.insert(name, now);
+                started.insert(name, now);
                 ends.push((now + 1_000, key));
             }
         }
     }
-    assert_eq!((begun["quiet 0"], begun["quiet 1"]), (3_000, 4_000), "{begun:?}");
-    assert_eq!(begun["flood 19"], 10_000, "every call of the burst was served");
+    assert_eq!((started["quiet 0"], started["quiet 1"]), (3_000, 4_000), "{started:?}");
+    assert_eq!(started["flood 19"], 10_000, "every call of the burst was served");
     assert!(is_empty(&scheduler));
 }
 
@@ -122,7 +122,7 @@ fn a_full_queue_evicts_from_the_key_with_the_most_waiters() {
 
 #[test]
 fn a_key_at_its_own_bound_is_skipped_and_served_when_it_releases() {
-    let bounds = Bounds { total: Load::permits(3), per_key: Load::permits(1), waiters: 8 };
+    let bounds = Bounds { total: Amount::permits(3), per_key: Amount::permits(1), waiters: 8 };
     let mut scheduler = Scheduler::new(bounds);
     for key in ["a", "b"] {
         assert_eq!(scheduler.request(&key, 1, String::new()), RequestOutcome::Granted);
@@ -162,27 +162,27 @@ proptest! {
     /// number of permits of other keys (without a bound of each key).
     #[test]
     fn any_history_keeps_the_bounds_and_the_fair_shares(
-        steps in steps(), weights in vec(1..4u32, KEYS.len()), total in 1..4usize, each in 1..5usize, most in 0..12usize,
+        steps in steps(), weights in vec(1..4u32, KEYS.len()), total in 1..4usize, per_key_max in 1..5usize, waiters_max in 0..12usize,
     ) {
         // `total` is at most 3, so 4 permits per key mean no bound per key.
-        let (per_key, is_shared) = if each == 4 { (Load::UNBOUNDED, true) } else { (Load::permits(each), false) };
+        let (per_key, is_unbounded) = if per_key_max == 4 { (Amount::UNBOUNDED, true) } else { (Amount::permits(per_key_max), false) };
         let mut scheduler: Scheduler<Key, usize> =
-            Scheduler::new(Bounds { total: Load::permits(total), per_key, waiters: most });
+            Scheduler::new(Bounds { total: Amount::permits(total), per_key, waiters: waiters_max });
         // For each waiter: its key, its ticket, and how many permits other waiters may still take before it.
         let mut waiting: BTreeMap<usize, (usize, Ticket, u32)> = BTreeMap::new();
         let mut holders: Vec<Key> = Vec::new();
         let round: u32 = weights.iter().sum();
-        let own = |holders: &[Key], key: Key| holders.iter().filter(|holder| **holder == key).count();
-        let may = |holders: &[Key], key: Key| holders.len() < total && own(holders, key) < per_key.permits;
+        let permits_of = |holders: &[Key], key: Key| holders.iter().filter(|holder| **holder == key).count();
+        let has_free_permit = |holders: &[Key], key: Key| holders.len() < total && permits_of(holders, key) < per_key.permits;
         for (call, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Request(of) => match scheduler.request(&KEYS[of], weights[of], call) {
                     RequestOutcome::Granted => {
-                        prop_assert!(may(&holders, KEYS[of]));
+                        prop_assert!(has_free_permit(&holders, KEYS[of]));
                         holders.push(KEYS[of]);
                     }
                     RequestOutcome::Queued(ticket, evicted) => {
-                        prop_assert!(!may(&holders, KEYS[of]), "a caller waits though a permit is free for it");
+                        prop_assert!(!has_free_permit(&holders, KEYS[of]), "a caller waits though a permit is free for it");
                         if let Some(evicted) = evicted {
                             prop_assert!(waiting.remove(&evicted).is_some());
                         }
@@ -191,8 +191,8 @@ proptest! {
                         waiting.insert(call, (of, ticket, rounds * round));
                     }
                     RequestOutcome::QueueFull => {
-                        prop_assert!(!may(&holders, KEYS[of]));
-                        prop_assert_eq!(waiting.len(), most);
+                        prop_assert!(!has_free_permit(&holders, KEYS[of]));
+                        prop_assert_eq!(waiting.len(), waiters_max);
                     }
                 },
                 Step::Release(_) if holders.is_empty() => {}
@@ -200,16 +200,16 @@ proptest! {
                     let ended = holders.remove(at % holders.len());
                     match scheduler.release(&ended, 0) {
                         None => {
-                            let served = waiting.values().all(|(of, ..)| !may(&holders, KEYS[*of]));
+                            let served = waiting.values().all(|(of, ..)| !has_free_permit(&holders, KEYS[*of]));
                             prop_assert!(served, "a permit is free though a waiter may have it");
                         }
                         Some((key, next)) => {
                             let (of, ticket, _) = waiting.remove(&next).unwrap();
-                            prop_assert!(KEYS[of] == key && may(&holders, key));
+                            prop_assert!(KEYS[of] == key && has_free_permit(&holders, key));
                             let first = waiting.values().all(|(other, later, _)| *other != of || *later > ticket);
                             prop_assert!(first, "waiters of one key are served in order");
                             holders.push(key);
-                            for (_, _, left) in waiting.values_mut().filter(|_| is_shared) {
+                            for (_, _, left) in waiting.values_mut().filter(|_| is_unbounded) {
                                 prop_assert!(*left > 0, "a caller waits for too many others");
                                 *left -= 1;
                             }
@@ -223,7 +223,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(waiting.len() <= most && holders.len() <= total);
+            prop_assert!(waiting.len() <= waiters_max && holders.len() <= total);
             prop_assert_eq!((scheduler.used().permits, scheduler.waiting()), (holders.len(), waiting.len()));
             prop_assert_eq!(scheduler.ring.len(), scheduler.queues.len());
         }
