@@ -36,21 +36,12 @@ impl Default for BreakerOptions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Every call is admitted.
-    Closed {
-        /// Consecutive failures since the last success.
-        failures: u32,
-    },
-    /// Every call is rejected.
-    Open {
-        /// Time from which one call may probe.
-        until: Timestamp,
-    },
-    /// One probe is in flight; every other call is rejected.
-    HalfOpen {
-        /// Admission number of the probe.
-        probe: u64,
-    },
+    /// Every call is admitted. `failures`: consecutive failures since the last success.
+    Closed { failures: u32 },
+    /// Every call is rejected. From `until` on, one call may probe.
+    Open { until: Timestamp },
+    /// One probe, with this admission number, is in flight; every other call is rejected.
+    HalfOpen { probe: u64 },
 }
 
 /// Proof that a call was admitted. The caller returns it with the outcome.
@@ -96,14 +87,14 @@ impl Breaker {
             BreakerState::Closed { .. } => {}
             BreakerState::Open { until } => {
                 // A clock that was set back must not extend the open time beyond one period.
-                let left = (until.duration_since(now)).unsigned_abs().min(self.open_for());
+                let left = (until.duration_since(now)).unsigned_abs().min(self.options.open_seconds);
                 if now < until {
                     self.state = BreakerState::Open { until: now.checked_add(left).unwrap_or(until) };
                     return Err(left);
                 }
                 self.state = BreakerState::HalfOpen { probe: number };
             }
-            BreakerState::HalfOpen { .. } => return Err(self.open_for().min(Duration::from_secs(1))),
+            BreakerState::HalfOpen { .. } => return Err(self.options.open_seconds.min(Duration::from_secs(1))),
         }
         self.admitted = number;
         Ok(Admission { number })
@@ -120,7 +111,7 @@ impl Breaker {
             (BreakerState::Closed { failures }, Outcome::Failure) => {
                 let failures = failures.saturating_add(1);
                 self.state = if failures >= self.options.failures {
-                    self.opened(now)
+                    self.open_state(now)
                 } else {
                     BreakerState::Closed { failures }
                 };
@@ -129,7 +120,7 @@ impl Breaker {
                 self.state = match outcome {
                     Outcome::Success => BreakerState::Closed { failures: 0 },
                     Outcome::FirstToken => BreakerState::Closed { failures: self.options.failures.saturating_sub(1) },
-                    Outcome::Failure => self.opened(now),
+                    Outcome::Failure => self.open_state(now),
                     // The next call may probe at once.
                     Outcome::Abandoned => BreakerState::Open { until: now },
                 };
@@ -138,12 +129,8 @@ impl Breaker {
         }
     }
 
-    fn open_for(&self) -> Duration {
-        self.options.open_seconds
-    }
-
-    fn opened(&self, now: Timestamp) -> BreakerState {
-        BreakerState::Open { until: now.checked_add(self.open_for()).unwrap_or(Timestamp::MAX) }
+    fn open_state(&self, now: Timestamp) -> BreakerState {
+        BreakerState::Open { until: now.checked_add(self.options.open_seconds).unwrap_or(Timestamp::MAX) }
     }
 }
 

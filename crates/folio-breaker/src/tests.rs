@@ -14,13 +14,13 @@ fn at(milliseconds: i64) -> Timestamp {
 
 /// A state of the explored system: the breaker, the calls in flight, the clock in milliseconds.
 #[derive(Clone)]
-struct World {
+struct ExploredState {
     breaker: Breaker,
     calls: Vec<Admission>,
     clock: i64,
 }
 
-impl World {
+impl ExploredState {
     /// Identity of a state. Absolute admission numbers and times do not distinguish states.
     fn key(&self) -> String {
         let state = match self.breaker.state() {
@@ -41,7 +41,7 @@ impl World {
 #[test]
 fn every_reachable_transition_follows_the_state_diagram() {
     let threshold = 3;
-    let start = World { breaker: Breaker::new(options(threshold)), calls: Vec::new(), clock: 0 };
+    let start = ExploredState { breaker: Breaker::new(options(threshold)), calls: Vec::new(), clock: 0 };
     let mut seen = HashSet::from([start.key()]);
     let mut queue = VecDeque::from([start]);
     let mut steps = 0;
@@ -59,7 +59,7 @@ fn every_reachable_transition_follows_the_state_diagram() {
     }
 }
 
-fn successors(world: &World, threshold: u32) -> Vec<World> {
+fn successors(world: &ExploredState, threshold: u32) -> Vec<ExploredState> {
     let mut all = Vec::new();
     for step in [500, 1_000] {
         let mut next = world.clone();
@@ -77,7 +77,7 @@ fn successors(world: &World, threshold: u32) -> Vec<World> {
     all
 }
 
-fn admitted(world: &World) -> World {
+fn admitted(world: &ExploredState) -> ExploredState {
     let mut next = world.clone();
     let now = at(world.clock);
     let before = world.breaker.state();
@@ -104,7 +104,7 @@ fn admitted(world: &World) -> World {
     next
 }
 
-fn recorded(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World {
+fn recorded(world: &ExploredState, index: usize, outcome: Outcome, threshold: u32) -> ExploredState {
     let mut next = world.clone();
     let now = at(world.clock);
     let call = if outcome == Outcome::FirstToken { next.calls[index] } else { next.calls.remove(index) };
