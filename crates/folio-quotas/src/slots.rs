@@ -32,7 +32,7 @@ struct Inner {
     store: Arc<dyn SlotStore>,
     local: Mutex<HashMap<OrgId, OrgSlots>>,
     changed: Arc<Notify>,
-    has_leases_changed: Arc<Notify>,
+    leases_changed: Arc<Notify>,
 }
 
 /// Slots of one organization in this process.
@@ -74,13 +74,12 @@ impl Slots {
     }
 
     fn new(kind: &'static str, limit: fn(&Quotas) -> u32, quotas: QuotaCache, store: Arc<dyn SlotStore>) -> Self {
-        let [changed, has_leases_changed] = std::array::from_fn(|_| Arc::new(Notify::new()));
-        let (changes, leases_changed) = (Arc::clone(&changed), Arc::clone(&has_leases_changed));
-        let inner =
-            Arc::new(Inner { kind, limit, quotas, store, local: Mutex::default(), changed, has_leases_changed });
+        let [changed, leases_changed]: [Arc<Notify>; 2] = Default::default();
+        let notifications = (Arc::clone(&changed), Arc::clone(&leases_changed));
+        let inner = Arc::new(Inner { kind, limit, quotas, store, local: Mutex::default(), changed, leases_changed });
         // Both tasks end when the last clone is dropped.
-        tokio::spawn(sync_changes(Arc::downgrade(&inner), changes));
-        tokio::spawn(renew(Arc::downgrade(&inner), leases_changed)); // See above.
+        tokio::spawn(sync_changes(Arc::downgrade(&inner), notifications.0));
+        tokio::spawn(renew(Arc::downgrade(&inner), notifications.1)); // See above.
         Self(inner)
     }
 
@@ -92,9 +91,9 @@ impl Slots {
     /// taken.
     pub async fn take(&self, org: &OrgId, name: &str) -> Result<Slot> {
         let limit = self.0.limit(org).await?;
-        let over = || exceeded(self.0.kind, limit.into(), RETRY_AFTER);
+        let quota_exceeded = || exceeded(self.0.kind, limit.into(), RETRY_AFTER);
         if !self.0.count_locally(org, name, limit) {
-            return Err(over());
+            return Err(quota_exceeded());
         }
         let mut slot = self.slot(org, name);
         if limit == 0 {
@@ -104,7 +103,7 @@ impl Slots {
             Ok(true) => Ok(slot),
             Ok(false) => {
                 slot.refused = true;
-                Err(over())
+                Err(quota_exceeded())
             }
             Err(error) => {
                 tracing::debug!(%error, kind = self.0.kind, "the shared store is unavailable; slots are counted in this process only");
@@ -176,7 +175,7 @@ impl Inner {
             return false;
         }
         if !std::mem::replace(&mut local.limited, limit > 0) && limit > 0 {
-            self.has_leases_changed.notify_one();
+            self.leases_changed.notify_one();
         }
         local.count_locally(name);
         true
@@ -193,9 +192,9 @@ impl Inner {
     fn release(&self, org: &OrgId, name: String, refused: bool) {
         let mut all = self.local();
         let Some(local) = all.get_mut(org) else { return };
-        if let Some(holders) = local.taken.get_mut(&name) {
-            *holders = holders.saturating_sub(1);
-            if *holders == 0 {
+        if let Some(users) = local.taken.get_mut(&name) {
+            *users = users.saturating_sub(1);
+            if *users == 0 {
                 local.taken.remove(&name);
                 local.unregistered.retain(|unregistered| *unregistered != name);
                 if local.limited && !refused {
@@ -209,23 +208,23 @@ impl Inner {
         }
     }
 
-    /// Returns the changes since the previous sync; if `has_leases_changed`, all slots of organizations with a quota instead, and
-    /// only the unregistered slots of the others.
-    fn updates(&self, has_leases_changed: bool) -> Vec<LeaseUpdate> {
+    /// Returns the changes since the previous sync. If `renews_all`, returns all slots of organizations with a quota
+    /// instead, and only the unregistered slots of the others.
+    fn updates(&self, renews_all: bool) -> Vec<LeaseUpdate> {
         let mut local = self.local();
         let updates = local.iter_mut().map(|(org, local)| {
             let unregistered = std::mem::take(&mut local.unregistered);
-            let taken =
-                if has_leases_changed && local.limited { local.taken.keys().cloned().collect() } else { unregistered };
-            let freed = if has_leases_changed { Vec::new() } else { local.freed.clone() };
+            let renewed = local.taken.keys().cloned();
+            let taken = if renews_all && local.limited { renewed.collect() } else { unregistered };
+            let freed = if renews_all { Vec::new() } else { local.freed.clone() };
             LeaseUpdate { org: org.clone(), taken, freed }
         });
         updates.filter(|update| !update.taken.is_empty() || !update.freed.is_empty()).collect()
     }
 
     /// Writes all updates to the store.
-    async fn sync_all(&self, has_leases_changed: bool) {
-        let updates = futures::stream::iter(self.updates(has_leases_changed));
+    async fn sync_all(&self, renews_all: bool) {
+        let updates = futures::stream::iter(self.updates(renews_all));
         updates.for_each_concurrent(CONCURRENT_SYNCS, |update| self.sync(update)).await;
     }
 
@@ -253,25 +252,19 @@ impl Inner {
         let synced = tokio::time::timeout(self.renewal(), synced).await;
         self.remove_freed(&org, &freed);
         let problem = match synced {
-            Ok(Ok(())) => return self.has_leases_changed.notify_one(),
+            Ok(Ok(())) => return self.leases_changed.notify_one(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the store timed out".to_owned(),
         };
-        tracing::debug!(
-            problem,
-            kind = self.kind,
-            "slot leases could not be synced; other processes see the previous ones"
-        );
+        tracing::debug!(problem, kind = self.kind, "cannot sync slot leases; other processes use the previous leases");
         if let Some(local) = self.local().get_mut(&org) {
-            let taken =
-                taken.into_iter().filter(|name| local.taken.contains_key(name) && !local.unregistered.contains(name));
-            let taken: Vec<_> = taken.collect();
+            taken.retain(|name| local.taken.contains_key(name) && !local.unregistered.contains(name));
             local.unregistered.extend(taken);
         }
-        self.has_leases_changed.notify_one();
+        self.leases_changed.notify_one();
     }
 
-    /// Forgets slots that the store has freed or whose leases expire there.
+    /// Removes slots that the store has freed or whose leases expire there.
     fn remove_freed(&self, org: &OrgId, freed: &[String]) {
         let mut all = self.local();
         if let Some(local) = all.get_mut(org) {
@@ -310,7 +303,7 @@ impl OrgSlots {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.changed.notify_one();
-        self.has_leases_changed.notify_one();
+        self.leases_changed.notify_one();
     }
 }
 
@@ -324,9 +317,9 @@ async fn sync_changes(slots: Weak<Inner>, changed: Arc<Notify>) {
 }
 
 /// Renews all leases three times per lease duration. Sleeps while there are none.
-async fn renew(weak: Weak<Inner>, has_leases_changed: Arc<Notify>) {
+async fn renew(weak: Weak<Inner>, leases_changed: Arc<Notify>) {
     while weak.strong_count() > 0 {
-        has_leases_changed.notified().await;
+        leases_changed.notified().await;
         while let Some(slots) = weak.upgrade().filter(|slots| slots.has_leases()) {
             let renewal = slots.renewal();
             drop(slots);

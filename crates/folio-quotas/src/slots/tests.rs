@@ -30,7 +30,7 @@ impl CountingSlotStore {
     fn count(&self) -> Result<()> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         match *self.is_unavailable.lock().unwrap() {
-            true => Err(Error::unavailable(Reason::StoreUnavailable, "away")),
+            true => Err(Error::unavailable(Reason::StoreUnavailable, "unavailable")),
             false => Ok(()),
         }
     }
@@ -38,9 +38,9 @@ impl CountingSlotStore {
 
 #[async_trait]
 impl SlotStore for CountingSlotStore {
-    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, limit: u32) -> Result<bool> {
         self.count()?;
-        self.inner.take(org, kind, slot, most).await
+        self.inner.take(org, kind, slot, limit).await
     }
 
     async fn sync(&self, org: &OrgId, kind: &str, renewed: &[String], freed: &[String]) -> Result<()> {
@@ -118,7 +118,7 @@ async fn a_joined_slot_ignores_the_quota_and_counts_once_in_all_processes() {
     drop(second);
     drop(taken);
     wait_for("only the joined slots are taken", SOON, || async {
-        let probe = |most| all.shared.inner.take(&all.org, "concurrent_turns", "probe", most);
+        let probe = |limit| all.shared.inner.take(&all.org, "concurrent_turns", "probe", limit);
         let taken = !probe(3).await.unwrap() && probe(4).await.unwrap();
         all.shared.inner.sync(&all.org, "concurrent_turns", &[], &["probe".to_owned()]).await.unwrap();
         taken.then_some(())
@@ -146,7 +146,7 @@ async fn leases_are_renewed_and_those_of_a_dead_process_expire() {
     // Leases are renewed in real time every few milliseconds. They expire by the simulated clock.
     let all = Processes::new(2, Duration::from_millis(30));
     let slots = all.start();
-    let _held = slots.take(&all.org, "held").await.unwrap();
+    let _taken = slots.take(&all.org, "taken").await.unwrap();
     assert!(all.shared.inner.take(&all.org, "concurrent_turns", "of a dead process", 2).await.unwrap());
     assert_quota_exceeded(slots.take(&all.org, "more").await);
     all.clock.advance(Duration::from_millis(29));
@@ -165,7 +165,7 @@ async fn without_the_shared_store_each_process_counts_its_own_slots() {
     let all = Processes::new(2, Duration::from_secs(60));
     *all.shared.is_unavailable.lock().unwrap() = true;
     let [one, other] = [all.start(), all.start()];
-    let _held = [one.take(&all.org, "1").await.unwrap(), one.take(&all.org, "2").await.unwrap()];
+    let _taken = [one.take(&all.org, "1").await.unwrap(), one.take(&all.org, "2").await.unwrap()];
     assert_quota_exceeded(one.take(&all.org, "3").await);
-    let _there = other.take(&all.org, "3").await.unwrap();
+    let _separate = other.take(&all.org, "3").await.unwrap();
 }
