@@ -69,7 +69,7 @@ rules:
 ";
     on_stage(script, async |stage| {
         let limits = OwnQuotas { concurrent_turns: Some(1), ..OwnQuotas::default() };
-        let (key, at, limits) = ("limits".parse().unwrap(), System.now(), OrganizationChange::SetLimits(limits));
+        let (key, at, limits) = ("limits".parse().unwrap(), System.now(), OrganizationChange::SetQuotas(limits));
         let write = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), limits);
         stage.stores().of::<Organization>().decide(&stage.cluster.tenants[0].org, write).await.unwrap();
         let running = stage.chat(0, "wait").await.next().await.unwrap();

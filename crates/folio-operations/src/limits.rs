@@ -29,7 +29,7 @@ pub struct Limits {
 impl Limits {
     fn of(organization: &Organization, context: &Context) -> Self {
         let own = organization.quotas;
-        Self { effective: own.over(context.default_quotas()), own, version: organization.version }
+        Self { effective: own.with_defaults(context.default_quotas()), own, version: organization.version }
     }
 }
 
@@ -83,7 +83,7 @@ impl Operation for SetLimits {
 
     async fn run(self, context: &Context) -> Result<Limits> {
         let id = self.organization(context);
-        let changed = change_organization(context, &id, self.etag, OrganizationChange::SetLimits(self.own));
+        let changed = change_organization(context, &id, self.etag, OrganizationChange::SetQuotas(self.own));
         Ok(Limits::of(&changed.await?, context))
     }
 }

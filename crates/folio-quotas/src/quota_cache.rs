@@ -39,7 +39,7 @@ impl QuotaCache {
         }
         let found = self.organizations.get(&OrgId::platform(), org).await?;
         let own = found.map(|organization| organization.quotas).unwrap_or_default();
-        let effective = own.over(self.defaults);
+        let effective = own.with_defaults(self.defaults);
         self.cache.insert(org.clone(), effective).await;
         Ok(effective)
     }

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Code, Digest, Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{Digest, Error, OrgId, Result, Timestamp};
 
 use crate::kind::{IndexedFields, Kind, read};
 use crate::stored::{Record, encode_value};
@@ -32,12 +32,12 @@ struct Applied {
     /// None: the resource did not exist.
     before: Option<IndexedFields>,
     /// None: the change deletes the resource.
-    after: Option<After>,
+    after: Option<NewState>,
     result: OpResult,
 }
 
 /// The record after a change.
-struct After {
+struct NewState {
     fields: IndexedFields,
     record: Vec<u8>,
     /// Number and encoding of the newest revision. None: the kind keeps no revisions.
@@ -79,7 +79,7 @@ impl ResourceWrite {
                 let fields = IndexedFields::of(&resource)?;
                 let revision = resource.newest_revision()?;
                 let record = encode_value(R::KIND, R::FORMAT, &Record::Live(resource))?;
-                Ok(After { fields, record, revision })
+                Ok(NewState { fields, record, revision })
             };
             Ok(Applied { before: fields, after: plan.after.map(after).transpose()?, result: plan.result })
         };
@@ -109,7 +109,7 @@ pub struct StoredState {
     /// Op row with the write's key.
     pub op_row: Option<OpRow>,
     /// True if the request id was used for another target or other content. Ignored if there is an op row.
-    pub is_request_taken: bool,
+    pub is_request_id_used: bool,
     /// Stored revisions. Read only if the write deletes a resource of a kind that keeps revisions.
     pub revisions: Vec<Vec<u8>>,
 }
@@ -141,22 +141,11 @@ impl From<&IndexedFields> for ListEntry {
 pub enum DecidingWrite {
     /// Stores a record with version 1 if none exists.
     Create { record: Vec<u8> },
-    /// Replaces the record if it has version `from`.
-    Update {
-        from: u64,
-        /// New version. Equal to `from` if the change has no effect.
-        to: u64,
-        record: Vec<u8>,
-    },
-    /// Replaces the record by a tombstone if it has version `from`.
-    Delete {
-        from: u64,
-        to: u64,
-        /// Encoded tombstone.
-        record: Vec<u8>,
-        /// If true, the resource must have no references. Set for kinds that other resources reference.
-        if_unreferenced: bool,
-    },
+    /// Replaces the record if it has version `from`. `to`: the new version. Equal to `from` if the change has no effect.
+    Update { from: u64, to: u64, record: Vec<u8> },
+    /// Replaces the record by an encoded tombstone if it has version `from`. `if_unreferenced`: the resource must have no
+    /// references. Set for kinds that other resources reference.
+    Delete { from: u64, to: u64, record: Vec<u8>, if_unreferenced: bool },
 }
 
 /// A row in the target's partition that is written together with the deciding write.
@@ -180,7 +169,7 @@ pub struct WritePlan {
     /// Before: idempotency record of the request. None for tool calls of turns.
     pub request: Option<IdempotencyRecord>,
     /// Before: name to reserve.
-    pub claim_name: Option<String>,
+    pub reserve_name: Option<String>,
     /// Before: ids that get a reference entry. Each must be live.
     pub add_references: BTreeSet<String>,
     /// Before: revision that must exist.
@@ -190,7 +179,7 @@ pub struct WritePlan {
     /// Before: list row to insert. After: list row that replaces `list_before`.
     pub list_after: Option<ListEntry>,
 
-    pub decide: DecidingWrite,
+    pub deciding_write: DecidingWrite,
     /// With the deciding write: the op row and a new revision.
     pub rows: Vec<RowWrite>,
     /// With the deciding write: if true, all revisions are removed.
@@ -209,7 +198,7 @@ pub struct WritePlan {
 impl WritePlan {
     /// Returns the target's version after the write.
     pub fn version(&self) -> u64 {
-        match &self.decide {
+        match &self.deciding_write {
             DecidingWrite::Create { .. } => 1,
             DecidingWrite::Update { to, .. } | DecidingWrite::Delete { to, .. } => *to,
         }
@@ -223,10 +212,10 @@ impl WritePlan {
 pub fn decide(write: &ResourceWrite, read: &StoredState) -> Result<WriteDecision> {
     if let Some(row) = &read.op_row {
         let is_answer = row.digest == write.digest || row.is_closed_by_another();
-        return if is_answer { Ok(WriteDecision::Recorded(row.clone())) } else { Err(other_request(&write.op)) };
+        return if is_answer { Ok(WriteDecision::Recorded(row.clone())) } else { Err(Error::request_id_conflict()) };
     }
-    if read.is_request_taken && matches!(write.op, OpKey::Request { .. }) {
-        return Err(other_request(&write.op));
+    if read.is_request_id_used && matches!(write.op, OpKey::Request { .. }) {
+        return Err(Error::request_id_conflict());
     }
     let record = read.record.as_deref().map(|record| write.kind.read(record)).transpose()?;
     let version = record.as_ref().map(|record| match record {
@@ -277,12 +266,12 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
         op: write.op.clone(),
         at: write.at,
         request: matches!(write.op, OpKey::Request { .. }).then(request),
-        claim_name: new_name.filter(|_| renamed),
+        reserve_name: new_name.filter(|_| renamed),
         add_references: new.difference(&old).cloned().collect(),
         require_revision: required(fields_after).filter(|new| required(before.as_ref()).as_ref() != Some(new)),
         add_to_parent: fields_after.filter(|_| before.is_none()).and_then(|fields| fields.parent.clone()),
         list_after: fields_after.map(ListEntry::from),
-        decide: DecidingWrite::Create { record: Vec::new() },
+        deciding_write: DecidingWrite::Create { record: Vec::new() },
         rows: vec![RowWrite::InsertOp(answer.clone())],
         remove_revisions: false,
         answer,
@@ -290,8 +279,8 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
         free_name: old_name.filter(|_| renamed),
         remove_references: dropped,
     };
-    plan.decide = match (&before, after) {
-        (before, Some(After { fields, record, revision })) => {
+    plan.deciding_write = match (&before, after) {
+        (before, Some(NewState { fields, record, revision })) => {
             let newest = before.as_ref().and_then(|before| before.revision);
             let added = revision.filter(|(number, _)| newest.is_none_or(|newest| newest < *number));
             plan.rows.extend(added.map(|(number, revision)| RowWrite::PutRevision(number, revision)));
@@ -309,15 +298,6 @@ fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Resul
         (None, None) => return Err(write.kind.not_found(&write.id)),
     };
     Ok(plan)
-}
-
-/// Returns the error for a request id that was used for another request.
-pub fn other_request(op: &OpKey) -> Error {
-    Error::new(
-        Code::AlreadyExists,
-        Reason::RequestIdConflict,
-        format!("{op} was used for another request; a request id identifies one request only"),
-    )
 }
 
 #[cfg(test)]

@@ -58,15 +58,13 @@ pub struct NewExtraction {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtractionChange {
+    /// Stores the result of a prompt run.
     Create(NewExtraction),
-    /// Replaces the edited data and resets `verified`.
-    Edit {
-        /// The complete new data.
-        data: Value,
-    },
-    Verify {
-        verified: bool,
-    },
+    /// Replaces the edited data by this complete data and resets `verified`.
+    Edit { data: Value },
+    /// Sets or resets `verified`.
+    Verify { verified: bool },
+    /// Deletes the extraction.
     Delete,
 }
 

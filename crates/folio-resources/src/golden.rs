@@ -197,7 +197,7 @@ fn model_settings() -> ModelSettings {
 }
 
 fn samples() -> Vec<(String, Vec<u8>)> {
-    let bare =
+    let without_options =
         Prompt { latest: PromptRevision { schema: None, model: None, tags: vec![], ..prompt().latest }, ..prompt() };
     let revision = |case: &str, stored: Option<(u32, Vec<u8>)>| (case.to_owned(), stored.unwrap().1);
     let mut samples = vec![
@@ -223,7 +223,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         ),
         revision("schema_revision.plain", schema().newest_revision().unwrap()),
         revision("prompt_revision.plain", prompt().newest_revision().unwrap()),
-        revision("prompt_revision.bare", bare.newest_revision().unwrap()),
+        revision("prompt_revision.bare", without_options.newest_revision().unwrap()),
     ];
     samples.extend(KINDS.iter().map(|kind| (format!("{}.tombstone", kind.name), kind.tombstone(5, at()).unwrap())));
     samples
@@ -267,13 +267,13 @@ fn every_kind_has_golden_files_and_reads_all_of_them() {
             let format: u8 = version.file_name().unwrap().to_str().unwrap().trim_start_matches('v').parse().unwrap();
             for file in std::fs::read_dir(version).unwrap() {
                 let path = file.unwrap().path();
-                let word = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
+                let kind_name = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
                 let payload = std::fs::read(&path).unwrap();
                 let stored = [&[format], payload.trim_ascii_end()].concat();
-                if word == kind.name {
+                if kind_name == kind.name {
                     kind.read(&stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                     read += 1;
-                } else if word == format!("{}_revision", kind.name) {
+                } else if kind_name == format!("{}_revision", kind.name) {
                     kind.revision_references(&stored).unwrap();
                 }
             }

@@ -95,8 +95,9 @@ impl Kind {
         let found = KINDS.iter().find(|kind| Some(kind.id_prefix) == prefix);
         found.ok_or_else(|| Error::internal(format!("invalid id {id:?}: unknown prefix")))
     }
-    pub fn by_name(word: &str) -> Option<&'static Self> {
-        KINDS.iter().find(|kind| kind.name == word)
+
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
     }
 
     /// # Errors
@@ -112,6 +113,7 @@ impl Kind {
     pub fn revision_references(&self, stored: &[u8]) -> Result<BTreeSet<String>> {
         (self.revision_references)(stored)
     }
+
     pub fn tombstone(&self, version: u64, at: Timestamp) -> Result<Vec<u8>> {
         (self.tombstone)(version, at)
     }
@@ -130,21 +132,21 @@ impl Kind {
         Err(Error::not_found(&format!("{} revision", Self::of_id(of)?.name), format!("{of}.{number}")))
     }
 
-    /// Returns the error for a name of the kind `word` that the resource `id` has.
-    pub fn name_taken(word: &str, name: &str, id: &str) -> Error {
-        let message = format!("a {word} named {name:?} already exists");
+    /// Returns the error for a name that the resource `id` of the kind has.
+    pub fn name_taken(kind: &str, name: &str, id: &str) -> Error {
+        let message = format!("a {kind} named {name:?} already exists");
         Error::new(Code::AlreadyExists, Reason::NameTaken, message).detail("id", id)
     }
 
-    /// Returns the error for a deletion of a resource of the kind `word` to which `count` resources refer. `users`:
+    /// Returns the error for a deletion of a resource of the kind to which `count` resources refer. `users`:
     /// ids and descriptions of the first ones.
-    pub fn in_use(word: &str, users: &[(String, String)], count: u64) -> Error {
+    pub fn in_use(kind: &str, users: &[(String, String)], count: u64) -> Error {
         let (ids, described): (Vec<_>, Vec<_>) = users.iter().cloned().unzip();
         let more = match count.saturating_sub(users.len() as u64) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        Error::precondition(Reason::InUse, format!("the {word} is in use by {}{more}", described.join(", ")))
+        Error::precondition(Reason::InUse, format!("the {kind} is in use by {}{more}", described.join(", ")))
             .detail("users", ids.join(","))
             .detail("count", count)
     }
@@ -175,10 +177,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_word_and_an_id_prefix_of_its_own() {
-        let words: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
+    fn names_and_id_prefixes_of_kinds_are_unique() {
+        let names: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
         let prefixes: BTreeSet<_> = KINDS.iter().map(|kind| kind.id_prefix).collect();
-        assert_eq!((words.len(), prefixes.len()), (KINDS.len(), KINDS.len()));
+        assert_eq!((names.len(), prefixes.len()), (KINDS.len(), KINDS.len()));
         for kind in KINDS {
             assert_eq!(Kind::of_id(&format!("{}_0", kind.id_prefix)).unwrap(), kind);
             assert_eq!(Kind::by_name(kind.name), Some(kind));

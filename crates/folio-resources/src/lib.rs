@@ -30,9 +30,7 @@ mod tag_set;
 mod token;
 mod webhook_endpoint;
 
-pub use decide::{
-    DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide, other_request,
-};
+pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, TextRecord, TextState, text_record_of,
 };

@@ -54,22 +54,13 @@ impl ListRow {
 pub enum Condition {
     /// The row has at least one of these terms.
     AnyTerm(Vec<String>),
-    /// The row and the row of another resource have a term of this field in common. A store resolves this condition to
+    /// The row and the row of the resource `with` have a term of this field in common. A store resolves this condition to
     /// [`Self::AnyTerm`] before it lists. Unresolved, it matches nothing.
-    SharedTerm {
-        /// Id of the other resource.
-        with: String,
-        /// First part of the terms.
-        field: &'static str,
-    },
+    SharedTerm { with: String, field: &'static str },
     /// The folded name contains this folded text.
     NameContains(String),
-    /// The folded value of a metadata key contains the folded text.
-    MetadataContains {
-        key: String,
-        /// Folded text. Empty: the key exists.
-        substring: String,
-    },
+    /// The folded value of a metadata key contains the folded text. Empty text: the key exists.
+    MetadataContains { key: String, substring: String },
 }
 
 impl Condition {

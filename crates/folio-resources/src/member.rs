@@ -6,6 +6,7 @@
 use crate::fields::check_name;
 use folio_types::{Code, Error, Reason, Result, Role, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     pub user: UserId,
@@ -22,12 +23,8 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberChange {
     /// Adds a user that is not a member or was removed. No effect if the member has this name and role; `NAME_TAKEN` if
-    /// it has others.
-    Add {
-        /// Display name: 1 to 200 characters without surrounding blanks.
-        name: String,
-        role: Role,
-    },
+    /// it has others. The name is a display name: 1 to 200 characters without surrounding blanks.
+    Add { name: String, role: Role },
     /// None: unchanged.
     Update { name: Option<String>, role: Option<Role> },
     /// Removes the member. No effect on a removed member.
@@ -184,8 +181,9 @@ mod tests {
         for after in [lowered.clone(), removed.clone()] {
             let write = MemberWrite::unguarded(Some(ann.clone()), after);
             assert!(write.needs_guard());
-            let alone = [ann.clone(), member("cid", Role::Member), Member { removed_at: Some(at(2)), ..bob.clone() }];
-            assert_eq!(write.clone().guarded_by(alone.to_vec()).unwrap_err().reason, Reason::InUse);
+            let without_other_admin =
+                [ann.clone(), member("cid", Role::Member), Member { removed_at: Some(at(2)), ..bob.clone() }];
+            assert_eq!(write.clone().guarded_by(without_other_admin.to_vec()).unwrap_err().reason, Reason::InUse);
             let guarded = write.guarded_by(vec![ann.clone(), bob.clone()]).unwrap();
             assert_eq!(guarded.guard, Some(bob.clone()));
         }

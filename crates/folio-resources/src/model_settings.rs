@@ -63,7 +63,7 @@ pub struct Provider {
     /// If true, streaming requests ask for usage.
     pub stream_usage: bool,
     /// Models by the name that requests use.
-    #[serde(deserialize_with = "as_far_as_known")]
+    #[serde(deserialize_with = "ignore_unknown_fields")]
     pub models: BTreeMap<String, ModelOptions>,
     /// Sorted names from the newest model list of the endpoint.
     pub available: Vec<String>,
@@ -106,11 +106,11 @@ pub struct SealedKey {
 
 /// Deserializes stored models and ignores unknown fields of newer versions, so that two versions can run concurrently.
 /// In settings files, an unknown field is an error.
-fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, ModelOptions>, D::Error> {
-    let known = serde_json::to_value(ModelOptions::default()).map_err(D::Error::custom)?;
+fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, ModelOptions>, D::Error> {
+    let fields = serde_json::to_value(ModelOptions::default()).map_err(D::Error::custom)?;
     let models = BTreeMap::<String, Map<String, Value>>::deserialize(stored)?;
     let read = models.into_iter().map(|(name, mut options)| {
-        options.retain(|field, _| known.get(field).is_some());
+        options.retain(|field, _| fields.get(field).is_some());
         Ok((name, serde_json::from_value(Value::Object(options)).map_err(D::Error::custom)?))
     });
     read.collect()
@@ -119,29 +119,15 @@ fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<Stri
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSettingsChange {
     /// Creates or replaces a provider. The caller has validated its URL and models.
-    SetProvider {
-        name: String,
-        provider: Box<Provider>,
-    },
-    RemoveProvider {
-        name: String,
-    },
-    /// None: unchanged. The caller has verified that the models exist.
-    SetDefaults {
-        /// Empty: the platform's default model.
-        default_model: Option<String>,
-        /// Best first. Empty: the platform's fallback models.
-        fallbacks: Option<Vec<String>>,
-    },
-    /// Stores the model list of an endpoint, truncated to the owner's bounds. `VERSION_CONFLICT` if the provider has
-    /// another URL.
-    SetAvailable {
-        name: String,
-        /// URL from which the list was read.
-        base_url: String,
-        /// Sorted names of the list.
-        available: Vec<String>,
-    },
+    SetProvider { name: String, provider: Box<Provider> },
+    /// Removes a provider.
+    RemoveProvider { name: String },
+    /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's). None:
+    /// unchanged. The caller has verified that the models exist.
+    SetDefaults { default_model: Option<String>, fallbacks: Option<Vec<String>> },
+    /// Stores the sorted model list of an endpoint, truncated to the owner's bounds. `VERSION_CONFLICT` if the provider
+    /// does not have the URL from which the list was read.
+    SetAvailable { name: String, base_url: String, available: Vec<String> },
     /// Replaces stored API keys, by provider name, with the same keys under another master key.
     ReplaceKeys(BTreeMap<String, SealedKey>),
     /// Always refused: settings are erased together with their organization; the platform's are never erased.
@@ -190,7 +176,7 @@ impl ModelSettings {
             }
             ModelSettingsChange::SetAvailable { name, base_url, available } => {
                 let others = self.providers.iter().filter(|(other, _)| *other != name).map(|(_, provider)| provider);
-                let available = fitting(available, others);
+                let available = names_within_bounds(available, others);
                 let provider = self.providers.get_mut(name).ok_or_else(|| Self::no_provider(name))?;
                 if provider.base_url != *base_url {
                     return Err(Self::version_conflict());
@@ -213,8 +199,8 @@ impl ModelSettings {
 
     /// Validates bounds that span several providers.
     fn check(&self) -> Result<()> {
-        let full = |kind: &str, most: usize| {
-            Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {most} {kind}"))
+        let full = |kind: &str, max: usize| {
+            Error::exhausted(Reason::QuotaExceeded, format!("an organization has at most {max} {kind}"))
         };
         if self.fallbacks.len() > FALLBACKS_MAX {
             return Err(Error::invalid_field("fallbacks", format!("has more than {FALLBACKS_MAX} models")));
@@ -229,12 +215,12 @@ impl ModelSettings {
         if names > AVAILABLE_MAX || bytes > AVAILABLE_BYTES_MAX {
             return Err(full("names in the lists of its endpoints together", AVAILABLE_MAX));
         }
-        let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut providers_by_model: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, provider) in self.providers.iter().filter(|(_, provider)| provider.enabled && provider.is_own()) {
             for model in provider.models.iter().filter(|(_, model)| model.enabled).map(|(model, _)| model) {
-                if let Some(other) = taken.insert(model, name) {
+                if let Some(other) = providers_by_model.insert(model, name) {
                     let problem = format!(
-                        "providers {other} and {name} both have a model {model}; rename one and give its upstream name"
+                        "providers {other} and {name} both have a model {model}; rename one and set its `upstream`"
                     );
                     return Err(Error::invalid_field("models", problem).with_reason(Reason::NameTaken));
                 }
@@ -245,7 +231,7 @@ impl ModelSettings {
 }
 
 /// Returns the names that fit the bounds in addition to the lists of the owner's other endpoints.
-fn fitting<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
+fn names_within_bounds<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
     let (mut count, mut bytes) = available_size(others);
     let fits = |name: &&String| {
         (count, bytes) = (count + 1, bytes + name.len());

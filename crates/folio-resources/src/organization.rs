@@ -1,7 +1,5 @@
 //! Organizations: the tenants. Their records belong to the pseudo organization [`OrgId::platform`].
 
-use std::time::Duration;
-
 use crate::fields::check_name;
 use crate::policy::Policy;
 use folio_types::op::{OpResult, Write};
@@ -33,24 +31,15 @@ pub struct Organization {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrganizationChange {
-    /// Creates an organization with default settings.
-    Create {
-        /// Display name: 1 to 200 characters without surrounding blanks.
-        name: String,
-    },
+    /// Creates an organization with default settings. The name has 1 to 200 characters without surrounding blanks.
+    Create { name: String },
     /// Changes the fields that are not None. An inner None removes the value.
-    Update {
-        name: Option<String>,
-        /// Days without activity after which a thread is deleted.
-        thread_retention_days: Option<Option<u32>>,
-    },
-    /// Replaces the approval policy. The caller has validated the tools and profiles that the policy names.
-    SetPolicy {
-        policy: Policy,
-        /// Seconds that a turn waits for approvals. None: the default of the installation.
-        approval_ttl_seconds: Option<u32>,
-    },
-    SetLimits(OwnQuotas),
+    Update { name: Option<String>, thread_retention_days: Option<Option<u32>> },
+    /// Replaces the approval policy and the approval time. The caller has validated the tools and profiles that the
+    /// policy names.
+    SetPolicy { policy: Policy, approval_ttl_seconds: Option<u32> },
+    /// Replaces the organization's own quotas.
+    SetQuotas(OwnQuotas),
     /// Deletes the organization; the clean-up erases all its data. Fails with `IN_USE` for the first organization of
     /// the installation.
     Delete,
@@ -62,8 +51,8 @@ impl OrganizationChange {
     /// # Errors
     /// `INVALID_FIELD` with the field name of the API if a value is out of bounds.
     pub fn check(&self) -> Result<()> {
-        let at_most = |field: &str, value: Option<u64>, most: u64| match value.is_some_and(|value| value > most) {
-            true => Err(Error::invalid_field(field, format!("must be at most {most}"))),
+        let at_most = |field: &str, value: Option<u64>, max: u64| match value.is_some_and(|value| value > max) {
+            true => Err(Error::invalid_field(field, format!("must be at most {max}"))),
             false => Ok(()),
         };
         match self {
@@ -76,10 +65,10 @@ impl OrganizationChange {
                 at_most("organization.thread_retention_days", days, limits::THREAD_RETENTION_DAYS_MAX.into())
             }
             Self::SetPolicy { approval_ttl_seconds, .. } => {
-                let most: Duration = limits::APPROVAL_TTL_MAX;
-                at_most("policy.approval_ttl_seconds", approval_ttl_seconds.map(u64::from), most.as_secs())
+                let max = limits::APPROVAL_TTL_MAX.as_secs();
+                at_most("policy.approval_ttl_seconds", approval_ttl_seconds.map(u64::from), max)
             }
-            Self::SetLimits(own) => own.check("own"),
+            Self::SetQuotas(own) => own.check("own"),
             Self::Delete => Ok(()),
         }
     }
@@ -141,7 +130,7 @@ impl Resource for Organization {
                 organization.policy.clone_from(policy);
                 organization.approval_ttl_seconds = *approval_ttl_seconds;
             }
-            OrganizationChange::SetLimits(own) => organization.quotas = *own,
+            OrganizationChange::SetQuotas(own) => organization.quotas = *own,
             OrganizationChange::Delete if *id == OrgId::first() => {
                 let message = "the first organization of the installation cannot be deleted";
                 return Err(Error::precondition(Reason::InUse, message));
@@ -180,7 +169,7 @@ mod tests {
         let new = created(&id);
         assert_eq!((new.version, new.name.as_str(), new.created_at), (1, "Äcme", at()));
         let own = OwnQuotas { documents: Some(7), ..OwnQuotas::default() };
-        let limited = applied(&id, OrganizationChange::SetLimits(own), Some(new.clone())).unwrap().after.unwrap();
+        let limited = applied(&id, OrganizationChange::SetQuotas(own), Some(new.clone())).unwrap().after.unwrap();
         assert_eq!(limited, Organization { version: 2, quotas: own, ..new });
         let days = |days| OrganizationChange::Update { name: None, thread_retention_days: Some(days) };
         let kept = applied(&id, days(Some(30)), Some(limited.clone())).unwrap().after.unwrap();
@@ -200,9 +189,13 @@ mod tests {
         let first = OrgId::first();
         let refused = applied(&first, OrganizationChange::Delete, Some(created(&first))).unwrap_err();
         assert_eq!(refused.reason, Reason::InUse);
+    }
+
+    #[test]
+    fn only_existing_organizations_are_changed_and_only_new_ones_are_created() {
         let id = OrgId::derive(&["acme"]);
         assert_eq!(applied(&id, OrganizationChange::Delete, Some(created(&id))).unwrap().after, None);
-        for change in [OrganizationChange::Delete, OrganizationChange::SetLimits(OwnQuotas::default())] {
+        for change in [OrganizationChange::Delete, OrganizationChange::SetQuotas(OwnQuotas::default())] {
             assert_eq!(applied(&id, change, None).unwrap_err().reason, Reason::NotFound);
         }
         let again = OrganizationChange::Create { name: "again".into() };
@@ -215,17 +208,15 @@ mod tests {
         let days = Some(Some(limits::THREAD_RETENTION_DAYS_MAX + 1));
         let ttl = u32::try_from(limits::APPROVAL_TTL_MAX.as_secs()).unwrap() + 1;
         let own = OwnQuotas { storage_bytes: Some(u64::MAX), ..OwnQuotas::default() };
+        let policy = OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(ttl) };
         for (change, field) in [
             (OrganizationChange::Update { name: Some(" a".into()), thread_retention_days: None }, "organization.name"),
             (
                 OrganizationChange::Update { name: None, thread_retention_days: days },
                 "organization.thread_retention_days",
             ),
-            (
-                OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(ttl) },
-                "policy.approval_ttl_seconds",
-            ),
-            (OrganizationChange::SetLimits(own), "own.storage_bytes"),
+            (policy, "policy.approval_ttl_seconds"),
+            (OrganizationChange::SetQuotas(own), "own.storage_bytes"),
         ] {
             let refused = applied(&id, change, Some(created(&id))).unwrap_err();
             assert_eq!(refused.violations[0].field, field);

@@ -63,22 +63,18 @@ pub fn exceeded(quota: &'static str, limit: u64, retry_after: Duration) -> Error
         .retry_after(retry_after)
 }
 
-/// Quotas that a platform administrator set for one organization. None: the default of the installation.
+/// Quotas that a platform administrator set for one organization, as in [`Quotas`]. None: the default of the
+/// installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OwnQuotas {
-    /// See [`Quotas::requests_per_second`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// See [`Quotas::concurrent_turns`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent_turns: Option<u32>,
-    /// See [`Quotas::concurrent_model_calls`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent_model_calls: Option<u32>,
-    /// See [`Quotas::documents`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<u32>,
-    /// See [`Quotas::storage_bytes`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_bytes: Option<u64>,
 }
@@ -88,14 +84,14 @@ impl OwnQuotas {
         *self == Self::default()
     }
 
-    /// Returns the effective quotas; `all` contains the defaults.
-    pub fn over(&self, all: Quotas) -> Quotas {
+    /// Returns the effective quotas.
+    pub fn with_defaults(&self, defaults: Quotas) -> Quotas {
         Quotas {
-            requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
-            concurrent_turns: self.concurrent_turns.unwrap_or(all.concurrent_turns),
-            concurrent_model_calls: self.concurrent_model_calls.unwrap_or(all.concurrent_model_calls),
-            documents: self.documents.unwrap_or(all.documents),
-            storage_bytes: self.storage_bytes.unwrap_or(all.storage_bytes),
+            requests_per_second: self.requests_per_second.unwrap_or(defaults.requests_per_second),
+            concurrent_turns: self.concurrent_turns.unwrap_or(defaults.concurrent_turns),
+            concurrent_model_calls: self.concurrent_model_calls.unwrap_or(defaults.concurrent_model_calls),
+            documents: self.documents.unwrap_or(defaults.documents),
+            storage_bytes: self.storage_bytes.unwrap_or(defaults.storage_bytes),
         }
     }
 
@@ -124,8 +120,8 @@ mod tests {
     fn the_quotas_of_an_organization_replace_the_defaults() {
         let all = Quotas { requests_per_second: 10, concurrent_turns: 5, documents: 8, ..Quotas::default() };
         let own = OwnQuotas { requests_per_second: Some(0), concurrent_model_calls: Some(3), ..OwnQuotas::default() };
-        let counts = Quotas { requests_per_second: 0, concurrent_model_calls: 3, ..all };
-        assert_eq!((own.over(all), OwnQuotas::default().over(all)), (counts, all));
+        let effective = Quotas { requests_per_second: 0, concurrent_model_calls: 3, ..all };
+        assert_eq!((own.with_defaults(all), OwnQuotas::default().with_defaults(all)), (effective, all));
         assert_eq!(serde_json::to_string(&own).unwrap(), r#"{"requests_per_second":0,"concurrent_model_calls":3}"#);
         let bad = OwnQuotas { concurrent_turns: Some(1_000_001), ..own };
         assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.concurrent_turns");

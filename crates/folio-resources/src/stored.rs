@@ -28,7 +28,8 @@ pub fn decode_value<T>(
     bytes: &[u8],
     read: impl FnOnce(u8, &[u8]) -> serde_json::Result<T>,
 ) -> Result<T> {
-    let unreadable = |why: String| Error::new(Code::DataLoss, Reason::StoredFormat, format!("a stored {kind} {why}"));
+    let unreadable =
+        |problem: String| Error::new(Code::DataLoss, Reason::StoredFormat, format!("a stored {kind} {problem}"));
     match bytes.split_first() {
         None => Err(unreadable("is empty".to_owned())),
         Some((0, _)) => Err(unreadable("has no format version".to_owned())),
@@ -51,13 +52,10 @@ pub(crate) fn decode_plain<T: DeserializeOwned>(kind: &str, bytes: &[u8]) -> Res
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record<T> {
+    /// The resource.
     Live(T),
-    Tombstone {
-        /// Version after the deletion.
-        version: u64,
-        /// Time of the deletion.
-        at: Timestamp,
-    },
+    /// Version after the deletion, and its time.
+    Tombstone { version: u64, at: Timestamp },
 }
 
 impl<T> Record<T> {

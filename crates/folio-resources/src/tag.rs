@@ -26,13 +26,8 @@ pub struct Tag {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TagChange {
-    Create {
-        /// Unique among the live tags of the organization.
-        name: String,
-        /// `#rrggbb`.
-        color: Option<String>,
-        description: Option<String>,
-    },
+    /// Creates a tag. The name must be unique among the live tags of the organization. Color: `#rrggbb`.
+    Create { name: String, color: Option<String>, description: Option<String> },
     /// None: unchanged. Inner None: removes the value.
     Update { name: Option<String>, color: Option<Option<String>>, description: Option<Option<String>> },
     /// Deletes the tag. `IN_USE` while a live document or prompt has the tag.

@@ -37,16 +37,16 @@ pub struct TokenRecord {
 }
 
 impl TokenRecord {
-    /// Returns the principal of a request that presents this token. `most` bounds the role. None: the token's role
+    /// Returns the principal of a request that presents this token. `role_max` bounds the role. None: the token's role
     /// applies.
     ///
     /// # Errors
     /// `INVALID_TOKEN` if the secret differs or the token has expired.
-    pub fn admit(&self, shown: &Token, most: Option<Role>, now: Timestamp) -> Result<Principal> {
-        if self.hash != shown.hash() || self.expires_at.is_some_and(|end| end <= now) {
+    pub fn authenticate(&self, presented: &Token, role_max: Option<Role>, now: Timestamp) -> Result<Principal> {
+        if self.hash != presented.hash() || self.expires_at.is_some_and(|end| end <= now) {
             return Err(Token::refused());
         }
-        let role = most.map_or(self.role, |most| most.min(self.role));
+        let role = role_max.map_or(self.role, |role_max| role_max.min(self.role));
         Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
     }
 
@@ -192,16 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn a_token_admits_its_holder_with_the_lower_role_until_it_expires() {
+    fn a_token_authenticates_its_user_with_the_lower_role_until_it_expires() {
         let (token, new) = token();
         let record = created(&token, NewToken { expires_at: Some(at(10)), ..new });
-        let role = |most| record.admit(&token, most, at(9)).unwrap().role;
-        assert_eq!((role(None), role(Some(Role::Admin)), role(Some(Role::Viewer))), {
-            (Role::Member, Role::Member, Role::Viewer)
-        });
-        assert_eq!(record.admit(&token, None, at(10)).unwrap_err().reason, Reason::InvalidToken);
+        let role = |role_max| record.authenticate(&token, role_max, at(9)).unwrap().role;
+        let roles = [None, Some(Role::Admin), Some(Role::Viewer)].map(role);
+        assert_eq!(roles, [Role::Member, Role::Member, Role::Viewer]);
+        assert_eq!(record.authenticate(&token, None, at(10)).unwrap_err().reason, Reason::InvalidToken);
         let other = Token::with_id(token.org(), token.id().clone(), &System);
-        assert_eq!(record.admit(&other, None, at(9)).unwrap_err().reason, Reason::InvalidToken);
+        assert_eq!(record.authenticate(&other, None, at(9)).unwrap_err().reason, Reason::InvalidToken);
     }
 
     #[test]

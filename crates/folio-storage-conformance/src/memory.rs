@@ -26,7 +26,7 @@ impl Memory {
         let is_taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
         let state = StoredState {
             record: self.records.get(&write.id).cloned(),
-            is_request_taken: self.requests.get(&write.op).is_some_and(is_taken),
+            is_request_id_used: self.requests.get(&write.op).is_some_and(is_taken),
             op_row: self.ops.get(&(target, write.op.clone())).cloned(),
             revisions: self.revisions_of(&write.id).cloned().collect(),
         };
@@ -146,7 +146,7 @@ impl Memory {
     fn check(&self, plan: &WritePlan) -> Result<()> {
         let live = self.live()?;
         let refused = |reason| Err(Error::precondition(reason, "refused in memory"));
-        if let Some(name) = &plan.claim_name
+        if let Some(name) = &plan.reserve_name
             && self.named(plan.kind, name)?.is_some_and(|id| id != plan.id)
         {
             return refused(Reason::NameTaken);
@@ -159,7 +159,7 @@ impl Memory {
         {
             return refused(Reason::NotFound);
         }
-        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide {
+        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.deciding_write {
             for (id, fields) in &live {
                 let mut references = fields.references.clone();
                 for stored in self.revisions_of(id) {
@@ -174,7 +174,7 @@ impl Memory {
     }
 
     fn execute(&mut self, plan: WritePlan) -> Result<OpRow> {
-        let record = match plan.decide {
+        let record = match plan.deciding_write {
             DecidingWrite::Create { record } | DecidingWrite::Update { record, .. } => record,
             DecidingWrite::Delete { record, .. } => {
                 if plan.kind.cleanup == Cleanup::Dependents {

@@ -106,14 +106,14 @@ impl Attempt<'_> {
                 ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?
             }
         };
-        let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
+        let is_request_id_used = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
         let revisions = match write.deletes && write.kind.keeps_revisions {
             true => self.revisions().await?,
             false => Vec::new(),
         };
         let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
         let stored = revisions.iter().map(|(_, stored)| stored.clone()).collect();
-        let state = StoredState { record, op_row, is_request_taken, revisions: stored };
+        let state = StoredState { record, op_row, is_request_id_used, revisions: stored };
         let plan = match evaluate(write, &state)? {
             WriteDecision::Recorded(row) => return Ok(Step::Done(row)),
             WriteDecision::VersionMismatch => return Ok(Step::VersionMismatch),
@@ -145,7 +145,7 @@ impl Attempt<'_> {
     async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
         let (keyspace, org) = (self.keyspace, &plan.org);
         // Without a request, claiming the name is the first write and refuses by itself.
-        if let Some(name) = &plan.claim_name
+        if let Some(name) = &plan.reserve_name
             && plan.request.is_some()
         {
             names::check(keyspace, org, (plan.kind.name, name), &plan.id, &plan.op).await?;
@@ -161,7 +161,7 @@ impl Attempt<'_> {
         if let Some(parent) = &plan.add_to_parent {
             references::check(keyspace, org, parent).await?;
         }
-        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide
+        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.deciding_write
             && uses > 0
         {
             references::refuse_if_used(keyspace, org, plan.kind.name, &plan.id, uses).await?;
@@ -175,7 +175,7 @@ impl Attempt<'_> {
         if let Some(request) = &plan.request {
             idempotency::enter(keyspace, org, &plan.op, request.clone()).await?;
         }
-        if let Some(name) = &plan.claim_name {
+        if let Some(name) = &plan.reserve_name {
             names::claim(keyspace, org, (plan.kind.name, name), &plan.id, &plan.op).await?;
         }
         for referenced in &plan.add_references {
@@ -212,7 +212,7 @@ impl Attempt<'_> {
 /// Returns the statements of the deciding write: one batch in one partition.
 fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revision]) -> Result<Statements<'a>> {
     let (aggregates, org, id) = (&keyspace.tables.aggregates, &plan.org, plan.id.as_str());
-    let mut statements = vec![match &plan.decide {
+    let mut statements = vec![match &plan.deciding_write {
         DecidingWrite::Create { record } => aggregates.create(org, id, record.clone(), micros(plan.at)),
         DecidingWrite::Update { from, to, record } => {
             aggregates.change(org, id, (*from, *to), (true, record.clone()), false)

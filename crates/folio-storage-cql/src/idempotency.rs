@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use folio_resources::{ResourceWrite, other_request};
+use folio_resources::ResourceWrite;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState};
-use folio_types::{OrgId, Result, Timestamp};
+use folio_types::{Error, OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
 use super::session::{ConditionalResult, ReadConsistency};
@@ -86,7 +86,11 @@ pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Resu
 /// content is recorded.
 pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<()> {
     let stored = record_request(keyspace, org, op, record.clone()).await?;
-    if stored.target == record.target && stored.digest == record.digest { Ok(()) } else { Err(other_request(op)) }
+    if stored.target == record.target && stored.digest == record.digest {
+        Ok(())
+    } else {
+        Err(Error::request_id_conflict())
+    }
 }
 
 /// Inserts the record of a request unless a valid record is stored; returns the record that is then stored.

@@ -141,7 +141,7 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Wri
     let state = StoredState {
         record: record.map(|bytes| bytes.to_vec()),
         op_row: transaction.read(Space::Records, &keys::op(&org, &target, &write.op))?,
-        is_request_taken: request.as_ref().is_some_and(taken),
+        is_request_id_used: request.as_ref().is_some_and(taken),
         revisions: match write.deletes && kind.keeps_revisions {
             true => revisions(transaction, &org, &write.id)?,
             false => Vec::new(),
@@ -168,7 +168,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     if let Some(name) = &plan.free_name {
         names::free(transaction, org, kind, name, id)?;
     }
-    if let Some(name) = &plan.claim_name {
+    if let Some(name) = &plan.reserve_name {
         names::claim(transaction, org, kind, name, id)?;
     }
     for referenced in &plan.remove_references {
@@ -187,7 +187,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
         }
         transaction.put(Space::Records, keys::dependent(org, parent, id), &Empty)?;
     }
-    match &plan.decide {
+    match &plan.deciding_write {
         DecidingWrite::Update { from, to, .. } if from == to => {}
         DecidingWrite::Create { record } | DecidingWrite::Update { record, .. } => {
             if kind.has_text && plan.list_before.is_none() {

@@ -96,7 +96,7 @@ impl Authenticator {
         let Some(rates) = &self.rates else { return Ok(()) };
         let organization = self.cache.organization(org).await?;
         let own = organization.map(|organization| organization.quotas).unwrap_or_default();
-        rates.allow(org, own.over(self.quotas)).await
+        rates.allow(org, own.with_defaults(self.quotas)).await
     }
 
     /// Returns the caller of a request. The error of an invalid token does not depend on the reason. After too many
@@ -141,7 +141,7 @@ impl Authenticator {
         let record = self.cache.token(token.org(), token.id()).await?.ok_or_else(Token::refused)?;
         self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
         let role_max = self.role_bound(&record.org, &record.user).await?;
-        let principal = record.admit(token, role_max, self.environment.now())?;
+        let principal = record.authenticate(token, role_max, self.environment.now())?;
         let (scopes, has_platform_right, expires_at) = (record.scopes.clone(), record.platform, record.expires_at);
         Ok(Caller { principal, token: record.id.clone(), scopes, has_platform_right, expires_at, is_jwt: false })
     }

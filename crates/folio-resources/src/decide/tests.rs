@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use folio_types::op::ClosedAs;
 use folio_types::{
-    CallId, DocumentId, ExtractionId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, TurnId, UserId,
+    CallId, DocumentId, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId, ThreadId, TurnId,
+    UserId,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -55,16 +56,16 @@ fn written(decision: Result<WriteDecision>) -> WritePlan {
     }
 }
 
-/// The record that a plan stores.
+/// Returns the record that a plan stores.
 fn record(plan: &WritePlan) -> Vec<u8> {
-    match &plan.decide {
+    match &plan.deciding_write {
         DecidingWrite::Create { record }
         | DecidingWrite::Update { record, .. }
         | DecidingWrite::Delete { record, .. } => record.clone(),
     }
 }
 
-/// The revision that a plan stores, with its number.
+/// Returns the revision that a plan stores, with its number.
 fn revision(plan: &WritePlan) -> Option<(u32, Vec<u8>)> {
     plan.rows.iter().find_map(|row| match row {
         RowWrite::PutRevision(number, stored) => Some((*number, stored.clone())),
@@ -100,7 +101,7 @@ fn a_stored_op_row_answers_regardless_of_the_other_rows() {
         .iter()
         .flat_map(|row| [StoredState::default(), stored_tag("a"), deleted_tag()].map(|state| (row.clone(), state)))
     {
-        let state = StoredState { op_row: Some(row.clone()), is_request_taken: true, ..state };
+        let state = StoredState { op_row: Some(row.clone()), is_request_id_used: true, ..state };
         assert_eq!(decide(&write, &state).unwrap(), WriteDecision::Recorded(row));
     }
     for row in [
@@ -115,7 +116,7 @@ fn a_stored_op_row_answers_regardless_of_the_other_rows() {
 
 #[test]
 fn a_request_of_another_target_is_refused_before_the_version_is_evaluated() {
-    let taken = StoredState { is_request_taken: true, ..StoredState::default() };
+    let taken = StoredState { is_request_id_used: true, ..StoredState::default() };
     let of_request = tag_write(request("a"), Expected::Version(9), TagChange::Delete);
     assert_eq!(refused(decide(&of_request, &taken)), Reason::RequestIdConflict);
     let of_call = tag_write(call(), Expected::Absent, create_tag("a"));
@@ -138,27 +139,27 @@ fn the_expected_version_is_evaluated_before_the_deletion() {
         assert_eq!(decision, answer, "{expected:?} of {state:?}");
     }
     let again = tag_write(request("a"), Expected::Version(1), create_tag("a"));
-    assert_eq!(refused(decide(&again, &stored_tag("a"))), Reason::NotFound, "a creation of what exists");
+    assert_eq!(refused(decide(&again, &stored_tag("a"))), Reason::NotFound, "a creation of an existing resource");
 }
 
 #[test]
-fn a_creation_claims_its_name_and_adds_its_row_before_the_deciding_write() {
+fn a_creation_reserves_its_name_and_adds_its_row_before_the_deciding_write() {
     let plan = written(decide(&tag_write(request("a"), Expected::Absent, create_tag("Red")), &StoredState::default()));
     assert_eq!(plan.request.as_ref().map(|row| row.target.kind()), Some("tag"));
-    assert_eq!(plan.claim_name.as_deref(), Some("Red"));
+    assert_eq!(plan.reserve_name.as_deref(), Some("Red"));
     assert_eq!((plan.free_name.as_ref(), plan.list_before.as_ref()), (None, None));
     assert_eq!(plan.list_after.as_ref().map(|listed| (listed.version, listed.created_at)), Some((1, at(5))));
-    assert!(matches!(plan.decide, DecidingWrite::Create { .. }));
+    assert!(matches!(plan.deciding_write, DecidingWrite::Create { .. }));
     assert_eq!((plan.version(), plan.answer.op), (1, request("a")));
 }
 
 #[test]
-fn a_renaming_moves_the_name_unless_only_its_case_changes() {
-    for (name, claimed, freed, to) in
+fn a_rename_reserves_the_new_name_unless_only_its_case_changes() {
+    for (name, reserved, freed, to) in
         [("blue", Some("blue"), Some("Red"), 2), ("RED", None, None, 2), ("Red", None, None, 1)]
     {
         let plan = written(decide(&tag_write(request("a"), Expected::Version(1), rename(name)), &stored_tag("Red")));
-        assert_eq!((plan.claim_name.as_deref(), plan.free_name.as_deref()), (claimed, freed), "{name}");
+        assert_eq!((plan.reserve_name.as_deref(), plan.free_name.as_deref()), (reserved, freed), "{name}");
         assert_eq!(plan.version(), to, "{name}");
         let Some(Record::Live(fields)) = Some(plan.kind.read(&record(&plan)).unwrap()) else { panic!("{plan:?}") };
         assert_eq!((fields.label.as_str(), fields.version), (name, to));
@@ -168,7 +169,7 @@ fn a_renaming_moves_the_name_unless_only_its_case_changes() {
 #[test]
 fn a_deletion_leaves_a_tombstone_of_the_next_version_and_frees_the_name() {
     let plan = written(decide(&tag_write(request("a"), Expected::Version(1), TagChange::Delete), &stored_tag("Red")));
-    let DecidingWrite::Delete { from: 1, to: 2, record, if_unreferenced: true } = &plan.decide else {
+    let DecidingWrite::Delete { from: 1, to: 2, record, if_unreferenced: true } = &plan.deciding_write else {
         panic!("{plan:?}")
     };
     assert_eq!(plan.kind.read(record).unwrap(), Record::Tombstone { version: 2, at: at(5) });
@@ -190,7 +191,7 @@ fn ids(tags: &[TagId]) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_revision_that_is_kept_keeps_its_references_until_the_deletion() {
+fn a_retained_revision_keeps_its_references_until_the_deletion() {
     let schema = SchemaRevId::new(SchemaId::derive(&["schema"]), 3);
     let create = PromptChange::Create {
         name: "p".into(),
@@ -227,7 +228,7 @@ fn a_revision_that_is_kept_keeps_its_references_until_the_deletion() {
 }
 
 #[test]
-fn a_renaming_makes_no_revision() {
+fn a_rename_adds_no_revision() {
     let id = SchemaId::derive(&["schema"]);
     let schema_write = |expected, change| ResourceWrite::new::<Schema>(&id, write(request("s"), expected, change));
     let format = json!({"b": 1, "a": 2});
@@ -273,7 +274,7 @@ fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
     assert_eq!(second.remove_references, ids(&tags(&["one"])));
     let delete = written(decide(&document_write(Expected::Version(1), DocumentChange::Delete), &state));
     assert_eq!(delete.remove_references, ids(&tags(&["one", "two"])));
-    assert_eq!(delete.claim_name, None, "documents have no unique names");
+    assert_eq!(delete.reserve_name, None, "documents have no unique names");
 }
 
 #[test]
