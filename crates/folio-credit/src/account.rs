@@ -10,7 +10,7 @@ const DRAW_DIVISOR: u64 = 4;
 
 /// Part of a block that was drawn from one grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct BlockPart {
     pub grant: GrantId,
     pub amount: u64,
 }
@@ -22,10 +22,11 @@ pub struct OpenBlock {
     pub id: BlockId,
     pub holder: Incarnation,
     /// Parts by grant, in the order of use.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BlockPart>,
     pub at: Timestamp,
     /// Time until which the holder reserves from the block. Afterwards any process may close it.
-    pub until: Timestamp,
+    #[serde(rename = "until")]
+    pub reserves_until: Timestamp,
 }
 
 impl OpenBlock {
@@ -143,7 +144,7 @@ impl Account {
             if taken > 0 {
                 grant.available -= taken;
                 left -= taken;
-                block.parts.push(Part { grant: grant.id.clone(), amount: taken });
+                block.parts.push(BlockPart { grant: grant.id.clone(), amount: taken });
             }
         }
         self.blocks.push(block.clone());

@@ -5,13 +5,13 @@
 //! | change of an account | 1 | an entry with this key exists | [`AccountChangeOutcome::EntryExists`] |
 //! | | 2 | the account has another version | [`AccountChangeOutcome::VersionMismatch`] |
 //! | | 3 | – | store the account and its entry |
-//! | reservation | 1 | the same permit reserved the row, and the row is not settled | [`Reserved::Done`] |
-//! | | 2 | the row exists | [`Reserved::Exists`] |
-//! | | 3 | the block is sealed | [`Reserved::Sealed`] |
+//! | reservation | 1 | the same permit reserved the row, and the row is not settled | [`ReserveOutcome::Done`] |
+//! | | 2 | the row exists | [`ReserveOutcome::Exists`] |
+//! | | 3 | the block is sealed | [`ReserveOutcome::Sealed`] |
 //! | | 4 | – | insert the row |
-//! | settlement | 1 | the row is settled, or another permit reserved it | [`Settlement::Stored`] |
-//! | | 2 | the row exists | [`Settlement::End`] |
-//! | | 3 | – | [`Settlement::Abandon`] |
+//! | settlement | 1 | the row is settled, or another permit reserved it | [`SettleDecision::Stored`] |
+//! | | 2 | the row exists | [`SettleDecision::End`] |
+//! | | 3 | – | [`SettleDecision::Abandon`] |
 
 use folio_types::{Error, OrgId, Result};
 
@@ -49,7 +49,7 @@ impl AccountChange {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReserveOutcome {
     /// The reservation is committed: the call may be made.
     Done,
     /// The block is sealed and does not contain the row, which can never be inserted.
@@ -67,7 +67,7 @@ pub struct Ledger {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settlement {
+pub enum SettleDecision {
     /// Nothing is written; the stored row is the answer.
     Stored(LedgerRow),
     /// The row replaces the reservation of the same permit and is the answer.
@@ -79,11 +79,11 @@ pub enum Settlement {
 impl LedgerRow {
     /// Returns the answer if the reservation must not be written. None: insert the row. `sealed`: the block is sealed;
     /// a store reads this flag before `stored`.
-    pub fn reserve(&self, stored: Option<Self>, sealed: bool) -> Option<Reserved> {
+    pub fn reserve(&self, stored: Option<Self>, sealed: bool) -> Option<ReserveOutcome> {
         match stored {
-            Some(stored) if stored.settled.is_none() && stored.permit == self.permit => Some(Reserved::Done),
-            Some(stored) => Some(Reserved::Exists(Box::new(stored))),
-            None => sealed.then_some(Reserved::Sealed),
+            Some(stored) if stored.settled.is_none() && stored.permit == self.permit => Some(ReserveOutcome::Done),
+            Some(stored) => Some(ReserveOutcome::Exists(Box::new(stored))),
+            None => sealed.then_some(ReserveOutcome::Sealed),
         }
     }
 
@@ -91,12 +91,14 @@ impl LedgerRow {
     ///
     /// # Errors
     /// `INTERNAL` if `self` is not settled.
-    pub fn settle(&self, stored: Option<Self>) -> Result<Settlement> {
-        let settled = self.settled.as_ref().ok_or_else(|| Error::internal("a settled row needs an end"))?;
+    pub fn settle(&self, stored: Option<Self>) -> Result<SettleDecision> {
+        let unsettled =
+            || Error::internal(format!("ledger row {} cannot be settled: it contains no settlement", self.key));
+        let settled = self.settled.as_ref().ok_or_else(unsettled)?;
         Ok(match stored {
-            Some(stored) if stored.settled.is_some() || stored.permit != self.permit => Settlement::Stored(stored),
-            Some(_) => Settlement::End(self.clone()),
-            None => Settlement::Abandon(self.settled_as_not_sent(settled.at)),
+            Some(stored) if stored.settled.is_some() || stored.permit != self.permit => SettleDecision::Stored(stored),
+            Some(_) => SettleDecision::End(self.clone()),
+            None => SettleDecision::Abandon(self.settled_as_not_sent(settled.at)),
         })
     }
 }
@@ -107,7 +109,7 @@ mod tests {
     use folio_types::{GrantId, Reason, Timestamp, UserId};
 
     use super::*;
-    use crate::{Basis, Grant, GrantKind, Settled};
+    use crate::{Basis, Grant, GrantKind, SettlementRecord};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -129,8 +131,8 @@ mod tests {
         }
     }
 
-    fn ended(permit: &str, credits: u64) -> LedgerRow {
-        let settled = Settled {
+    fn settled_row(permit: &str, credits: u64) -> LedgerRow {
+        let settled = SettlementRecord {
             credits,
             usage: Usage::default(),
             cost_microdollars: None,
@@ -161,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_has_the_verdict_of_the_table_for_every_stored_row() {
-        let exists = |row: LedgerRow| Some(Reserved::Exists(Box::new(row)));
+    fn a_reservation_has_the_decision_of_the_table_for_every_stored_row() {
+        let exists = |row: LedgerRow| Some(ReserveOutcome::Exists(Box::new(row)));
         for (stored, open, sealed) in [
-            (None, None, Some(Reserved::Sealed)),
-            (Some(row("mine")), Some(Reserved::Done), Some(Reserved::Done)),
+            (None, None, Some(ReserveOutcome::Sealed)),
+            (Some(row("mine")), Some(ReserveOutcome::Done), Some(ReserveOutcome::Done)),
             (Some(row("other")), exists(row("other")), exists(row("other"))),
-            (Some(ended("mine", 3)), exists(ended("mine", 3)), exists(ended("mine", 3))),
-            (Some(ended("other", 3)), exists(ended("other", 3)), exists(ended("other", 3))),
+            (Some(settled_row("mine", 3)), exists(settled_row("mine", 3)), exists(settled_row("mine", 3))),
+            (Some(settled_row("other", 3)), exists(settled_row("other", 3)), exists(settled_row("other", 3))),
         ] {
             assert_eq!(row("mine").reserve(stored.clone(), false), open, "{stored:?}");
             assert_eq!(row("mine").reserve(stored.clone(), true), sealed, "{stored:?} in a sealed block");
@@ -176,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn a_settlement_has_the_verdict_of_the_table_for_every_stored_row() {
-        let end = ended("mine", 4);
-        for (stored, verdict) in [
-            (None, Settlement::Abandon(end.settled_as_not_sent(at(3)))),
-            (Some(row("mine")), Settlement::End(end.clone())),
-            (Some(row("other")), Settlement::Stored(row("other"))),
-            (Some(ended("mine", 3)), Settlement::Stored(ended("mine", 3))),
-            (Some(ended("other", 3)), Settlement::Stored(ended("other", 3))),
+    fn a_settlement_has_the_decision_of_the_table_for_every_stored_row() {
+        let settlement = settled_row("mine", 4);
+        for (stored, decision) in [
+            (None, SettleDecision::Abandon(settlement.settled_as_not_sent(at(3)))),
+            (Some(row("mine")), SettleDecision::End(settlement.clone())),
+            (Some(row("other")), SettleDecision::Stored(row("other"))),
+            (Some(settled_row("mine", 3)), SettleDecision::Stored(settled_row("mine", 3))),
+            (Some(settled_row("other", 3)), SettleDecision::Stored(settled_row("other", 3))),
         ] {
-            assert_eq!(end.settle(stored.clone()).unwrap(), verdict, "{stored:?}");
+            assert_eq!(settlement.settle(stored.clone()).unwrap(), decision, "{stored:?}");
             assert_eq!(row("mine").settle(stored).unwrap_err().reason, Reason::Internal);
         }
     }

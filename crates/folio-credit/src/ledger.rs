@@ -27,7 +27,7 @@ impl Basis {
 
 /// Settlement of a reservation. The first settlement of a row wins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settled {
+pub struct SettlementRecord {
     /// Credits charged, at most the reservation.
     pub credits: u64,
     pub usage: Usage,
@@ -67,7 +67,7 @@ pub struct LedgerRow {
     pub deadline: Timestamp,
     /// None while the call is in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settled>,
+    pub settled: Option<SettlementRecord>,
 }
 
 impl LedgerRow {
@@ -91,7 +91,8 @@ impl LedgerRow {
     }
 
     fn settled_without_report(&self, basis: Basis, credits: u64, usage: Usage, at: Timestamp) -> Self {
-        let settled = Settled { credits, usage, cost_microdollars: None, basis, written_off: 0, completed: false, at };
+        let settled =
+            SettlementRecord { credits, usage, cost_microdollars: None, basis, written_off: 0, completed: false, at };
         Self { settled: Some(settled), ..self.clone() }
     }
 }

@@ -4,9 +4,9 @@
 //! with a compare-and-set on [`Account::version`]. Amounts are whole credits (SPU), costs are whole micro-dollars.
 //!
 //! ```text
-//!   grant ──▶ Account.grants ──draw──▶ OpenBlock ──reserve──▶ LedgerRow ──settle──▶ Settled
+//!   grant ──▶ Account.grants ──draw──▶ OpenBlock ──reserve──▶ LedgerRow ──settle──▶ SettlementRecord
 //!                   ▲                      │
-//! └── unused ◀─ close ──┘
+//!                   └── unused ◀─ close ───┘
 //! ```
 
 mod account;
@@ -16,10 +16,10 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, InsufficientCredit, OpenBlock, Part};
-pub use decide::{AccountChange, AccountChangeOutcome, Ledger, Reserved, Settlement};
+pub use account::{Account, BlockPart, InsufficientCredit, OpenBlock};
+pub use decide::{AccountChange, AccountChangeOutcome, Ledger, ReserveOutcome, SettleDecision};
 pub use grant::{Grant, GrantKind};
-pub use ledger::{Basis, LedgerRow, Settled};
+pub use ledger::{Basis, LedgerRow, SettlementRecord};
 
 use folio_types::{BlockId, GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};

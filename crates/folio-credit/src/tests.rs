@@ -11,10 +11,10 @@ fn grant(name: &str, amount: u64, expires: Option<i64>) -> Grant {
 
 fn block(name: &str) -> OpenBlock {
     let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&["holder"]));
-    OpenBlock { id, holder, parts: Vec::new(), at: at(0), until: at(60) }
+    OpenBlock { id, holder, parts: Vec::new(), at: at(0), reserves_until: at(60) }
 }
 
-fn drawn(account: &mut Account, name: &str, need: u64, want: u64, now: i64) -> OpenBlock {
+fn draw(account: &mut Account, name: &str, need: u64, want: u64, now: i64) -> OpenBlock {
     let block = account.draw(block(name), (need, want), at(now)).unwrap();
     account.check().unwrap();
     block
@@ -31,7 +31,7 @@ fn use_counts_against_the_lower_priority_and_then_the_earlier_expiry() {
     account.grant(grant("late", 10, Some(200)), at(0)).unwrap();
     account.grant(Grant { priority: 1, ..grant("last", 10, Some(5)) }, at(0)).unwrap();
     account.grant(grant("soon", 10, Some(100)), at(0)).unwrap();
-    let block = drawn(&mut account, "a", 35, 0, 1);
+    let block = draw(&mut account, "a", 35, 0, 1);
     let expected = ["soon", "late", "never", "last"].map(|name| GrantId::derive(&[name]));
     assert!(block.parts.iter().map(|part| &part.grant).eq(&expected));
     assert_eq!(amounts(&block), [10, 10, 10, 5]);
@@ -59,10 +59,10 @@ fn the_allowance_is_granted_beyond_the_bound_on_grants() {
 fn a_block_takes_the_wanted_amount_bounded_by_a_quarter_or_the_needed_amount() {
     let mut account = Account::default();
     account.grant(grant("a", 1_000, None), at(0)).unwrap();
-    assert_eq!(drawn(&mut account, "plenty", 5, 200, 0).amount(), 200);
-    assert_eq!(drawn(&mut account, "less", 5, 900, 0).amount(), 200);
-    assert_eq!(drawn(&mut account, "need", 590, 0, 0).amount(), 590);
-    assert_eq!(drawn(&mut account, "little", 7, 200, 0).amount(), 7);
+    assert_eq!(draw(&mut account, "plenty", 5, 200, 0).amount(), 200);
+    assert_eq!(draw(&mut account, "less", 5, 900, 0).amount(), 200);
+    assert_eq!(draw(&mut account, "need", 590, 0, 0).amount(), 590);
+    assert_eq!(draw(&mut account, "little", 7, 200, 0).amount(), 7);
     let short = account.clone().draw(block("short"), (4, 4), at(0)).unwrap_err();
     assert_eq!(short, InsufficientCredit { available: 3, in_blocks: 997 });
 }
@@ -72,7 +72,7 @@ fn credit_that_returns_to_an_expired_grant_expires() {
     let mut account = Account::default();
     account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
     account.grant(grant("never", 100, None), at(0)).unwrap();
-    let block = drawn(&mut account, "a", 60, 0, 0);
+    let block = draw(&mut account, "a", 60, 0, 0);
     assert_eq!(account.available_at(at(10)), 100);
     account.close(&block.id, 20, at(11)).unwrap();
     account.check().unwrap();
@@ -84,7 +84,7 @@ fn credit_that_returns_to_an_expired_grant_expires() {
 fn an_expired_grant_stays_expired_if_another_clock_is_behind() {
     let mut account = Account::default();
     account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
-    let block = drawn(&mut account, "a", 60, 0, 0);
+    let block = draw(&mut account, "a", 60, 0, 0);
     account.grant(grant("other", 1, None), at(11)).unwrap();
     assert_eq!(account.expired, 40);
     account.close(&block.id, 0, at(5)).unwrap();
@@ -96,7 +96,7 @@ fn an_expired_grant_stays_expired_if_another_clock_is_behind() {
 fn only_available_credit_is_withdrawn() {
     let mut account = Account::default();
     account.grant(grant("a", 100, None), at(0)).unwrap();
-    let block = drawn(&mut account, "a", 60, 0, 0);
+    let block = draw(&mut account, "a", 60, 0, 0);
     assert!(account.clone().withdraw(41, at(1)).is_err());
     account.withdraw(40, at(1)).unwrap();
     account.check().unwrap();

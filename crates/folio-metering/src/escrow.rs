@@ -34,7 +34,7 @@ pub struct Draw {
     pub need: u64,
     /// Desired credits.
     pub want: u64,
-    pub life: Duration,
+    pub lifetime: Duration,
 }
 
 #[derive(Clone)]
@@ -75,8 +75,7 @@ impl Escrow {
             let Some((entry, output)) = change(&mut account, self.now())? else { return Ok(None) };
             let change = AccountChange { org: org.clone(), expected, account, entry };
             match self.store.change_account(change).await? {
-                AccountChangeOutcome::Done => return Ok(Some(output)),
-                AccountChangeOutcome::EntryExists(_) => return Ok(Some(output)),
+                AccountChangeOutcome::Done | AccountChangeOutcome::EntryExists(_) => return Ok(Some(output)),
                 AccountChangeOutcome::VersionMismatch => {}
             }
         }
@@ -131,9 +130,9 @@ impl Escrow {
     pub async fn draw(&self, org: &OrgId, draw: &Draw) -> Result<Result<OpenBlock, InsufficientCredit>> {
         let mut refused = None;
         let drawn = self.change(org, |account, now| {
-            let until = now.checked_add(draw.life).unwrap_or(now);
+            let reserves_until = now.checked_add(draw.lifetime).unwrap_or(now);
             let (id, holder) = (draw.id.clone(), draw.holder.clone());
-            let block = OpenBlock { id, holder, parts: Vec::new(), at: now, until };
+            let block = OpenBlock { id, holder, parts: Vec::new(), at: now, reserves_until };
             match account.draw(block, (draw.need, draw.want), now) {
                 Ok(block) => Ok(Some((AccountEntry::Drawn(block.clone()), block))),
                 Err(refusal) => {
@@ -179,7 +178,7 @@ impl Escrow {
     /// # Errors
     /// The first error of [`Self::close`]; the remaining blocks are closed nevertheless.
     pub async fn collect(&self, org: &OrgId) -> Result<()> {
-        self.close_each(org, |block, now| block.until <= now).await
+        self.close_each(org, |block, now| block.reserves_until <= now).await
     }
 
     /// Reclaims the unreserved credit of every open block. The holders draw new blocks when they need credit.

@@ -73,7 +73,8 @@ pub enum Settlement {
 pub enum AbandonedCalls {
     /// Aborts the call. The charge covers the prompt and the received part of the response, as counted by Folio.
     #[default]
-    Cut,
+    #[serde(rename = "cut")]
+    Abort,
     /// Reads the response to its end. The charge covers the usage that the provider reports.
     Drain,
 }
@@ -85,7 +86,7 @@ pub trait Meter: Send + Sync {
     ///
     /// # Errors
     /// `SPU_EXHAUSTED`; `OVERLOADED` if too many calls wait for credit.
-    async fn permit(&self, call: MeteredCall) -> Result<Permit>;
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit>;
 
     /// Settles a permit. The caller must call it exactly once per permit, also if the call was cancelled.
     ///
@@ -98,7 +99,7 @@ pub trait Meter: Send + Sync {
 
 /// A permit for one model call. The caller settles it with [`Meter::settle`].
 #[derive(Debug)]
-#[must_use = "a permit is settled"]
+#[must_use = "a permit must be settled"]
 pub struct Permit {
     pub call: MeteredCall,
     /// None if the meter only records usage.

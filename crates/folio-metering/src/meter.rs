@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_credit::{Account, LedgerRow};
+use folio_credit::{Account, LedgerRow, ReserveOutcome};
 use folio_storage::Stores;
 use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result};
 use ractor::{Actor, ActorId, ActorRef};
@@ -165,12 +165,12 @@ impl CreditMeter {
         let covered = UnconfirmedReservation::new(Reservation { block, row, actor });
         let Some((block, row)) = covered.parts() else { return Ok(None) };
         match self.shared.escrow.store().reserve(&call.org, block, row.clone()).await? {
-            folio_credit::Reserved::Done => Ok(covered.confirm()),
-            folio_credit::Reserved::Sealed => {
+            ReserveOutcome::Done => Ok(covered.confirm()),
+            ReserveOutcome::Sealed => {
                 covered.sealed();
                 Ok(None)
             }
-            folio_credit::Reserved::Exists(_) => {
+            ReserveOutcome::Exists(_) => {
                 covered.unused();
                 let message = format!("a model call with the key {} already exists", call.key);
                 Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
@@ -181,7 +181,7 @@ impl CreditMeter {
 
 #[async_trait]
 impl Meter for CreditMeter {
-    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let prices = &self.shared.options.price;
         let need = prices.max_price(&call.prices, call.input_tokens, call.max_output_tokens);
         for _ in 0..BLOCK_ATTEMPTS {
@@ -191,19 +191,12 @@ impl Meter for CreditMeter {
                 }
             });
             if let Some(reservation) = reserved? {
-                return Ok(Permit {
-                    call,
-                    reservation: Some(reservation),
-                    slot: None,
-                    _reserved: Some(self.counters.reserve(need)),
-                });
+                let _reserved = Some(self.counters.reserve(need));
+                return Ok(Permit { call, reservation: Some(reservation), slot: None, _reserved });
             }
         }
-        Err(Error::unavailable(
-            Reason::Overloaded,
-            "other processes repeatedly reclaim the organization's credit; retry later",
-        )
-        .retry_after(Duration::from_millis(500)))
+        let message = "other processes repeatedly reclaim the organization's credit; retry later";
+        Err(Error::unavailable(Reason::Overloaded, message).retry_after(Duration::from_millis(500)))
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {

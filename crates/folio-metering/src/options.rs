@@ -55,7 +55,7 @@ impl Default for Options {
             block_seconds: Duration::from_secs(60),
             idle_seconds: Duration::from_secs(15),
             reservation_seconds: Duration::from_secs(900),
-            abandoned_calls: AbandonedCalls::Cut,
+            abandoned_calls: AbandonedCalls::Abort,
             waiting_calls_max: 1_024,
         }
     }

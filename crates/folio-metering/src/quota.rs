@@ -26,9 +26,9 @@ impl QuotaMeter {
 
 #[async_trait]
 impl Meter for QuotaMeter {
-    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         let slot = self.slots.take(&call.org, &call.key).await?;
-        let mut permit = self.inner.permit(call).await?;
+        let mut permit = self.inner.request_permit(call).await?;
         permit.slot = Some(slot);
         Ok(permit)
     }

@@ -19,7 +19,7 @@ pub struct UsageRecorder {
 impl UsageRecorder {
     /// Creates a recorder that aborts abandoned calls.
     pub fn new(store: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
-        Self { store, environment, abandoned_calls: AbandonedCalls::Cut }
+        Self { store, environment, abandoned_calls: AbandonedCalls::Abort }
     }
 
     #[must_use]
@@ -30,7 +30,7 @@ impl UsageRecorder {
 
 #[async_trait]
 impl Meter for UsageRecorder {
-    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         Ok(Permit { call, reservation: None, slot: None, _reserved: None })
     }
 

@@ -1,6 +1,6 @@
 //! The reservation of one call, from the request for a permit to its settlement.
 
-use folio_credit::{Basis, LedgerRow, Settled};
+use folio_credit::{Basis, LedgerRow, SettlementRecord};
 use folio_types::BlockId;
 use folio_types::Timestamp;
 use folio_types::message::Usage;
@@ -74,7 +74,7 @@ pub(crate) fn settled(
     };
     let usage = Usage { model_calls: usage.model_calls.max(1), ..usage };
     let price = prices.price(&call.prices, &usage);
-    let settled = Settled {
+    let settled = SettlementRecord {
         credits: price.credits.min(row.credits),
         usage,
         cost_microdollars: price.cost_microdollars,

@@ -19,28 +19,21 @@ pub type Ticket = u64;
 pub enum Effect {
     /// The block covers the call: insert the ledger row.
     Cover(Ticket, BlockId),
-    Draw {
-        /// Minimum credits.
-        need: u64,
-        /// Desired credits.
-        want: u64,
-    },
+    /// Draw a block of at least `need` and preferably `want` credits.
+    Draw { need: u64, want: u64 },
     /// The account does not cover the call.
     Refuse(Ticket, InsufficientCredit),
     /// The draw failed. The call may be repeated.
     Fail(Ticket),
-    Close {
-        block: BlockId,
-        /// If true, usage records of its calls may be missing.
-        record: bool,
-    },
+    /// Close the block. `record`: usage records of its calls may be missing.
+    Close { block: BlockId, record: bool },
 }
 
 #[derive(Debug, Clone)]
 struct DrawnBlock {
     amount: u64,
     /// Credits that are reserved for or charged to its calls.
-    taken: u64,
+    used: u64,
     open: u32,
     until: Timestamp,
     used_at: Timestamp,
@@ -74,8 +67,8 @@ pub struct Wallet {
     draw_in_flight: Option<u64>,
     want: u64,
     drawn_at: Option<Timestamp>,
-    least: u64,
-    most: u64,
+    want_min: u64,
+    want_max: u64,
     idle: Duration,
 }
 
@@ -87,8 +80,8 @@ impl Wallet {
             draw_in_flight: None,
             want: options.block_credits,
             drawn_at: None,
-            least: options.block_credits,
-            most: options.block_credits_max,
+            want_min: options.block_credits,
+            want_max: options.block_credits_max,
             idle: options.idle_seconds,
         }
     }
@@ -107,14 +100,14 @@ impl Wallet {
         self.cover_or_draw(now)
     }
 
-    pub fn forget(&mut self, is_cancelled: impl Fn(Ticket) -> bool) {
+    pub fn remove_cancelled(&mut self, is_cancelled: impl Fn(Ticket) -> bool) {
         self.waiting.retain(|call| !is_cancelled(call.ticket));
     }
 
     /// A call ended. `credits`: its charge, 0 if the call was not sent.
     pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(drawn) = self.blocks.get_mut(block) {
-            drawn.taken = drawn.taken.saturating_sub(reserved.saturating_sub(credits));
+            drawn.used = drawn.used.saturating_sub(reserved.saturating_sub(credits));
             drawn.open = drawn.open.saturating_sub(1);
             drawn.used_at = now;
         }
@@ -138,18 +131,15 @@ impl Wallet {
 
     pub fn drawn(&mut self, block: &OpenBlock, now: Timestamp) -> Vec<Effect> {
         self.draw_in_flight = None;
-        let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
-        self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
-        self.drawn_at = Some(now);
-        let drawn = DrawnBlock {
-            amount: block.amount(),
-            taken: 0,
-            open: 0,
-            until: block.until,
-            used_at: now,
-            retired: false,
-            unrecorded: false,
+        let is_frequent = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
+        self.want = if is_frequent {
+            self.want.saturating_mul(2).min(self.want_max)
+        } else {
+            (self.want / 2).max(self.want_min)
         };
+        self.drawn_at = Some(now);
+        let (amount, until) = (block.amount(), block.reserves_until);
+        let drawn = DrawnBlock { amount, used: 0, open: 0, until, used_at: now, retired: false, unrecorded: false };
         self.blocks.insert(block.id.clone(), drawn);
         self.cover_or_draw(now)
     }
@@ -186,8 +176,9 @@ impl Wallet {
             drawn.retired |= idle || drawn.until <= now;
         }
         let mut effects = self.close_retired();
-        let lost = |drawn: &DrawnBlock| now.duration_since(drawn.until).as_secs() > overdue.as_secs().cast_signed();
-        effects.extend(self.close(lost));
+        let is_overdue =
+            |drawn: &DrawnBlock| now.duration_since(drawn.until).as_secs() > overdue.as_secs().cast_signed();
+        effects.extend(self.close(is_overdue));
         effects
     }
 
@@ -203,12 +194,11 @@ impl Wallet {
     fn cover_or_draw(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some(call) = self.waiting.front().cloned() {
-            let fits = |drawn: &&mut DrawnBlock| {
-                !drawn.retired && drawn.until > now && drawn.amount - drawn.taken >= call.need
-            };
+            let fits =
+                |drawn: &&mut DrawnBlock| !drawn.retired && drawn.until > now && drawn.amount - drawn.used >= call.need;
             let found = self.blocks.iter_mut().map(|(id, drawn)| (id.clone(), drawn)).find(|(_, drawn)| fits(drawn));
             let Some((id, drawn)) = found else { break };
-            drawn.taken += call.need;
+            drawn.used += call.need;
             drawn.open += 1;
             drawn.used_at = now;
             effects.push(Effect::Cover(call.ticket, id));
@@ -244,7 +234,7 @@ impl Wallet {
 
 #[cfg(test)]
 mod tests {
-    use folio_credit::Part;
+    use folio_credit::BlockPart;
     use folio_types::{GrantId, Incarnation};
 
     use super::*;
@@ -257,9 +247,9 @@ mod tests {
         OpenBlock {
             id: BlockId::derive(&[name]),
             holder: Incarnation::derive(&["holder"]),
-            parts: vec![Part { grant: GrantId::derive(&["grant"]), amount }],
+            parts: vec![BlockPart { grant: GrantId::derive(&["grant"]), amount }],
             at: at(0),
-            until: at(60),
+            reserves_until: at(60),
         }
     }
 
@@ -281,7 +271,7 @@ mod tests {
         assert_eq!(effects, [Effect::Cover(1, a.id.clone()), Effect::Draw { need: 10, want: 100 }]);
         let b = block("b", 100);
         assert_eq!(wallet.drawn(&b, at(1)), [Effect::Cover(2, b.id.clone()), Effect::Cover(3, b.id.clone())]);
-        assert_eq!(wallet.settled(&a.id, 10, 4, at(2)), [closed(&a)], "it covered no more");
+        assert_eq!(wallet.settled(&a.id, 10, 4, at(2)), [closed(&a)], "it covers no further call");
     }
 
     #[test]
@@ -310,11 +300,11 @@ mod tests {
         let refused = [2, 3, 5].map(|ticket| Effect::Refuse(ticket, short));
         let effects = wallet.refused(short, at(2));
         assert_eq!(effects[..3], refused);
-        assert_eq!(effects[3..], [Effect::Draw { need: 7, want: 100 }], "it has enough for this one");
+        assert_eq!(effects[3..], [Effect::Draw { need: 7, want: 100 }], "the credit covers this call");
     }
 
     #[test]
-    fn without_room_for_another_block_only_the_first_is_refused() {
+    fn without_capacity_for_another_block_only_the_first_call_is_refused() {
         let mut wallet = wallet();
         let has_too_many_blocks = InsufficientCredit { available: 50, in_blocks: 90 };
         wallet.request(1, 10, at(0));
@@ -330,11 +320,11 @@ mod tests {
         wallet.request(1, 10, at(0));
         wallet.request(2, 10, at(0));
         wallet.request(3, 5, at(0));
-        wallet.forget(|ticket| ticket == 2);
+        wallet.remove_cancelled(|ticket| ticket == 2);
         assert_eq!(wallet.waiting(), 2);
         let effects = wallet.refused(short, at(1));
         assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
-        wallet.forget(|ticket| ticket == 3);
+        wallet.remove_cancelled(|ticket| ticket == 3);
         assert_eq!(wallet.refused(short, at(2)), []);
         assert!(wallet.is_empty());
     }
@@ -344,7 +334,7 @@ mod tests {
         let (mut wallet, a, b) = (wallet(), block("a", 50), block("b", 50));
         wallet.request(1, 10, at(0));
         wallet.drawn(&a, at(0));
-        assert_eq!(wallet.tick(Duration::ZERO, at(20)), [], "a call runs in it");
+        assert_eq!(wallet.tick(Duration::ZERO, at(20)), [], "a call of the block is in flight");
         wallet.settled(&a.id, 10, 10, at(21));
         assert_eq!(wallet.tick(Duration::ZERO, at(30)), []);
         assert_eq!(wallet.tick(Duration::ZERO, at(40)), [closed(&a)]);
@@ -352,14 +342,11 @@ mod tests {
         wallet.drawn(&b, at(41));
         wallet.request(3, 10, at(42));
         assert_eq!(wallet.sealed(&b.id, 10, at(42)), []);
-        assert_eq!(
-            wallet.request(4, 10, at(43)),
-            [Effect::Draw { need: 10, want: 100 }],
-            "nothing more is taken of it"
-        );
-        assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "its call may still run");
-        let lost = Effect::Close { block: b.id, record: true };
-        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [lost], "the call was not settled in time");
+        let draw = Effect::Draw { need: 10, want: 100 };
+        assert_eq!(wallet.request(4, 10, at(43)), [draw], "a sealed block covers no further call");
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "its call may still be in flight");
+        let close = Effect::Close { block: b.id, record: true };
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [close], "the call was not settled in time");
     }
 
     #[test]
@@ -377,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_drawn_at_once_where_much_is_used() {
+    fn frequent_draws_increase_the_size_of_a_block() {
         let mut wallet = wallet();
         for (second, want) in [(0, 100), (1, 100), (2, 200), (3, 400), (100, 800), (200, 400)] {
             let effects = wallet.request(1, 60, at(second));
@@ -386,8 +373,8 @@ mod tests {
                 _ => None,
             });
             assert_eq!(drawn, Some(want), "at {second}");
-            let until = at(second + 60);
-            let block = OpenBlock { until, ..block(&second.to_string(), 100) };
+            let reserves_until = at(second + 60);
+            let block = OpenBlock { reserves_until, ..block(&second.to_string(), 100) };
             wallet.drawn(&block, at(second));
         }
     }

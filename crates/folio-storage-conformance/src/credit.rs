@@ -1,8 +1,8 @@
 //! [`folio_storage::CreditStore`].
 
 use folio_credit::{
-    Account, AccountChange, AccountChangeOutcome, AccountEntry, Basis, Grant, GrantKind, Ledger, LedgerRow, OpenBlock,
-    Part, Reserved, Settled,
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Basis, BlockPart, Grant, GrantKind, Ledger, LedgerRow,
+    OpenBlock, ReserveOutcome, SettlementRecord,
 };
 use folio_types::message::Usage;
 use folio_types::{BlockId, GrantId, Incarnation, OrgId};
@@ -51,9 +51,9 @@ async fn accounts(context: &Context) -> Outcome {
     same!(store.account(org).await?, first.account, "the account after refused changes");
 
     let now = context.now();
-    let parts = vec![Part { grant: GrantId::derive(&["of no account"]), amount: 7 }];
+    let parts = vec![BlockPart { grant: GrantId::derive(&["of no account"]), amount: 7 }];
     let holder = Incarnation::derive(&[&name(context)]);
-    let block = OpenBlock { id: block_id(context), holder, parts, at: now, until: now };
+    let block = OpenBlock { id: block_id(context), holder, parts, at: now, reserves_until: now };
     let mut account = Account { version: first.account.version + 1, ..first.account.clone() };
     account.blocks.push(block.clone());
     let entry = AccountEntry::Drawn(block.clone());
@@ -76,7 +76,7 @@ async fn accounts(context: &Context) -> Outcome {
 }
 
 fn settled(context: &Context, row: &LedgerRow, credits: u64) -> LedgerRow {
-    let end = Settled {
+    let end = SettlementRecord {
         credits,
         usage: Usage { input_tokens: 12, output_tokens: 3, model_calls: 1, reported: true, ..Usage::default() },
         cost_microdollars: Some(17),
@@ -92,18 +92,18 @@ async fn blocks(context: &Context) -> Outcome {
     let (store, org, block) = (&context.stores.credit, &context.org, block_id(context));
     same!(store.ledger(org, &block).await?, Ledger::default(), "the ledger of a block that was not used");
     let (first, second) = (context.ledger_row("a.1", 5), context.ledger_row("b/x", 7));
-    same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "a reservation");
-    same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "the same reservation again");
-    let other = Reserved::Exists(Box::new(first.clone()));
+    same!(store.reserve(org, &block, first.clone()).await?, ReserveOutcome::Done, "a reservation");
+    same!(store.reserve(org, &block, first.clone()).await?, ReserveOutcome::Done, "the same reservation again");
+    let other = ReserveOutcome::Exists(Box::new(first.clone()));
     same!(store.reserve(org, &block, context.ledger_row("a.1", 9)).await?, other, "another reservation of that key");
-    same!(store.reserve(org, &block, second.clone()).await?, Reserved::Done, "a second reservation");
+    same!(store.reserve(org, &block, second.clone()).await?, ReserveOutcome::Done, "a second reservation");
 
     let others = settled(context, &context.ledger_row("a.1", 9), 9);
     same!(store.settle(org, &block, others).await?, first, "a settlement of another permit's reservation");
     let end = settled(context, &first, 3);
     same!(store.settle(org, &block, end.clone()).await?, end, "a settlement");
     same!(store.settle(org, &block, settled(context, &first, 4)).await?, end, "a second settlement");
-    let ended = Reserved::Exists(Box::new(end.clone()));
+    let ended = ReserveOutcome::Exists(Box::new(end.clone()));
     same!(store.reserve(org, &block, first.clone()).await?, ended, "a reservation that has ended");
     refused!(store.settle(org, &block, first.clone()).await, Internal, "a settlement without an end");
 
@@ -112,7 +112,7 @@ async fn blocks(context: &Context) -> Outcome {
     let abandoned = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
     same!(abandoned, lost.settled_as_not_sent(now), "a missing reservation, abandoned");
     let late = store.reserve(org, &block, lost.clone()).await?;
-    same!(late, Reserved::Exists(Box::new(abandoned.clone())), "a reservation that came late");
+    same!(late, ReserveOutcome::Exists(Box::new(abandoned.clone())), "a reservation that came late");
     let never = context.ledger_row("d", 9);
     let charged = store.settle(org, &block, settled(context, &never, 9)).await?;
     check!(charged.charge() == 0, "a row that was never reserved was charged: {charged:?}");
@@ -120,10 +120,10 @@ async fn blocks(context: &Context) -> Outcome {
     store.seal(org, &block).await?;
     store.seal(org, &block).await?;
     let refused = store.reserve(org, &block, context.ledger_row("e", 1)).await?;
-    same!(refused, Reserved::Sealed, "a reservation in a sealed block");
+    same!(refused, ReserveOutcome::Sealed, "a reservation in a sealed block");
     same!(
         store.reserve(org, &block, second.clone()).await?,
-        Reserved::Done,
+        ReserveOutcome::Done,
         "a reservation that exists in a sealed block"
     );
     let end_of_second = settled(context, &second, 7);
@@ -134,6 +134,6 @@ async fn blocks(context: &Context) -> Outcome {
     let unused = block_id(context);
     store.seal(org, &unused).await?;
     same!(store.ledger(org, &unused).await?, Ledger { sealed: true, rows: vec![] }, "a block that was only sealed");
-    same!(store.reserve(org, &unused, first).await?, Reserved::Sealed, "a reservation in it");
+    same!(store.reserve(org, &unused, first).await?, ReserveOutcome::Sealed, "a reservation in it");
     Ok(())
 }

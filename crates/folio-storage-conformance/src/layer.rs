@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome};
 use folio_history::event::Event;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
@@ -93,7 +93,7 @@ layers! {
         account(org: &OrgId) -> Account;
         change_account(change: AccountChange) -> AccountChangeOutcome;
         account_entries(org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Vec<AccountEntry>;
-        reserve(org: &OrgId, block: &BlockId, row: LedgerRow) -> Reserved;
+        reserve(org: &OrgId, block: &BlockId, row: LedgerRow) -> ReserveOutcome;
         settle(org: &OrgId, block: &BlockId, row: LedgerRow) -> LedgerRow;
         seal(org: &OrgId, block: &BlockId) -> ();
         ledger(org: &OrgId, block: &BlockId) -> Ledger;

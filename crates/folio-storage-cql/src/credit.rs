@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_credit::{
-    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved, Settlement,
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome, SettleDecision,
 };
 use folio_types::{BlockId, OrgId, Result};
 
@@ -78,7 +78,7 @@ impl CreditStore for Credits {
         found.iter().map(|bytes| decode(bytes)).collect()
     }
 
-    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<ReserveOutcome> {
         let value = encode(&row)?;
         for attempt in 0..retry::ATTEMPTS {
             let batch = vec![
@@ -86,7 +86,7 @@ impl CreditStore for Credits {
                 self.0.tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())),
             ];
             if matches!(self.0.commit(batch).await?, ConditionalResult::Applied) {
-                return Ok(Reserved::Done);
+                return Ok(ReserveOutcome::Done);
             }
             // The seal is read first: in a sealed block, a row that is missing afterwards is never inserted.
             let sealed = self.0.tables.credit.is_sealed(org, block).await?;
@@ -106,12 +106,12 @@ impl CreditStore for Credits {
                 _ => self.row(org, block, &row.key).await?,
             };
             let (sent, answer) = match row.settle(stored)? {
-                Settlement::Stored(stored) => return Ok(stored),
-                Settlement::End(end) => {
+                SettleDecision::Stored(stored) => return Ok(stored),
+                SettleDecision::End(end) => {
                     let value = (row.permit.as_str(), encode(&end)?);
                     (self.0.tables.credit.settle((org, block), &row.key, value).await?, end)
                 }
-                Settlement::Abandon(end) => {
+                SettleDecision::Abandon(end) => {
                     let insert = self.0.tables.credit.reserve(org, block, &row.key, (ENDED, encode(&end)?));
                     (self.0.commit(vec![insert]).await?, end)
                 }

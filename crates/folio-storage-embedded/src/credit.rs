@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_credit::{
-    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved, Settlement,
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome, SettleDecision,
 };
 use folio_types::{BlockId, OrgId, Result};
 
@@ -56,7 +56,7 @@ impl CreditStore for Credits {
         self.0.scan(move |view| view.values(range, limit)).await
     }
 
-    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<ReserveOutcome> {
         let (sealed, key) = (keys::sealed_block(org, block), keys::ledger_row(org, block, &row.key));
         self.0
             .write(move |transaction| {
@@ -65,7 +65,7 @@ impl CreditStore for Credits {
                     return Ok(answer);
                 }
                 transaction.put(Space::Records, key, &row)?;
-                Ok(Reserved::Done)
+                Ok(ReserveOutcome::Done)
             })
             .await
     }
@@ -75,8 +75,8 @@ impl CreditStore for Credits {
         self.0
             .write(move |transaction| {
                 let ends = match row.settle(transaction.read(Space::Records, &key)?)? {
-                    Settlement::Stored(stored) => return Ok(stored),
-                    Settlement::End(row) | Settlement::Abandon(row) => row,
+                    SettleDecision::Stored(stored) => return Ok(stored),
+                    SettleDecision::End(row) | SettleDecision::Abandon(row) => row,
                 };
                 transaction.put(Space::Records, key, &ends)?;
                 Ok(ends)

@@ -9,7 +9,7 @@ mod entries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
+use folio_credit::{Account, AccountEntry, Basis, BlockPart, Grant, GrantKind, LedgerRow, OpenBlock, SettlementRecord};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
@@ -287,9 +287,9 @@ fn credit() -> Vec<Sample> {
     let block = OpenBlock {
         id: block_id.clone(),
         holder: Incarnation::derive(&["golden"]),
-        parts: vec![Part { grant: grant_id.clone(), amount: 10 }],
+        parts: vec![BlockPart { grant: grant_id.clone(), amount: 10 }],
         at: at(),
-        until: at(),
+        reserves_until: at(),
     };
     let account = Account {
         version: 7,
@@ -314,7 +314,7 @@ fn credit() -> Vec<Sample> {
         deadline: at(),
         settled: None,
     };
-    let settled = Settled {
+    let settled = SettlementRecord {
         credits: 7,
         usage: usage(),
         cost_microdollars: Some(31),

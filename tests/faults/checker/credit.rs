@@ -110,7 +110,7 @@ mod tests {
             holder: Incarnation::derive(&["node"]),
             parts: Vec::new(),
             at: at(1),
-            until: at(9),
+            reserves_until: at(9),
         };
         for (name, amount) in [("closed", 10), ("open", 20)] {
             let drawn = account.draw(block(name), (amount, amount), at(1)).unwrap();

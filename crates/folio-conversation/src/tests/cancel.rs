@@ -38,7 +38,7 @@ async fn cancelling_during_a_model_call_stops_the_request_and_settles_it() {
 
 #[tokio::test]
 async fn a_queued_model_call_is_neither_sent_nor_charged_after_it_is_cancelled() {
-    for abandoned in [AbandonedCalls::Cut, AbandonedCalls::Drain] {
+    for abandoned in [AbandonedCalls::Abort, AbandonedCalls::Drain] {
         let sandbox = Sandbox::start_as(Options::default(), None, None, abandoned).await;
         sandbox.models.then([Step::Queued(Box::new(say("Too late.")))]);
         let stream = sandbox.begin(sandbox.chat("talk")).await;

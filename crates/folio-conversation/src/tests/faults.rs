@@ -49,7 +49,7 @@ impl ReadTool for FaultyTool {
                     input_tokens: 7,
                     max_output_tokens: 7,
                 };
-                let permit = resources.meter.permit(call).await?;
+                let permit = resources.meter.request_permit(call).await?;
                 let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
                 resources.meter.settle(permit, Settlement::Partial(used)).await?;
                 Err(ToolError::ForModel("the model returned nothing".to_owned()))
@@ -133,7 +133,7 @@ fn short_timeouts() -> Options {
 #[tokio::test]
 async fn a_panic_or_timeout_of_a_tool_is_a_failed_result_and_a_long_result_is_truncated() {
     let (tools, max_running) = odd_tools();
-    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Cut).await;
+    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Abort).await;
     let odd = |what: &str| ("odd_read", json!({ "do": what }));
     sandbox.models.then([calls(&[odd("panic"), odd("hang"), odd("a"), odd("b"), odd("c"), odd("d")]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -150,7 +150,7 @@ async fn a_panic_or_timeout_of_a_tool_is_a_failed_result_and_a_long_result_is_tr
 #[tokio::test]
 async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     let (tools, _) = odd_tools();
-    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Cut).await;
+    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Abort).await;
     let ask = || ("odd_read", json!({ "do": "ask a model" }));
     sandbox.models.then([calls(&[ask(), ask()]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;
@@ -168,7 +168,7 @@ async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
 async fn a_write_that_panics_or_hangs_is_closed_and_reported() {
     for fault in ["panic", "panic early", "hang"] {
         let (tools, _) = odd_tools();
-        let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Cut).await;
+        let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Abort).await;
         let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": fault }))).await;
         sandbox.models.then([say("It failed.")]);
         let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());

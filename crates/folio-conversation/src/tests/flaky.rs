@@ -40,7 +40,7 @@ impl Sandbox {
         let (appends, late, is_repaired) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
         let flaky = Arc::new(Flaky { loss, at, appends, late, is_repaired });
         let wrap = |inner| Layered::over(flaky.clone(), &inner) as Arc<dyn ThreadStore>;
-        let sandbox = Self::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Cut).await;
+        let sandbox = Self::start_as(options, None, Some(Box::new(wrap)), AbandonedCalls::Abort).await;
         (sandbox, flaky)
     }
 }

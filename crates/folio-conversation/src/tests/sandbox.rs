@@ -162,7 +162,7 @@ impl Sandbox {
     }
 
     pub(super) async fn start_with(options: Options) -> Self {
-        Self::start_as(options, None, None, AbandonedCalls::Cut).await
+        Self::start_as(options, None, None, AbandonedCalls::Abort).await
     }
 
     /// Starts with other tools, a wrapped store of threads, and a policy for abandoned model calls.
@@ -323,10 +323,10 @@ struct LimitedMeter {
 
 #[async_trait]
 impl Meter for LimitedMeter {
-    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
         match self.models.is_unaffordable(&call.model) {
             true => Err(Error::exhausted(Reason::SpuExhausted, "the credit does not suffice for the call")),
-            false => self.meter.permit(call).await,
+            false => self.meter.request_permit(call).await,
         }
     }
 

@@ -132,7 +132,7 @@ impl ModelWork {
             let tools = if info.tools { shared.tool_tokens(&self.profile) } else { 0 };
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each attempted model needs a permit at its own price.
-            let permit = match shared.dependencies.meter.permit(self.metered(info, prompt, position)).await {
+            let permit = match shared.dependencies.meter.request_permit(self.metered(info, prompt, position)).await {
                 Err(error) if position > 0 && error.reason == Reason::SpuExhausted => continue,
                 permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
             };

@@ -25,8 +25,8 @@ impl UsageRecorder {
 
 #[async_trait]
 impl Meter for UsageRecorder {
-    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
-        self.meter.permit(call).await
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit> {
+        self.meter.request_permit(call).await
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {

@@ -7,7 +7,6 @@
 mod supervisor;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use folio_credit::{Grant, GrantKind, InsufficientCredit, LedgerRow, OpenBlock};
@@ -47,15 +46,12 @@ impl Shared {
     pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
         let now = self.environment.now();
         let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
-        let settled_row = month.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        let month_end = month.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
         let name = month.strftime("%Y-%m").to_string();
         let id = GrantId::derive(&["allowance", org.as_str(), &name]);
         let grant = Grant::new(id, GrantKind::Allowance, self.options.monthly_allowance, now);
-        (grant.amount > 0).then(|| Grant {
-            expires_at: Some(settled_row),
-            note: format!("allowance of {name}"),
-            ..grant
-        })
+        let note = format!("allowance of {name}");
+        (grant.amount > 0).then(|| Grant { expires_at: Some(month_end), note, ..grant })
     }
 }
 
@@ -78,14 +74,8 @@ pub(crate) enum Msg {
     Leave(oneshot::Sender<()>),
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct MeterRef(ActorRef<Msg>);
-
-impl fmt::Debug for MeterRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MeterRef")
-    }
-}
 
 impl MeterRef {
     pub(crate) fn id(&self) -> ActorId {
@@ -149,16 +139,8 @@ impl Actor for MeterActor {
         tick_until_stopped(&shared, &myself);
         let (holder, wallet) = (Incarnation::generate(shared.environment.as_ref()), Wallet::new(&shared.options));
         let used_at = shared.environment.now();
-        Ok(MeterState {
-            shared,
-            org,
-            holder,
-            wallet,
-            pending_requests: HashMap::new(),
-            next: 0,
-            stored_allowance: None,
-            used_at,
-        })
+        let (pending_requests, next, stored_allowance) = (HashMap::new(), 0, None);
+        Ok(MeterState { shared, org, holder, wallet, pending_requests, next, stored_allowance, used_at })
     }
 
     async fn handle(
@@ -199,11 +181,11 @@ impl Actor for MeterActor {
                 Vec::new()
             }
             Msg::Tick => state.tick(&myself, now),
-            Msg::Leave(left) => {
+            Msg::Leave(reply) => {
                 for effect in state.wallet.leave() {
                     state.run(&myself, effect);
                 }
-                let _ = left.send(());
+                let _ = reply.send(());
                 myself.stop(Some("left".to_owned()));
                 Vec::new()
             }
@@ -230,7 +212,7 @@ impl MeterState {
         }
         if self.wallet.waiting() >= waiting_max {
             let message = "too many calls of the organization wait for credit";
-            let _ = reply.send(Err(Error::exhausted(Reason::Overloaded, message).retry_after(RETRY)));
+            let _ = reply.send(Err(Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_AFTER)));
             return Vec::new();
         }
         self.next += 1;
@@ -241,7 +223,7 @@ impl MeterState {
     /// Removes calls that were cancelled while they waited.
     fn remove_abandoned(&mut self) {
         self.pending_requests.retain(|_, (_, reply)| !reply.is_closed());
-        self.wallet.forget(|ticket| !self.pending_requests.contains_key(&ticket));
+        self.wallet.remove_cancelled(|ticket| !self.pending_requests.contains_key(&ticket));
     }
 
     fn run(&mut self, myself: &ActorRef<Msg>, effect: Effect) {
@@ -260,7 +242,7 @@ impl MeterState {
             Effect::Fail(ticket) => {
                 let Some((_, reply)) = self.pending_requests.remove(&ticket) else { return };
                 let error = Error::unavailable(Reason::StoreUnavailable, "cannot draw credit");
-                let _ = reply.send(Err(error.retry_after(RETRY)));
+                let _ = reply.send(Err(error.retry_after(RETRY_AFTER)));
             }
             Effect::Draw { need, want } => self.draw(myself.clone(), need, want),
             Effect::Close { block, record } => self.close(block, record),
@@ -285,7 +267,7 @@ impl MeterState {
                     holder: holder.clone(),
                     need,
                     want,
-                    life: shared.options.block_seconds,
+                    lifetime: shared.options.block_seconds,
                 };
                 match shared.escrow.draw(&org, &draw()).await? {
                     Err(refusal) if refusal.in_blocks > 0 => {
@@ -346,7 +328,7 @@ impl MeterState {
 }
 
 /// Retry delay of a call that was refused temporarily.
-const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn exhausted(need: u64, refusal: InsufficientCredit) -> Error {
     let message = format!("the call needs up to {need} credits, but only {} are available", refusal.available);

@@ -28,15 +28,15 @@ impl Meters {
     pub(crate) async fn leave(&self) {
         let actors: Vec<_> = self.table().values().cloned().collect();
         for actor in actors {
-            let (left, done) = oneshot::channel();
-            if actor.send_message(Msg::Leave(left)).is_ok() {
+            let (reply, done) = oneshot::channel();
+            if actor.send_message(Msg::Leave(reply)).is_ok() {
                 // A failed actor sends no reply; its blocks are closed after expiry.
                 let _ = done.await;
             }
         }
     }
 
-    fn forget(&self, id: ActorId) {
+    fn remove(&self, id: ActorId) {
         self.table().retain(|_, actor| actor.get_id() != id);
     }
 }
@@ -91,10 +91,10 @@ impl Actor for Supervisor {
         (_, meters): &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match event {
-            SupervisionEvent::ActorTerminated(cell, _, _) => meters.forget(cell.get_id()),
+            SupervisionEvent::ActorTerminated(cell, _, _) => meters.remove(cell.get_id()),
             SupervisionEvent::ActorFailed(cell, error) => {
                 tracing::error!(%error, "meter failed; its blocks are closed after expiry");
-                meters.forget(cell.get_id());
+                meters.remove(cell.get_id());
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -115,7 +115,7 @@ mod tests {
     use crate::Escrow;
 
     #[tokio::test]
-    async fn a_meter_that_ended_is_replaced_also_where_the_table_still_has_it() {
+    async fn a_stopped_meter_is_replaced_even_if_the_table_contains_it() {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
         let stores = store.stores();
@@ -144,7 +144,7 @@ mod tests {
         meters.table().insert(org.clone(), first.0.clone());
         assert!(first.request_block(1).await.is_none());
         let second = find(Some(first.id())).await;
-        assert!(second.request_block(1).await.is_some(), "it runs");
+        assert!(second.request_block(1).await.is_some(), "the new meter runs");
         assert_eq!(find(None).await.id(), second.id());
         supervisor.stop(None);
         shared.token.cancel();

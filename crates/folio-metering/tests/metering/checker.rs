@@ -10,70 +10,70 @@ use folio_types::{BlockId, OrgId};
 use crate::node::ReservedCall;
 
 /// Checks the invariants that hold at all times.
-pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
+pub(crate) async fn check_always(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
     let account = store.account(org).await.map_err(|error| error.to_string())?;
     account.check()?;
     for block in &account.blocks {
         let ledger = store.ledger(org, &block.id).await.map_err(|error| error.to_string())?;
-        let taken: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
-        if taken > block.amount() {
-            return Err(format!("block {} of {} is overdrawn: {taken}", block.id, block.amount()));
+        let charged: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
+        if charged > block.amount() {
+            return Err(format!("block {} of {} is overdrawn: {charged}", block.id, block.amount()));
         }
     }
     Ok(())
 }
 
 /// Checks the invariants that hold when all blocks are closed, from the entries and ledgers alone.
-pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[ReservedCall]) -> Result<(), String> {
+pub(crate) async fn check_closed(store: &dyn CreditStore, org: &OrgId, calls: &[ReservedCall]) -> Result<(), String> {
     let message = |error: folio_types::Error| error.to_string();
     let account = store.account(org).await.map_err(message)?;
     account.check()?;
     if !account.blocks.is_empty() {
         return Err(format!("blocks are open: {:?}", account.blocks));
     }
-    let (mut granted, mut withdrawn, mut drawn, mut ends) = (0, 0, BTreeMap::new(), BTreeMap::new());
+    let (mut granted, mut withdrawn, mut drawn, mut closed_blocks) = (0, 0, BTreeMap::new(), BTreeMap::new());
     for entry in store.account_entries(org, "", None, 100_000).await.map_err(message)? {
         match entry {
             AccountEntry::Granted(grant) => granted += grant.amount,
             AccountEntry::Withdrawn { amount, .. } => withdrawn += amount,
             AccountEntry::Drawn(block) => drop(drawn.insert(block.id.clone(), block.amount())),
-            AccountEntry::Closed { block, amount, settled, .. } => drop(ends.insert(block, (amount, settled))),
+            AccountEntry::Closed { block, amount, settled, .. } => drop(closed_blocks.insert(block, (amount, settled))),
         }
     }
     if granted != account.granted + withdrawn {
         return Err(format!("granted by the entries {granted}-{withdrawn}, by the account {}", account.granted));
     }
-    if !drawn.keys().eq(ends.keys()) {
-        return Err(format!("drawn {drawn:?}, closed {ends:?}"));
+    if !drawn.keys().eq(closed_blocks.keys()) {
+        return Err(format!("drawn {drawn:?}, closed {closed_blocks:?}"));
     }
     let mut rows: BTreeMap<(BlockId, String), u64> = BTreeMap::new();
     let mut settled = 0;
-    for (block, (amount, stated_settled)) in &ends {
+    for (block, (amount, stated_settled)) in &closed_blocks {
         let ledger = store.ledger(org, block).await.map_err(message)?;
-        let taken: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
-        if drawn[block] != *amount || taken != *stated_settled || taken > *amount {
+        let charged: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
+        if drawn[block] != *amount || charged != *stated_settled || charged > *amount {
             return Err(format!(
-                "block {block} drawn with {}, closed {amount}, {stated_settled}; rows {taken}",
+                "block {block} drawn with {}, closed {amount}, {stated_settled}; rows {charged}",
                 drawn[block]
             ));
         }
         if let Some(row) = ledger.rows.iter().find(|row| row.settled.is_none()) {
             return Err(format!("a row of a closed block has no end: {row:?}"));
         }
-        settled += taken;
+        settled += charged;
         rows.extend(ledger.rows.into_iter().map(|row| ((block.clone(), row.key.clone()), row.charge())));
     }
     if settled != account.settled {
         return Err(format!("settled by the rows {settled}, by the account {}", account.settled));
     }
-    for call in made {
+    for call in calls {
         let charged = rows.get(&(call.block.clone(), call.key.clone())).copied();
-        let (own, whole) = (call.cost.min(call.reserved), call.reserved);
-        let right = match call.settled {
-            Some(message) => charged == Some(message) && (message == own || message == whole),
-            None => charged == Some(own) || charged == Some(whole),
+        let (cost, reserved) = (call.cost.min(call.reserved), call.reserved);
+        let is_correct = match call.settled {
+            Some(message) => charged == Some(message) && (message == cost || message == reserved),
+            None => charged == Some(cost) || charged == Some(reserved),
         };
-        if !right {
+        if !is_correct {
             return Err(format!("a call was made and charged {charged:?}: {call:?}"));
         }
     }

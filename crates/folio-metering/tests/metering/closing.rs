@@ -10,7 +10,7 @@ use folio_storage::CreditStore;
 use folio_storage_conformance::layer::{CreditLayer, Layered};
 use folio_types::{BlockId, Environment as _, Error, GrantId, Incarnation, OrgId, Reason, Result, System};
 
-use crate::meter::Bench;
+use crate::meter::Fixture;
 
 /// Fails every seal of one block.
 struct FailingSeal(BlockId);
@@ -19,44 +19,44 @@ struct FailingSeal(BlockId);
 impl CreditLayer for FailingSeal {
     async fn seal(&self, below: &dyn CreditStore, org: &OrgId, block: &BlockId) -> Result<()> {
         if *block == self.0 {
-            return Err(Error::unavailable(Reason::StoreUnavailable, "it is away"));
+            return Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"));
         }
         below.seal(org, block).await
     }
 }
 
-/// Draws a block of ten credits that expires after `life`.
-async fn drawn(escrow: &Escrow, org: &OrgId, name: &str, life: Duration) -> BlockId {
+/// Draws a block of ten credits that expires after `lifetime`.
+async fn draw(escrow: &Escrow, org: &OrgId, name: &str, lifetime: Duration) -> BlockId {
     let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&["another process"]));
-    let draw = Draw { id, holder, need: 10, want: 10, life };
+    let draw = Draw { id, holder, need: 10, want: 10, lifetime };
     escrow.draw(org, &draw).await.unwrap().unwrap().id
 }
 
 #[tokio::test]
 async fn a_block_that_cannot_be_closed_does_not_block_the_others() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let grant = Grant::new(GrantId::derive(&["closing"]), GrantKind::Admin, 30, System.now());
     let stuck = BlockId::derive(&["a"]);
-    bench.stores.credit = Layered::over(FailingSeal(stuck.clone()), &bench.stores.credit);
-    let escrow = Escrow::new(bench.stores.credit.clone(), bench.stores.usage.clone(), Arc::new(System));
-    escrow.grant(&bench.org, grant).await.unwrap();
+    fixture.stores.credit = Layered::over(FailingSeal(stuck.clone()), &fixture.stores.credit);
+    let escrow = Escrow::new(fixture.stores.credit.clone(), fixture.stores.usage.clone(), Arc::new(System));
+    escrow.grant(&fixture.org, grant).await.unwrap();
     let open = async || {
-        let account = escrow.store().account(&bench.org).await.unwrap();
+        let account = escrow.store().account(&fixture.org).await.unwrap();
         account.blocks.into_iter().map(|block| block.id).collect::<Vec<_>>()
     };
-    drawn(&escrow, &bench.org, "a", Duration::ZERO).await;
-    drawn(&escrow, &bench.org, "b", Duration::ZERO).await;
-    let live = drawn(&escrow, &bench.org, "c", Duration::from_secs(600)).await;
-    let collected = escrow.collect(&bench.org).await;
+    draw(&escrow, &fixture.org, "a", Duration::ZERO).await;
+    draw(&escrow, &fixture.org, "b", Duration::ZERO).await;
+    let live = draw(&escrow, &fixture.org, "c", Duration::from_secs(600)).await;
+    let collected = escrow.collect(&fixture.org).await;
     assert!(collected.is_err_and(|error| error.reason == Reason::StoreUnavailable));
     assert_eq!(open().await, [stuck.clone(), live.clone()]);
 
     // Reclaimed credit covers a call. A call that needs more fails but is not refused while a block cannot be closed.
     let options = Options { monthly_allowance: 0, ..Options::default() };
-    let meter = CreditMeter::start(&bench.stores, Arc::new(System), options).await.unwrap();
-    let permit = meter.permit(bench.call("enough", 10_000)).await.unwrap();
+    let meter = CreditMeter::start(&fixture.stores, Arc::new(System), options).await.unwrap();
+    let permit = meter.request_permit(fixture.call("enough", 10_000)).await.unwrap();
     assert!(open().await.contains(&stuck) && !open().await.contains(&live));
-    let error = meter.permit(bench.call("too much", 5_000)).await.unwrap_err();
+    let error = meter.request_permit(fixture.call("too much", 5_000)).await.unwrap_err();
     assert_eq!(error.reason, Reason::StoreUnavailable);
     meter.settle(permit, Settlement::NotSent).await.unwrap();
     meter.stop(Duration::from_secs(10)).await;

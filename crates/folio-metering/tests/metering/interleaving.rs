@@ -20,12 +20,12 @@ use tokio::task::JoinHandle;
 use crate::checker;
 use crate::memory::{Memory, Records};
 use crate::node::{Node, World};
-use crate::steps::{Fate, ScheduledStore, Steps, Waiting, Who};
+use crate::steps::{Fate, Issuer, ScheduledStore, Steps, Waiting};
 
 /// Number of concurrent nodes.
 const NODES: usize = 3;
 /// Operations of a node before it stops and a new node replaces it.
-const ACTS: usize = 12;
+const OPERATIONS_PER_NODE: usize = 12;
 
 struct Run {
     world: Arc<World>,
@@ -35,7 +35,7 @@ struct Run {
     steps: Arc<Steps>,
     random: StdRng,
     nodes: BTreeMap<usize, JoinHandle<()>>,
-    next: usize,
+    next_node: usize,
 }
 
 impl Run {
@@ -52,7 +52,7 @@ impl Run {
         let world = Arc::new(World { org, environment: time.clone(), made: Mutex::default(), options });
         let random = StdRng::seed_from_u64(seed);
         let usage = Arc::new(Records::default());
-        Self { world, time, store, usage, steps: Arc::default(), random, nodes: BTreeMap::new(), next: 0 }
+        Self { world, time, store, usage, steps: Arc::default(), random, nodes: BTreeMap::new(), next_node: 0 }
     }
 
     fn escrow(&self, store: Arc<dyn CreditStore>) -> Escrow {
@@ -60,14 +60,14 @@ impl Run {
     }
 
     fn begin_node(&mut self) {
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_node;
+        self.next_node += 1;
         let store = ScheduledStore { inner: Arc::clone(&self.store), steps: Arc::clone(&self.steps), node: number };
         let escrow = self.escrow(Arc::new(store.clone()));
         let (node, live) = (Node::new(Arc::clone(&self.world), store, escrow, self.random.random()), self.steps.live());
         let task = tokio::spawn(async move {
             let _live = live;
-            node.run(ACTS).await;
+            node.run(OPERATIONS_PER_NODE).await;
         });
         self.nodes.insert(number, task);
     }
@@ -83,29 +83,29 @@ impl Run {
         if waiting.is_empty() {
             return;
         }
-        let Waiting { who, writes, go } = waiting.swap_remove(self.random.random_range(0..waiting.len()));
-        let late = waiting.iter().filter(|other| other.who == Who::Late).count();
+        let Waiting { issuer, writes, fate_sender } = waiting.swap_remove(self.random.random_range(0..waiting.len()));
+        let late = waiting.iter().filter(|other| other.issuer == Issuer::Late).count();
         self.steps.put_back(waiting);
-        let fate = match (who, self.random.random_range(0..100)) {
-            (Who::Late, _) => Fate::Done,
+        let fate = match (issuer, self.random.random_range(0..100)) {
+            (Issuer::Late, _) => Fate::Done,
             (_, 0..4) => Fate::Never,
             (_, 4..8) if writes => Fate::AnswerLost,
             (_, 8..12) if writes && late < 4 => Fate::Later,
             _ => Fate::Done,
         };
-        let _ = go.send(fate);
-        if let Who::Node(number) = who
+        let _ = fate_sender.send(fate);
+        if let Issuer::Node(number) = issuer
             && self.random.random_range(0..60) == 0
         {
             // The process crashes at this step. Its writes in flight may still be executed.
             let rest = self.steps.all_wait().await;
-            let (its, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|other| other.who == who);
+            let (in_flight, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|other| other.issuer == issuer);
             self.steps.put_back(others);
             if let Some(task) = self.nodes.remove(&number) {
                 task.abort();
                 let _ = task.await;
             }
-            drop(its);
+            drop(in_flight);
         }
     }
 
@@ -120,19 +120,21 @@ impl Run {
         escrow.reclaim(&self.world.org).await.map_err(|error| error.to_string())?;
         self.steps.drop_dead_tasks();
         for waiting in self.steps.all_wait().await {
-            let _ = waiting.go.send(Fate::Done);
+            let _ = waiting.fate_sender.send(Fate::Done);
         }
         let _ = self.steps.all_wait().await;
         escrow.reclaim(&self.world.org).await.map_err(|error| error.to_string())?;
-        let made = self.world.made.lock().unwrap().clone();
-        checker::closed(self.store.as_ref(), &self.world.org, &made).await
+        let calls = self.world.made.lock().unwrap().clone();
+        checker::check_closed(self.store.as_ref(), &self.world.org, &calls).await
     }
 }
 
+/// Runs `steps` steps and checks the invariants after every `check_interval` steps. Returns the number of calls.
 async fn run(
     store: Arc<dyn CreditStore>,
     (name, seed): (&str, u64),
-    (steps, checked_every): (usize, usize),
+    steps: usize,
+    check_interval: usize,
 ) -> Result<usize, String> {
     let mut run = Run::new(store, name, seed);
     let escrow = run.escrow(Arc::clone(&run.store));
@@ -141,14 +143,13 @@ async fn run(
     escrow.grant(&run.world.org, first).await.map_err(|error| error.to_string())?;
     for step in 0..steps {
         run.step().await;
-        if step % checked_every == 0 {
-            checker::holds(run.store.as_ref(), &run.world.org).await?;
+        if step % check_interval == 0 {
+            checker::check_always(run.store.as_ref(), &run.world.org).await?;
         }
     }
     let world = Arc::clone(&run.world);
     run.end().await?;
-    let made = world.made.lock().unwrap().len();
-    Ok(made)
+    Ok(world.made.lock().unwrap().len())
 }
 
 pub(crate) fn embedded() -> (tempfile::TempDir, EmbeddedStore) {
@@ -160,13 +161,13 @@ pub(crate) fn embedded() -> (tempfile::TempDir, EmbeddedStore) {
 #[tokio::test]
 async fn invariant_5_every_interleaving_keeps_the_sums_of_credit() {
     let seed = folio_testkit::seed();
-    let mut made = 0;
+    let mut calls = 0;
     for round in 0..100 {
         let seed = seed.wrapping_add(round);
-        let outcome = run(Arc::new(Memory::default()), ("memory", seed), (300, 1)).await;
-        made += outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let outcome = run(Arc::new(Memory::default()), ("memory", seed), 300, 1).await;
+        calls += outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
-    assert!(made > 500, "calls are made: {made}");
+    assert!(calls > 500, "calls are made: {calls}");
 }
 
 #[tokio::test]
@@ -176,7 +177,7 @@ async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
     let stores = store.stores();
     for round in 0..3 {
         let seed = seed.wrapping_add(round);
-        let outcome = run(Arc::clone(&stores.credit), ("embedded", seed), (400, 10)).await;
+        let outcome = run(Arc::clone(&stores.credit), ("embedded", seed), 400, 10).await;
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
 }
@@ -185,19 +186,19 @@ async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
 const FAULTS: [Fault; 3] = [Fault::SettledAgain, Fault::SealIgnored, Fault::AccountVersionIgnored];
 
 #[tokio::test]
-async fn faults_of_credit_break_the_sums() {
+async fn the_checker_detects_every_credit_fault() {
     for fault in FAULTS {
         let (_folder, store) = embedded();
         let stores = decorate(&store.stores(), fault);
-        let mut caught = None;
+        let mut detected = None;
         for seed in 0..40 {
-            caught = run(Arc::clone(&stores.credit), (fault.name(), seed), (400, 10)).await.err();
-            if caught.is_some() {
-                println!("{} is seen with seed {seed}: {caught:?}", fault.name());
+            detected = run(Arc::clone(&stores.credit), (fault.name(), seed), 400, 10).await.err();
+            if detected.is_some() {
+                println!("{} is detected with seed {seed}: {detected:?}", fault.name());
                 break;
             }
         }
-        assert!(caught.is_some(), "{} was not seen", fault.name());
+        assert!(detected.is_some(), "{} was not detected", fault.name());
     }
 }
 
@@ -220,19 +221,19 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_fault() {
     let name = format!("cql {}", folio_types::Timestamp::now().as_nanosecond());
     for round in 0..2 {
         let seed = seed.wrapping_add(round);
-        let outcome = run(stores.credit.clone(), (&name, seed), (400, 20)).await;
+        let outcome = run(stores.credit.clone(), (&name, seed), 400, 20).await;
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     // The embedded store detects the other faults in less time, and the conformance suite detects them on CQL.
     let fault = Fault::SettledAgain;
     let stores = decorate(&cql.stores(blobs.stores().blobs), fault);
-    let mut caught = false;
+    let mut detected = false;
     for seed in 0..10 {
         let name = format!("{name} {}", fault.name());
-        caught |= run(stores.credit.clone(), (&name, seed), (400, 20)).await.is_err();
-        if caught {
+        detected |= run(stores.credit.clone(), (&name, seed), 400, 20).await.is_err();
+        if detected {
             break;
         }
     }
-    assert!(caught, "{} was not seen", fault.name());
+    assert!(detected, "{} was not detected", fault.name());
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use folio_credit::{
-    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved, Settlement,
+    Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome, SettleDecision,
 };
 use folio_storage::{CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, OrgId, Result, Timestamp};
@@ -56,25 +56,25 @@ impl CreditStore for Memory {
         Ok(found.map(|(_, entry)| entry.clone()).take(limit).collect())
     }
 
-    async fn reserve(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+    async fn reserve(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<ReserveOutcome> {
         let mut rows = self.rows();
         let (sealed, ledger) = rows.blocks.entry(block.clone()).or_default();
         if let Some(answer) = row.reserve(ledger.get(&row.key).cloned(), *sealed) {
             return Ok(answer);
         }
         ledger.insert(row.key.clone(), row);
-        Ok(Reserved::Done)
+        Ok(ReserveOutcome::Done)
     }
 
     async fn settle(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
         let mut rows = self.rows();
         let (_, ledger) = rows.blocks.entry(block.clone()).or_default();
-        let ends = match row.settle(ledger.get(&row.key).cloned())? {
-            Settlement::Stored(stored) => return Ok(stored),
-            Settlement::End(row) | Settlement::Abandon(row) => row,
+        let settled_row = match row.settle(ledger.get(&row.key).cloned())? {
+            SettleDecision::Stored(stored) => return Ok(stored),
+            SettleDecision::End(row) | SettleDecision::Abandon(row) => row,
         };
-        ledger.insert(ends.key.clone(), ends.clone());
-        Ok(ends)
+        ledger.insert(settled_row.key.clone(), settled_row.clone());
+        Ok(settled_row)
     }
 
     async fn seal(&self, _org: &OrgId, block: &BlockId) -> Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_credit::{Basis, Grant, GrantKind};
-use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement, UsageRecorder};
+use folio_metering::{CreditMeter, Meter, MeteredCall, Options, Settlement, UsageRecorder};
 use folio_storage::{Stores, UsageRecord, UsageStore};
 use folio_storage_conformance::layer::{Layered, UsageLayer};
 use folio_storage_embedded::EmbeddedStore;
@@ -17,14 +17,14 @@ use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Syst
 
 const STOP: Duration = Duration::from_secs(10);
 
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     _folder: tempfile::TempDir,
     _store: EmbeddedStore,
     pub(crate) stores: Stores,
     pub(crate) org: OrgId,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
@@ -53,58 +53,58 @@ impl Bench {
     }
 }
 
+/// Makes a call that uses `input_tokens`.
+async fn make_call(meter: &impl Meter, call: MeteredCall, input_tokens: u64) {
+    let permit = meter.request_permit(call).await.unwrap();
+    meter.settle(permit, Settlement::Completed(used(input_tokens))).await.unwrap();
+}
+
 fn used(input_tokens: u64) -> Usage {
     Usage { input_tokens, model_calls: 1, reported: true, ..Usage::default() }
 }
 
 #[tokio::test]
 async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
-    let (bench, meter) = {
-        let bench = Bench::new();
-        let meter = bench.meter(1_000).await;
-        (bench, meter)
-    };
-    let permit = meter.permit(bench.call("a", 5_000)).await.unwrap();
-    assert!(meter.balance(&bench.org).await.unwrap().in_blocks >= 10);
+    let fixture = Fixture::new();
+    let meter = fixture.meter(1_000).await;
+    let permit = meter.request_permit(fixture.call("a", 5_000)).await.unwrap();
+    assert!(meter.balance(&fixture.org).await.unwrap().in_blocks >= 10);
     meter.settle(permit, Settlement::Completed(used(2_001))).await.unwrap();
-    let unsent = meter.permit(bench.call("b", 5_000)).await.unwrap();
+    let unsent = meter.request_permit(fixture.call("b", 5_000)).await.unwrap();
     meter.settle(unsent, Settlement::NotSent).await.unwrap();
-    let more = meter.permit(bench.call("c", 1_000)).await.unwrap();
+    let more = meter.request_permit(fixture.call("c", 1_000)).await.unwrap();
     let counted = Usage { reported: false, ..used(9_000) };
     meter.settle(more, Settlement::Partial(counted)).await.unwrap();
-    let again = meter.permit(bench.call("a", 5_000)).await;
+    let again = meter.request_permit(fixture.call("a", 5_000)).await;
     assert!(again.is_err_and(|error| error.reason == Reason::VersionConflict), "a key is used once in a block");
 
-    let idle = async || meter.balance(&bench.org).await.unwrap().account.blocks.is_empty().then_some(());
+    let idle = async || meter.balance(&fixture.org).await.unwrap().account.blocks.is_empty().then_some(());
     wait_for("the block to be returned", STOP, idle).await;
-    let balance = meter.balance(&bench.org).await.unwrap();
+    let balance = meter.balance(&fixture.org).await.unwrap();
     assert_eq!((balance.available, balance.account.settled), (993, 7));
-    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let records = fixture.stores.usage.list(&fixture.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
     let charged: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap())).collect();
     let [(a, first), (c, second)] = &charged[..] else { panic!("{charged:?}") };
-    assert_eq!(
-        (a.as_str(), first.credits, first.cost_microdollars, first.basis),
-        ("a", 5, Some(20_010), Basis::Reported)
-    );
+    let first = (a.as_str(), first.credits, first.cost_microdollars, first.basis);
+    assert_eq!(first, ("a", 5, Some(20_010), Basis::Reported));
     assert_eq!((c.as_str(), second.credits, second.written_off, second.basis), ("c", 2, 16, Basis::Counted));
     meter.stop(STOP).await;
 }
 
 #[tokio::test]
 async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let options = Options { reservation_seconds: Duration::ZERO, ..Options::default() };
-    let meter = CreditMeter::start(&bench.stores, Arc::new(System), options).await.unwrap();
-    let (late, in_time) = (bench.call("late", 5_000), bench.call("in time", 1_000));
-    let permit = meter.permit(late).await.unwrap();
-    meter.escrow().reclaim(&bench.org).await.unwrap();
+    let meter = CreditMeter::start(&fixture.stores, Arc::new(System), options).await.unwrap();
+    let (late, in_time) = (fixture.call("late", 5_000), fixture.call("in time", 1_000));
+    let permit = meter.request_permit(late).await.unwrap();
+    meter.escrow().reclaim(&fixture.org).await.unwrap();
     meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
     assert_eq!((meter.counters().settled_late(), meter.counters().used()), (1, 10));
-    let permit = meter.permit(in_time).await.unwrap();
-    meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
+    make_call(&meter, in_time, 1_000).await;
     assert_eq!((meter.counters().settled_late(), meter.counters().used()), (1, 12));
     meter.stop(STOP).await;
-    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let records = fixture.stores.usage.list(&fixture.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
     let bases: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap().basis)).collect();
     assert_eq!(bases, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
 }
@@ -116,7 +116,7 @@ struct FailOnce(Arc<AtomicBool>);
 impl UsageLayer for FailOnce {
     async fn record(&self, below: &dyn UsageStore, record: UsageRecord) -> Result<()> {
         match self.0.swap(false, Ordering::SeqCst) {
-            true => Err(Error::unavailable(Reason::StoreUnavailable, "it is away")),
+            true => Err(Error::unavailable(Reason::StoreUnavailable, "unavailable")),
             false => below.record(record).await,
         }
     }
@@ -124,66 +124,61 @@ impl UsageLayer for FailOnce {
 
 #[tokio::test]
 async fn a_record_that_could_not_be_written_is_written_when_the_block_is_returned() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let fails = Arc::new(AtomicBool::new(true));
-    bench.stores.usage = Layered::over(FailOnce(fails.clone()), &bench.stores.usage);
-    let meter = bench.meter(1_000).await;
+    fixture.stores.usage = Layered::over(FailOnce(fails.clone()), &fixture.stores.usage);
+    let meter = fixture.meter(1_000).await;
     for key in ["a", "b"] {
-        let permit = meter.permit(bench.call(key, 1_000)).await.unwrap();
-        meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
+        make_call(&meter, fixture.call(key, 1_000), 1_000).await;
     }
     assert!(!fails.load(Ordering::SeqCst), "the first record is not written");
     meter.stop(STOP).await;
-    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let records = fixture.stores.usage.list(&fixture.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
     let mut keys: Vec<_> = records.into_iter().map(|record| record.key).collect();
     keys.sort();
     assert_eq!(keys, ["a", "b"]);
 }
 
 #[tokio::test]
-async fn calls_that_are_only_recorded_have_their_cost() {
-    let bench = Bench::new();
-    let meter = UsageRecorder::new(bench.stores.usage.clone(), Arc::new(System));
-    let permit = meter.permit(bench.call("a", 1_000)).await.unwrap();
-    meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
-    let unpriced = MeteredCall { prices: ModelPrices::default(), ..bench.call("b", 1_000) };
-    let permit = meter.permit(unpriced).await.unwrap();
+async fn recorded_calls_without_credit_have_a_cost() {
+    let fixture = Fixture::new();
+    let meter = UsageRecorder::new(fixture.stores.usage.clone(), Arc::new(System));
+    make_call(&meter, fixture.call("a", 1_000), 1_000).await;
+    let unpriced = MeteredCall { prices: ModelPrices::default(), ..fixture.call("b", 1_000) };
+    let permit = meter.request_permit(unpriced).await.unwrap();
     meter.settle(permit, Settlement::Partial(Usage { reported: false, ..used(1_000) })).await.unwrap();
-    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
-    let charged: Vec<_> = records.into_iter().map(|record| record.charged.unwrap()).collect();
-    let charges: Vec<_> =
-        charged.iter().map(|charged| (charged.credits, charged.cost_microdollars, charged.basis)).collect();
+    let records = fixture.stores.usage.list(&fixture.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let charged = records.into_iter().map(|record| record.charged.unwrap());
+    let charges: Vec<_> = charged.map(|charged| (charged.credits, charged.cost_microdollars, charged.basis)).collect();
     assert_eq!(charges, [(0, Some(10_000), Basis::Reported), (0, None, Basis::Counted)]);
 }
 
 #[tokio::test]
 async fn a_call_beyond_the_balance_is_refused_until_a_top_up() {
-    let bench = Bench::new();
-    let meter = bench.meter(5).await;
-    let error = meter.permit(bench.call("a", 5_000)).await.unwrap_err();
+    let fixture = Fixture::new();
+    let meter = fixture.meter(5).await;
+    let error = meter.request_permit(fixture.call("a", 5_000)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::SpuExhausted));
     assert_eq!((error.details["balance"].as_str(), error.details["need"].as_str()), ("5", "10"));
-    let cheap = meter.permit(bench.call("b", 1_000)).await.unwrap();
-    meter.settle(cheap, Settlement::Completed(used(1_000))).await.unwrap();
+    make_call(&meter, fixture.call("b", 1_000), 1_000).await;
     let grant = Grant::new(GrantId::derive(&["top-up"]), GrantKind::Purchase, 7, System.now());
-    meter.escrow().grant(&bench.org, grant.clone()).await.unwrap();
-    meter.escrow().grant(&bench.org, grant).await.unwrap();
-    let permit = meter.permit(bench.call("a", 5_000)).await.unwrap();
-    meter.settle(permit, Settlement::Completed(used(5_000))).await.unwrap();
+    meter.escrow().grant(&fixture.org, grant.clone()).await.unwrap();
+    meter.escrow().grant(&fixture.org, grant).await.unwrap();
+    make_call(&meter, fixture.call("a", 5_000), 5_000).await;
     meter.stop(STOP).await;
-    let account = meter.escrow().store().account(&bench.org).await.unwrap();
+    let account = meter.escrow().store().account(&fixture.org).await.unwrap();
     assert_eq!((account.available(), account.settled, account.blocks.len()), (0, 12, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_5_concurrent_calls_on_two_nodes_never_overdraw() {
-    let bench = Bench::new();
-    let meters = [bench.meter(200).await, bench.meter(200).await];
+    let fixture = Fixture::new();
+    let meters = [fixture.meter(200).await, fixture.meter(200).await];
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..60_usize {
-        let (meter, call) = (meters[number % 2].clone(), bench.call(&number.to_string(), 5_000));
+        let (meter, call) = (meters[number % 2].clone(), fixture.call(&number.to_string(), 5_000));
         calls.spawn(async move {
-            match meter.permit(call).await {
+            match meter.request_permit(call).await {
                 Ok(permit) => {
                     meter.settle(permit, Settlement::Completed(used(5_000))).await.unwrap();
                     true
@@ -199,8 +194,8 @@ async fn invariant_5_concurrent_calls_on_two_nodes_never_overdraw() {
     for meter in &meters {
         meter.stop(STOP).await;
     }
-    meters[0].escrow().reclaim(&bench.org).await.unwrap();
-    let account = meters[0].escrow().store().account(&bench.org).await.unwrap();
+    meters[0].escrow().reclaim(&fixture.org).await.unwrap();
+    let account = meters[0].escrow().store().account(&fixture.org).await.unwrap();
     account.check().unwrap();
     assert!(made <= 20, "{made}");
     assert_eq!(account.settled, 10 * u64::try_from(made).unwrap());

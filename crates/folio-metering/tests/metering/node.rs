@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use folio_credit::{Basis, Grant, GrantKind, LedgerRow, Reserved, Settled};
+use folio_credit::{Basis, Grant, GrantKind, LedgerRow, ReserveOutcome, SettlementRecord};
 use folio_metering::{Draw, Effect, Escrow, Options, Wallet};
 use folio_storage::CreditStore as _;
 use folio_types::message::Usage;
@@ -52,19 +52,19 @@ impl Node {
         Self { world, store, escrow, wallet, holder, random, running: Vec::new(), number: 0 }
     }
 
-    fn fresh(&mut self) -> String {
+    fn new_name(&mut self) -> String {
         self.number += 1;
         format!("{}.{}", self.holder, self.number)
     }
 
-    pub(crate) async fn run(mut self, acts: usize) {
-        for _ in 0..acts {
+    pub(crate) async fn run(mut self, operations: usize) {
+        for _ in 0..operations {
             match self.random.random_range(0..20) {
                 0 => self.top_up().await,
                 1 => {
-                    let id = GrantId::derive(&[&self.fresh()]);
+                    let id = GrantId::derive(&[&self.new_name()]);
                     let amount = self.random.random_range(1..20);
-                    let _ = self.escrow.withdraw(&self.world.org, &id, amount, ("taken back", None)).await;
+                    let _ = self.escrow.withdraw(&self.world.org, &id, amount, ("withdrawn", None)).await;
                 }
                 2 => {
                     let now = self.world.environment.now();
@@ -85,7 +85,7 @@ impl Node {
 
     async fn top_up(&mut self) {
         let now = self.world.environment.now();
-        let (id, amount) = (GrantId::derive(&[&self.fresh()]), self.random.random_range(1..16));
+        let (id, amount) = (GrantId::derive(&[&self.new_name()]), self.random.random_range(1..16));
         let seconds = self.random.random_range(0..120);
         let expires_at = (seconds < 80).then(|| now.checked_add(Duration::from_secs(seconds)).unwrap());
         let priority = self.random.random_range(0..2);
@@ -119,15 +119,15 @@ impl Node {
     }
 
     async fn draw(&mut self, need: u64, want: u64) -> Vec<Effect> {
-        for tried in 0..2 {
+        for attempt in 0..2 {
             let id = BlockId::generate(self.world.environment.as_ref());
-            let draw = Draw { id, holder: self.holder.clone(), need, want, life: self.world.options.block_seconds };
+            let draw = Draw { id, holder: self.holder.clone(), need, want, lifetime: self.world.options.block_seconds };
             let drawn = self.escrow.draw(&self.world.org, &draw).await;
             let now = self.world.environment.now();
             match drawn {
                 Err(_) => return self.wallet.failed(),
                 Ok(Ok(block)) => return self.wallet.drawn(&block, now),
-                Ok(Err(short)) if tried == 1 || short.in_blocks == 0 => return self.wallet.refused(short, now),
+                Ok(Err(refusal)) if attempt == 1 || refusal.in_blocks == 0 => return self.wallet.refused(refusal, now),
                 Ok(Err(_)) => drop(self.escrow.reclaim(&self.world.org).await),
             }
         }
@@ -136,7 +136,7 @@ impl Node {
 
     async fn reserve(&mut self, block: BlockId, need: u64) -> Vec<Effect> {
         let now = self.world.environment.now();
-        let key = self.fresh();
+        let key = self.new_name();
         let row = LedgerRow {
             permit: key.clone(),
             key,
@@ -151,18 +151,18 @@ impl Node {
             settled: None,
         };
         match self.store.reserve(&self.world.org, &block, row.clone()).await {
-            Ok(Reserved::Done) => {
+            Ok(ReserveOutcome::Done) => {
                 let cost = self.random.random_range(1..=need + 1);
                 let mut made = self.world.made.lock().unwrap();
                 made.push(ReservedCall { key: row.key.clone(), block, reserved: need, cost, settled: None });
                 self.running.push((made.len() - 1, row));
                 Vec::new()
             }
-            Ok(Reserved::Sealed) => self.wallet.sealed(&block, need, now),
-            Ok(Reserved::Exists(_)) => panic!("a key is used twice"),
+            Ok(ReserveOutcome::Sealed) => self.wallet.sealed(&block, need, now),
+            Ok(ReserveOutcome::Exists(_)) => panic!("a key is used twice"),
             Err(_) => {
-                let ends = row.settled_as_not_sent(now);
-                let used = self.store.settle(&self.world.org, &block, ends).await;
+                let settled_row = row.settled_as_not_sent(now);
+                let used = self.store.settle(&self.world.org, &block, settled_row).await;
                 let used = used.map_or(need, |stored| stored.charge());
                 self.wallet.settled(&block, need, used, now)
             }
@@ -177,7 +177,7 @@ impl Node {
         let (number, row) = self.running.swap_remove(at);
         let made = self.world.made.lock().unwrap()[number].clone();
         let now = self.world.environment.now();
-        let end = Settled {
+        let settled = SettlementRecord {
             credits: made.cost.min(made.reserved),
             usage: Usage { model_calls: 1, ..Usage::default() },
             cost_microdollars: None,
@@ -186,8 +186,8 @@ impl Node {
             completed: true,
             at: now,
         };
-        let ends = LedgerRow { settled: Some(end), ..row };
-        let stored = self.store.settle(&self.world.org, &made.block, ends).await;
+        let settled_row = LedgerRow { settled: Some(settled), ..row };
+        let stored = self.store.settle(&self.world.org, &made.block, settled_row).await;
         let used = stored.as_ref().map_or(made.reserved, LedgerRow::charge);
         self.world.made.lock().unwrap()[number].settled = stored.ok().map(|stored| stored.charge());
         let effects = self.wallet.settled(&made.block, made.reserved, used, now);

@@ -12,14 +12,14 @@ use crate::memory::{Memory, Records};
 
 async fn check_idempotency(store: Arc<dyn CreditStore>) {
     let escrow = Escrow::new(store, Arc::new(Records::default()), Arc::new(System));
-    let (org, taken) = (OrgId::generate(&System), GrantId::generate(&System));
+    let (org, withdrawal) = (OrgId::generate(&System), GrantId::generate(&System));
     let grant = Grant::new(GrantId::generate(&System), GrantKind::Admin, 50, System.now());
     for _ in 0..2 {
         escrow.grant(&org, grant.clone()).await.unwrap();
     }
     for _ in 0..2 {
         // At the second attempt, less than this amount is available.
-        escrow.withdraw(&org, &taken, 30, ("taken back", None)).await.unwrap();
+        escrow.withdraw(&org, &withdrawal, 30, ("withdrawn", None)).await.unwrap();
     }
     let account = escrow.store().account(&org).await.unwrap();
     assert_eq!((account.version, account.granted, account.available()), (2, 20, 20));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome};
 use folio_storage::CreditStore;
 use folio_types::{BlockId, Error, OrgId, Reason, Result};
 use futures::future::BoxFuture;
@@ -19,16 +19,16 @@ pub(crate) enum Fate {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Issuer {
     Node(usize),
-    /// An operation that is executed late, of any node.
+    /// An operation of any node that is executed late.
     Late,
 }
 
 pub(crate) struct Waiting {
-    pub(crate) who: Who,
+    pub(crate) issuer: Issuer,
     pub(crate) writes: bool,
-    pub(crate) go: oneshot::Sender<Fate>,
+    pub(crate) fate_sender: oneshot::Sender<Fate>,
 }
 
 #[derive(Default)]
@@ -55,11 +55,11 @@ impl Steps {
         Live(Arc::clone(self))
     }
 
-    async fn wait(&self, who: Who, writes: bool) -> Fate {
-        let (go, gone) = oneshot::channel();
-        self.waiting.lock().unwrap().push(Waiting { who, writes, go });
+    async fn wait(&self, issuer: Issuer, writes: bool) -> Fate {
+        let (fate_sender, fate) = oneshot::channel();
+        self.waiting.lock().unwrap().push(Waiting { issuer, writes, fate_sender });
         self.changed.notify_one();
-        gone.await.unwrap_or(Fate::Never)
+        fate.await.unwrap_or(Fate::Never)
     }
 
     /// Waits until every live task waits, then removes and returns their operations. [`Self::put_back`] restores them.
@@ -76,7 +76,7 @@ impl Steps {
     }
 
     pub(crate) fn drop_dead_tasks(&self) {
-        self.waiting.lock().unwrap().retain(|waiting| waiting.who == Who::Late);
+        self.waiting.lock().unwrap().retain(|waiting| waiting.issuer == Issuer::Late);
     }
 
     pub(crate) fn put_back(&self, waiting: Vec<Waiting>) {
@@ -94,7 +94,7 @@ pub(crate) struct ScheduledStore {
 impl ScheduledStore {
     async fn step<T: Send + 'static>(&self, writes: bool, operation: BoxFuture<'static, Result<T>>) -> Result<T> {
         let unknown = || Err(Error::unavailable(Reason::StoreUnavailable, "no answer"));
-        match self.steps.wait(Who::Node(self.node), writes).await {
+        match self.steps.wait(Issuer::Node(self.node), writes).await {
             Fate::Done => operation.await,
             Fate::Never => unknown(),
             Fate::AnswerLost => {
@@ -105,7 +105,7 @@ impl ScheduledStore {
                 let (steps, live) = (Arc::clone(&self.steps), self.steps.live());
                 tokio::spawn(async move {
                     let _live = live;
-                    if steps.wait(Who::Late, true).await == Fate::Done {
+                    if steps.wait(Issuer::Late, true).await == Fate::Done {
                         let _ = operation.await;
                     }
                 });
@@ -140,7 +140,7 @@ impl CreditStore for ScheduledStore {
         self.step(false, Box::pin(read)).await
     }
 
-    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<ReserveOutcome> {
         let (inner, org, block) = (Arc::clone(&self.inner), org.clone(), block.clone());
         self.step(true, Box::pin(async move { inner.reserve(&org, &block, row).await })).await
     }

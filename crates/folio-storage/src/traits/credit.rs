@@ -5,7 +5,7 @@
 //! row is final. `folio_credit` and the meter define the changes.
 
 use async_trait::async_trait;
-use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, Reserved};
+use folio_credit::{Account, AccountChange, AccountChangeOutcome, AccountEntry, Ledger, LedgerRow, ReserveOutcome};
 use folio_types::{BlockId, OrgId, Result};
 
 /// `STORE_UNAVAILABLE` from a write means that its outcome is unknown: the write may be committed before or after the
@@ -29,12 +29,12 @@ pub trait CreditStore: Send + Sync {
     ) -> Result<Vec<AccountEntry>>;
 
     /// Inserts a row in a block that is not sealed. Inserting the same row again before it has ended returns
-    /// [`Reserved::Done`].
-    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved>;
+    /// [`ReserveOutcome::Done`].
+    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<ReserveOutcome>;
 
     /// Stores the end of a row, also in a sealed block. The first end is final and is returned. A row that another
     /// permit reserved is returned unchanged. A missing row is inserted as abandoned, so that a late reservation
-    /// returns [`Reserved::Exists`].
+    /// returns [`ReserveOutcome::Exists`].
     ///
     /// Errors: `INTERNAL` if the row has no end.
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow>;

@@ -24,7 +24,7 @@ pub async fn complete_metered(
     request: ModelRequest,
 ) -> Result<Result<ModelReply, ModelError>> {
     let counted = call.input_tokens;
-    let permit = resources.meter.permit(call).await?;
+    let permit = resources.meter.request_permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
     let progress = request.progress.clone();
     let mut unsettled = Unsettled { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
@@ -41,7 +41,7 @@ pub async fn complete_metered(
         answer
     };
     match resources.meter.abandoned_calls() {
-        AbandonedCalls::Cut => Ok(answered.await),
+        AbandonedCalls::Abort => Ok(answered.await),
         AbandonedCalls::Drain => {
             let task = resources.tasks.spawn(answered);
             let _abort = AbortUnsent { progress, task: task.abort_handle() };

@@ -342,11 +342,11 @@ struct Priced {
 
 #[async_trait]
 impl Meter for Priced {
-    async fn permit(&self, call: MeteredCall) -> Result<Permit, Error> {
+    async fn request_permit(&self, call: MeteredCall) -> Result<Permit, Error> {
         let dear = self.models.dear.lock().unwrap().contains(&call.model.as_str());
         match dear {
             true => Err(Error::exhausted(Reason::SpuExhausted, "the credit that is left does not pay the call")),
-            false => self.meter.permit(call).await,
+            false => self.meter.request_permit(call).await,
         }
     }
 

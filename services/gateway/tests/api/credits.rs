@@ -69,7 +69,7 @@ async fn left_behind(server: &Server, client: &Client, name: &str) {
     let stores = &server.stores;
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
     let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&[name]));
-    let draw = Draw { id: id.clone(), holder, need: 10, want: 10, life: Duration::ZERO };
+    let draw = Draw { id: id.clone(), holder, need: 10, want: 10, lifetime: Duration::ZERO };
     let now = System.now();
     let row = LedgerRow {
         key: name.to_owned(),
