@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures the performance of Folio in the profile of the shipped binary.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 
 use crate::run::{cargo, finish};
 
@@ -24,12 +25,11 @@ enum Bench {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let what = match arguments.what {
-        Bench::Turn => "turn",
-        Bench::Cluster => "cluster",
-        Bench::Lists => "lists",
-        Bench::Fairness => "fairness",
-    };
+    let name = arguments.what.to_possible_value().context("the measurement has no name")?;
     finish(cargo().args(["build", "--profile", "dist", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
-    finish(cargo().args(["run", "--profile", "dist", "--package", "folio-tests", "--bin", "bench", "--", what]))
+    finish(
+        cargo()
+            .args(["run", "--profile", "dist", "--package", "folio-tests", "--bin", "bench", "--"])
+            .arg(name.get_name()),
+    )
 }

@@ -21,16 +21,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Install { install: false }.require(servers::missing)?;
-    finish(cargo().args([
-        "build",
-        "--package",
-        "folio",
-        "--package",
-        "llm-sim",
-        "--package",
-        "folio-tests",
-        "--bins",
-    ]))?;
+    finish(cargo().args("build --package folio --package llm-sim --package folio-tests --bins".split(' ')))?;
     let mut command = cargo();
     command.args(["run", "--package", "folio-tests", "--bin", "chaos", "--"]);
     command.args(["--minutes", &arguments.minutes.to_string(), "--cql-nodes", &arguments.cql_nodes.to_string()]);

@@ -19,16 +19,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // The tests interpret the maximum as unbounded.
     let depth = if arguments.whole { u32::MAX } else { arguments.depth };
     let mut command = cargo();
-    command.args([
-        "test",
-        "--release",
-        "--package",
-        "folio-conversation",
-        "--lib",
-        "--",
-        "turn::tests::model_check::",
-        "--nocapture",
-    ]);
+    let test = "test --release --package folio-conversation --lib -- turn::tests::model_check:: --nocapture";
+    command.args(test.split(' '));
     command.env("FOLIO_CHECK_DEPTH", depth.to_string());
     passed(&mut command)
 }

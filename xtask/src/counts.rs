@@ -26,7 +26,7 @@ pub(crate) fn passed(command: &mut Command) -> Result<()> {
     if !status.success() {
         bail!("{} failed ({status})", display(command));
     }
-    counts.some()
+    counts.require_passed()
 }
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Returns an error if no test passed: a filter without a match must not look like a success.
-    pub(crate) fn some(&self) -> Result<()> {
+    pub(crate) fn require_passed(&self) -> Result<()> {
         if self.passed == 0 {
             bail!("no test ran");
         }

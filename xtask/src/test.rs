@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !status.success() || counts.failed > 0 {
         bail!("tests failed ({status})");
     }
-    counts.some()
+    counts.require_passed()
 }
 
 /// Starts the servers during the compilation, runs the tests, and stops the servers.
