@@ -17,11 +17,11 @@
 
 mod catalogue;
 mod client;
+mod error_message;
 mod model;
 mod network;
 pub mod options;
 mod progress;
-mod refusal;
 mod request;
 pub mod retry;
 pub mod schema;

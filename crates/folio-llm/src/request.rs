@@ -9,10 +9,7 @@ use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 
 use crate::model::ModelRequest;
-use crate::options::{ModelOptions, OutputLimitField};
-
-/// Minimum thinking budget that endpoints accept, in tokens.
-const THINKING_TOKENS_MIN: u32 = 1_024;
+use crate::options::{ModelOptions, OutputLimitField, THINKING_TOKENS_MIN};
 
 /// A request with the settings needed to serialize it.
 pub(crate) struct Body<'a> {
@@ -51,17 +48,15 @@ impl Body<'_> {
         let budget = self.model.thinking_budget_tokens.min(self.output_tokens() / 2);
         (budget >= THINKING_TOKENS_MIN).then_some(budget)
     }
-}
 
-impl Body<'_> {
     pub(crate) fn write(&self) -> serde_json::Result<String> {
-        let mut written = serde_json::to_string(self)?;
+        let mut json = serde_json::to_string(self)?;
         let tools = &self.request.tools;
         // The tools are already serialized; they become the last member of the object.
-        if !tools.is_empty() && self.model.tools && written.pop().is_some() {
-            written.extend([",\"tools\":", tools.json(), "}"]);
+        if !tools.is_empty() && self.model.tools && json.pop().is_some() {
+            json.extend([",\"tools\":", tools.json(), "}"]);
         }
-        Ok(written)
+        Ok(json)
     }
 }
 
@@ -118,43 +113,40 @@ impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         if !self.request.system.is_empty() {
-            list.serialize_element(&WireMessage { message: Line::System(&self.request.system), thinking: false })?;
+            list.serialize_element(&SystemMessage { role: "system", content: &self.request.system })?;
         }
         for message in &self.request.messages {
-            list.serialize_element(&WireMessage { message: Line::Message(message), thinking: self.thinking })?;
+            list.serialize_element(&WireMessage { message, thinking: self.thinking })?;
         }
         list.end()
     }
 }
 
-enum Line<'a> {
-    System(&'a str),
-    Message(&'a Message),
+#[derive(Serialize)]
+struct SystemMessage<'a> {
+    role: &'static str,
+    content: &'a str,
 }
 
 struct WireMessage<'a> {
-    message: Line<'a>,
+    message: &'a Message,
     thinking: bool,
 }
 
 impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        match &self.message {
-            Line::System(text) => {
-                map.serialize_entry("role", "system")?;
-                map.serialize_entry("content", text)?;
-            }
-            Line::Message(Message::User { text }) => {
+        match self.message {
+            Message::User { text } => {
                 map.serialize_entry("role", "user")?;
                 map.serialize_entry("content", text)?;
             }
-            Line::Message(Message::Tool { call, content }) => {
+            Message::Tool { call, content } => {
                 map.serialize_entry("role", "tool")?;
                 map.serialize_entry("tool_call_id", call)?;
                 map.serialize_entry("content", content)?;
             }
-            Line::Message(Message::Assistant { text, thinking, calls }) => {
+            Message::Assistant { text, thinking, calls } => {
                 map.serialize_entry("role", "assistant")?;
                 // With tool calls, an empty text is omitted.
                 map.serialize_entry("content", &(calls.is_empty() || !text.is_empty()).then_some(text))?;

@@ -23,7 +23,7 @@ use crate::model::ModelError;
 pub enum StreamError {
     Malformed(String),
     /// The answer ended before its finish reason.
-    Cut,
+    Incomplete,
     /// The answer contains an error that the endpoint reports.
     Reported {
         /// HTTP status, if the report contains one.
@@ -35,20 +35,20 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    fn malformed(what: impl Into<String>) -> Self {
-        Self::Malformed(what.into())
+    fn malformed(problem: impl Into<String>) -> Self {
+        Self::Malformed(problem.into())
     }
 }
 
 impl From<StreamError> for ModelError {
     fn from(error: StreamError) -> Self {
         match error {
-            StreamError::Malformed(what) => Self::Failed(format!("its answer is malformed: {what}")),
-            StreamError::Cut => Self::Failed("its answer ended without a finish reason".to_owned()),
+            StreamError::Malformed(problem) => Self::Failed(format!("malformed answer: {problem}")),
+            StreamError::Incomplete => Self::Failed("the answer ended without a finish reason".to_owned()),
             StreamError::Reported { status: Some(429), .. } => Self::RateLimited { retry_after: None },
             StreamError::Reported { status: Some(status @ 400..=499), message } => Self::Refused { status, message },
             StreamError::Reported { message, .. } => Self::Failed(message),
-            StreamError::TooLarge(what) => Self::TooLarge(what),
+            StreamError::TooLarge(part) => Self::TooLarge(part),
         }
     }
 }
@@ -67,16 +67,16 @@ impl StreamParser {
         splitter.feed(bytes, |data| assembler.event(data))
     }
 
-    /// Ends the stream. Parses a last line without line end. Fails with [`StreamError::Cut`] if there was no finish
+    /// Ends the stream. Parses a last line without line end. Fails with [`StreamError::Incomplete`] if there was no finish
     /// reason.
     pub fn end(&mut self) -> Result<(), StreamError> {
         let Self { splitter, assembler } = self;
-        // A partial event at the end is a cut, regardless of the JSON error.
+        // A partial event at the end means that the answer is incomplete, regardless of the JSON error.
         let rest = splitter.end(|data| assembler.event(data));
         match rest {
-            Err(StreamError::Malformed(_)) if !assembler.is_finished() => Err(StreamError::Cut),
+            Err(StreamError::Malformed(_)) if !assembler.is_finished() => Err(StreamError::Incomplete),
             Err(error @ (StreamError::Reported { .. } | StreamError::TooLarge(_))) => Err(error),
-            _ if !assembler.is_finished() => Err(StreamError::Cut),
+            _ if !assembler.is_finished() => Err(StreamError::Incomplete),
             _ => Ok(()),
         }
     }

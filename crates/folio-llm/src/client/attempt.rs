@@ -60,7 +60,7 @@ impl Drop for Attempt {
     }
 }
 
-/// The attempts of one call. `next` starts one; `wait_for_retry` waits before the next one, or ends the call.
+/// The attempts of one call.
 pub(super) struct Attempts {
     endpoint: Arc<Endpoint>,
     call_end: Instant,
@@ -76,8 +76,21 @@ impl Attempts {
         Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, is_possibly_charged: false }
     }
 
+    /// Makes attempts until one succeeds, or the call fails.
+    pub(super) async fn run<T, F>(mut self, mut make: impl FnMut(Attempt) -> F) -> Result<T, ModelError>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        loop {
+            match make(self.next()?).await {
+                Ok(value) => return Ok(value),
+                Err(failure) => self.wait_for_retry(failure).await?,
+            }
+        }
+    }
+
     /// Starts the next attempt, which must be sent immediately. Fails if the circuit breaker is open.
-    pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
+    fn next(&mut self) -> Result<Attempt, ModelError> {
         // If the breaker opened between two attempts, the error of the previous attempt is more useful.
         let attempt = self.endpoint.admit().map_err(|retry_after| match self.last.take() {
             Some(last) => last.retries_stopped(retry_after),
@@ -89,7 +102,7 @@ impl Attempts {
 
     /// Waits before the next attempt. Returns the error that ends the call if a retry does not help, all retries are
     /// used, or the call has no time left.
-    pub(super) async fn wait_for_retry(&mut self, failure: Failure) -> Result<(), ModelError> {
+    async fn wait_for_retry(&mut self, failure: Failure) -> Result<(), ModelError> {
         self.is_possibly_charged |= failure.error.is_possibly_charged();
         self.progress.set_sent(self.is_possibly_charged);
         let endpoint = &self.endpoint;

@@ -29,17 +29,10 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = Bytes::from(body(entry, request, true)?);
     let permit = endpoint.permit(&request.org, call_end).await?;
-    let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
-    loop {
-        let attempt = attempts.next()?;
-        match start(entry, attempt, (&body, &request.progress), call_end).await {
-            Ok(mut live) => {
-                live.set_permit(permit);
-                return Ok(Box::into_pin(live));
-            }
-            Err(failure) => attempts.wait_for_retry(failure).await?,
-        }
-    }
+    let attempts = Attempts::new(endpoint, call_end, request.progress.clone());
+    let mut live = attempts.run(|attempt| start(entry, attempt, (&body, &request.progress), call_end)).await?;
+    live.set_permit(permit);
+    Ok(Box::into_pin(live))
 }
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
@@ -51,14 +44,9 @@ async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, Model
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = RawValue::from_string(body(entry, request, false)?).map_err(unserializable)?;
     let _permit = endpoint.permit(&request.org, call_end).await?;
-    let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
-    loop {
-        let mut attempt = attempts.next()?;
-        match attempt.conclude(non_streaming(endpoint, &body, call_end).await) {
-            Ok((reply, usage)) => return Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name)),
-            Err(failure) => attempts.wait_for_retry(failure).await?,
-        }
-    }
+    let attempts = Attempts::new(endpoint, call_end, request.progress.clone());
+    let (reply, usage) = attempts.run(|attempt| non_streaming(endpoint, attempt, &body, call_end)).await?;
+    Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
 }
 
 fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<String, ModelError> {
@@ -87,7 +75,7 @@ async fn start(
     let endpoint = &entry.endpoint;
     let first_end = Instant::now() + endpoint.timeouts.first_token_seconds;
     let end = if first_end < call_end { (first_end, "first token") } else { (call_end, WHOLE_CALL) };
-    let sent = endpoint.stream(body, end).await;
+    let sent = endpoint.send_streaming(body, end).await;
     let response = attempt.check(sent.and_then(event_stream))?;
     let sent = (body.clone(), progress.clone());
     let mut live = LiveStream::new(response, attempt, &entry.info.name, sent, first_end, call_end);
@@ -98,15 +86,17 @@ async fn start(
 /// Makes one attempt of a non-streaming call.
 async fn non_streaming(
     endpoint: &Arc<Endpoint>,
+    mut attempt: Attempt,
     body: &RawValue,
     call_end: Instant,
 ) -> Result<(ModelReply, Option<Usage>), Failure> {
     let bounds = Bounds { end: call_end, limit: WHOLE_CALL, body_bytes: 2 * EVENT_BYTES_MAX };
     let answer = openai::client(endpoint, bounds).chat().create_byot::<_, Box<RawValue>>(body).await;
-    let answer = answer.map_err(|error| openai::failure(endpoint, error))?;
-    let mut assembler = Assembler::default();
-    let assembled = assembler.non_streaming(answer.get()).and_then(|()| assembler.take_reply());
-    assembled.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
+    attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
+        let mut assembler = Assembler::default();
+        let assembled = assembler.non_streaming(answer.get()).and_then(|()| assembler.take_reply());
+        assembled.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
+    }))
 }
 
 /// Rejects a response whose content type is not an event stream.

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::attempt::Attempts;
+use super::attempt::{Attempt, Attempts};
 use super::endpoint::Endpoint;
 use super::failure::{Failure, WHOLE_CALL};
 use super::openai::{self, Bounds};
 use super::traced;
+use crate::error_message;
 use crate::model::ModelError;
 use crate::progress::Progress;
-use crate::refusal;
 use crate::stream::StreamError;
 
 /// Maximum number of texts per request. More texts are sent in several requests, one after another.
@@ -68,15 +68,8 @@ async fn embed_in_batches(
             user: None,
         };
         let _permit = endpoint.permit(org, call_end).await?;
-        let mut attempts = Attempts::new(endpoint, call_end, Progress::default());
-        let found = loop {
-            let mut attempt = attempts.next()?;
-            match attempt.conclude(request(endpoint, &body, texts.len(), call_end).await) {
-                Ok(found) => break found,
-                Err(failure) => attempts.wait_for_retry(failure).await?,
-            }
-        };
-        vectors.extend(found);
+        let attempts = Attempts::new(endpoint, call_end, Progress::default());
+        vectors.extend(attempts.run(|attempt| request(endpoint, attempt, &body, texts.len(), call_end)).await?);
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
@@ -87,6 +80,7 @@ async fn embed_in_batches(
 
 async fn request(
     endpoint: &Arc<Endpoint>,
+    mut attempt: Attempt,
     body: &CreateEmbeddingRequest,
     count: usize,
     end: Instant,
@@ -94,8 +88,9 @@ async fn request(
     let body_bytes = BODY_BYTES + count * DIMENSIONS_MAX * NUMBER_BYTES;
     let client = openai::client(endpoint, Bounds { end, limit: WHOLE_CALL, body_bytes });
     let answer = client.embeddings().create_byot::<_, Box<RawValue>>(body).await;
-    let answer = answer.map_err(|error| openai::failure(endpoint, error))?;
-    parse(answer.get(), count).map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
+    attempt.conclude(answer.map_err(|error| openai::failure(endpoint, error)).and_then(|answer| {
+        parse(answer.get(), count).map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())
+    }))
 }
 
 /// Parses the vectors of an answer and sorts them by text.
@@ -104,7 +99,10 @@ fn parse(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
     let answer: Answer = serde_json::from_str(answer)
         .map_err(|_| malformed("the answer is not in the format of an embeddings response"))?;
     if let Some(error) = answer.error.filter(|error| !error.is_null()) {
-        return Err(StreamError::Reported { status: None, message: refusal::bounded(&refusal::message_of(&error)) });
+        return Err(StreamError::Reported {
+            status: None,
+            message: error_message::one_line(&error_message::message_of(&error)),
+        });
     }
     let mut data = answer.data;
     data.sort_by_key(|embedding| embedding.index);

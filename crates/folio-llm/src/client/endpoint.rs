@@ -81,12 +81,12 @@ impl Endpoint {
         owner: AccountOwner,
         policy: &AddressPolicy,
     ) -> Result<Self, InvalidSettings> {
-        let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
+        let problem = |text: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{text}")] };
         let base_url = provider.base_url.trim_end_matches('/').to_owned();
         let chat_url = Url::parse(&format!("{base_url}/chat/completions"));
         let chat_url = chat_url.map_err(|_| problem("base_url: is not a URL"))?;
         let policy = (owner == AccountOwner::ByUrl).then_some(policy);
-        let http = http_client(&chat_url, provider, &options.timeouts, policy).map_err(|what| problem(&what))?;
+        let http = http_client(&chat_url, provider, &options.timeouts, policy).map_err(|text| problem(&text))?;
         Ok(Self {
             name: name.to_owned(),
             owner,
@@ -144,7 +144,7 @@ impl Endpoint {
     }
 
     /// Requests a streaming chat completion.
-    pub(super) async fn stream(&self, body: &Bytes, end: (Instant, &'static str)) -> Result<Response, Failure> {
+    pub(super) async fn send_streaming(&self, body: &Bytes, end: (Instant, &'static str)) -> Result<Response, Failure> {
         let request = self.http.post(self.chat_url.clone()).body(body.clone());
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, EVENT_STREAM);
         let request = request.build().map_err(|error| Failure::connection(&self.name, error, &self.key))?;

@@ -16,23 +16,23 @@ use crate::options::{Options, ProviderOptions};
 /// Registry of the endpoints in use. Clones share the registry.
 #[derive(Clone)]
 pub struct Endpoints {
-    shared: Arc<Shared>,
+    state: Arc<RegistryState>,
 }
 
-struct Shared {
+struct RegistryState {
     /// Settings that all endpoints share. The provider table is empty.
     options: Options,
     /// Address restrictions of tenants' endpoints.
     policy: AddressPolicy,
     environment: Arc<dyn Environment>,
-    known: Mutex<HashMap<[u8; 32], Weak<Endpoint>>>,
+    endpoints: Mutex<HashMap<[u8; 32], Weak<Endpoint>>>,
 }
 
 impl Endpoints {
     /// Creates an empty registry. The provider table of the options is ignored.
     pub fn new(options: &Options, policy: AddressPolicy, environment: Arc<dyn Environment>) -> Self {
         let options = Options { providers: std::collections::BTreeMap::new(), ..options.clone() };
-        Self { shared: Arc::new(Shared { options, policy, environment, known: Mutex::default() }) }
+        Self { state: Arc::new(RegistryState { options, policy, environment, endpoints: Mutex::default() }) }
     }
 
     /// Returns the endpoint of a provider, creating it if necessary. The provider's name is part of the endpoint's
@@ -44,21 +44,21 @@ impl Endpoints {
         owner: AccountOwner,
     ) -> Result<Arc<Endpoint>, InvalidSettings> {
         let key = identity(name, provider, owner);
-        let mut known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endpoint) = known.get(&key).and_then(Weak::upgrade) {
+        let mut endpoints = self.state.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = endpoints.get(&key).and_then(Weak::upgrade) {
             return Ok(endpoint);
         }
         let created = Arc::new(self.create(name, provider, owner)?);
-        known.retain(|_, endpoint| endpoint.strong_count() > 0);
-        known.insert(key, Arc::downgrade(&created));
+        endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
+        endpoints.insert(key, Arc::downgrade(&created));
         Ok(created)
     }
 
     /// Returns the state of each endpoint in use. Several endpoints have the same name if organizations use their own
     /// keys.
     pub fn status(&self) -> Vec<EndpointStatus> {
-        let known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().filter_map(Weak::upgrade).map(|endpoint| endpoint.status()).collect()
+        let endpoints = self.state.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        endpoints.values().filter_map(Weak::upgrade).map(|endpoint| endpoint.status()).collect()
     }
 
     /// Returns the names in the endpoint's model list, sorted.
@@ -73,7 +73,7 @@ impl Endpoints {
     }
 
     fn create(&self, name: &str, provider: &ProviderOptions, owner: AccountOwner) -> Result<Endpoint, InvalidSettings> {
-        let Shared { options, policy, environment, .. } = &*self.shared;
+        let RegistryState { options, policy, environment, .. } = &*self.state;
         Endpoint::new(name, provider, options, Arc::clone(environment), owner, policy)
     }
 }
@@ -81,12 +81,12 @@ impl Endpoints {
 /// Returns the identity of an endpoint: a digest of its settings.
 fn identity(name: &str, provider: &ProviderOptions, owner: AccountOwner) -> [u8; 32] {
     let ProviderOptions { base_url, api_key, max_concurrent_calls, max_waiting_calls, .. } = provider;
-    let how = format!(
+    let settings = format!(
         "{max_concurrent_calls} {max_waiting_calls} {:?} {}",
         provider.output_limit_field, provider.stream_usage
     );
     let mut hash = Sha256::new();
-    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &how, &format!("{owner:?}")] {
+    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &settings, &format!("{owner:?}")] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }

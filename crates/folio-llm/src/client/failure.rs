@@ -7,8 +7,8 @@ use folio_types::Secret;
 use folio_types::limits::DAY;
 use reqwest::StatusCode;
 
+use crate::error_message;
 use crate::model::ModelError;
-use crate::refusal;
 use crate::stream::StreamError;
 
 /// Name of the time limit of a whole call.
@@ -65,7 +65,7 @@ impl Failure {
         while let Some(source) = cause.source() {
             cause = source;
         }
-        let cause = refusal::scrubbed(&refusal::bounded(&cause.to_string()), key);
+        let cause = error_message::without_key(&error_message::one_line(&cause.to_string()), key);
         let error = if error.is_connect() {
             ModelError::Unreachable(format!("cannot connect to {provider} ({cause})"))
         } else {
@@ -82,7 +82,7 @@ impl Failure {
         body: &[u8],
         key: &Secret,
     ) -> Self {
-        let message = refusal::scrubbed(&refusal::message_of_body(body), key);
+        let message = error_message::without_key(&error_message::message_of_body(body), key);
         let retry_after = retry_after.map(|wait| wait.min(DAY));
         let failure = match status.as_u16() {
             // A retry does not help if the account has no credit.
@@ -115,12 +115,12 @@ impl Failure {
     pub(super) fn invalid_answer(error: StreamError, key: &Secret) -> Self {
         let error = match error {
             StreamError::Reported { status, message } => {
-                StreamError::Reported { status, message: refusal::scrubbed(&message, key) }
+                StreamError::Reported { status, message: error_message::without_key(&message, key) }
             }
             other => other,
         };
         let make = match &error {
-            StreamError::Cut => Self::retriable,
+            StreamError::Incomplete => Self::retriable,
             StreamError::Reported { status: Some(408 | 500..=599), .. } => Self::retriable,
             StreamError::Reported { status: Some(429), .. } => {
                 |error| Self { outcome: Outcome::Success, ..Self::retriable(error) }

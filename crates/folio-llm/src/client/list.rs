@@ -65,8 +65,8 @@ impl Model {
     /// Returns the name of the model, if it is valid.
     fn into_name(self) -> Option<String> {
         self.id.or(self.name).filter(|name| {
-            let visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
-            !name.is_empty() && visible && name.chars().count() <= NAME_CHARS
+            let is_visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
+            !name.is_empty() && is_visible && name.chars().count() <= NAME_CHARS
         })
     }
 }

@@ -11,8 +11,9 @@ use super::{ModelOptions, Options, ProviderOptions};
 
 // proto: ProviderModel.name "1 to {} characters"
 const MODEL_NAME_CHARS: usize = 200;
-const NO_NAME: &str = "a model's name is 1 to 200 characters without spaces";
-const THINKING_TOKENS_MIN: u32 = 1_024;
+const INVALID_MODEL_NAME: &str = "must be 1 to 200 characters without whitespace and control characters";
+/// Minimum thinking budget that endpoints accept, in tokens.
+pub(crate) const THINKING_TOKENS_MIN: u32 = 1_024;
 // proto: ProviderModel.context_tokens "1,000 to {}."
 const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
@@ -94,10 +95,10 @@ fn duplicate_name(other: &str) -> String {
 }
 
 fn not_enabled<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<_> = enabled.take(20).collect();
+    let names: Vec<_> = enabled.take(20).collect();
     format!(
         "{name:?} is not an enabled {kind}; enabled: {}",
-        if known.is_empty() { "none".into() } else { known.join(", ") }
+        if names.is_empty() { "none".into() } else { names.join(", ") }
     )
 }
 
@@ -120,7 +121,11 @@ fn resolve_key(
         }
     }
     let path = format_args!("providers.{name}.api_key").to_string();
-    problems.check(!provider.api_key.is_mask(), &path, "is the mask of printed settings, not a key");
+    problems.check(
+        !provider.api_key.is_mask(),
+        &path,
+        "is the placeholder that printed settings show instead of a key; set the key itself",
+    );
     let visible = provider.api_key.reveal().bytes().all(|b| b.is_ascii_graphic());
     problems.check(visible, &path, "contains spaces, line breaks or non-ASCII characters");
 }
@@ -129,15 +134,15 @@ fn check_provider(name: &str, provider: &ProviderOptions, problems: &mut Problem
     if !provider.enabled {
         return;
     }
-    if let Err(what) = check_url(&provider.base_url) {
-        problems.add(format_args!("providers.{name}.base_url"), what);
+    if let Err(problem) = check_url(&provider.base_url) {
+        problems.add(format_args!("providers.{name}.base_url"), problem);
     }
     let calls = (1..=100_000).contains(&provider.max_concurrent_calls);
     problems.check(calls, format_args!("providers.{name}.max_concurrent_calls"), "must be from 1 to 100,000");
     let waiting = provider.max_waiting_calls <= 1_000_000;
     problems.check(waiting, format_args!("providers.{name}.max_waiting_calls"), "must be at most 1,000,000");
     for model in provider.models.keys().chain(provider.embedding_models.keys()) {
-        problems.check(is_name(model), format_args!("providers.{name}.models.{model:?}"), NO_NAME);
+        problems.check(is_name(model), format_args!("providers.{name}.models.{model:?}"), INVALID_MODEL_NAME);
     }
     for (model, options) in &provider.models {
         check_model(&format!("providers.{name}.models.{model}"), options, problems);
@@ -153,9 +158,9 @@ fn is_name(model: &str) -> bool {
 /// Returns the problems of a model as one text. None: the model is valid.
 pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
     let mut problems = Problems::of("model");
-    problems.check(is_name(name), "name", NO_NAME);
+    problems.check(is_name(name), "name", INVALID_MODEL_NAME);
     let upstream = model.upstream.is_empty() || is_name(&model.upstream);
-    problems.check(upstream, "upstream", NO_NAME);
+    problems.check(upstream, "upstream", INVALID_MODEL_NAME);
     check_model("", model, &mut problems);
     let found = problems.into_result().err()?.problems;
     Some(found.join("; ").replace("model..", "").replace("model.", ""))
@@ -165,7 +170,7 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
     let context = (1_000..=CONTEXT_TOKENS_MAX).contains(&model.context_tokens);
     problems.check(context, format_args!("{path}.context_tokens"), "must be from 1,000 to 100,000,000");
     let output = model.max_output_tokens >= 1 && model.max_output_tokens < model.context_tokens;
-    problems.check(output, format_args!("{path}.max_output_tokens"), "must be from 1 to below context_tokens");
+    problems.check(output, format_args!("{path}.max_output_tokens"), "must be at least 1 and less than context_tokens");
     let thinking = !model.thinking || model.thinking_budget_tokens >= THINKING_TOKENS_MIN;
     problems.check(thinking, format_args!("{path}.thinking_budget_tokens"), "must be at least 1,024");
     for (name, price) in [
@@ -174,7 +179,11 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
         ("output_price", model.output_price),
     ] {
         let is_valid = price.is_none_or(|price| price <= PRICE_MAX);
-        problems.check(is_valid, format_args!("{path}.{name}"), "is above a million dollars per million tokens");
+        problems.check(
+            is_valid,
+            format_args!("{path}.{name}"),
+            "must be at most 1,000,000,000,000 micro-dollars per million tokens",
+        );
     }
 }
 

@@ -10,7 +10,7 @@ const EMBEDDING_MODEL: &str = "text-embedding-3-small";
 
 /// Known models (list prices of mid 2025): name, context tokens, output tokens, and prices of input, cached input and
 /// output in micro-dollars per million tokens. The settings in `folio.toml` have precedence.
-const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
+const OPENAI_MODELS: &[(&str, u32, u32, [u64; 3])] = &[
     ("gpt-4.1", 1_047_576, 32_768, [2_000_000, 500_000, 8_000_000]),
     ("gpt-4.1-mini", 1_047_576, 32_768, [400_000, 100_000, 1_600_000]),
     ("gpt-4.1-nano", 1_047_576, 32_768, [100_000, 25_000, 400_000]),
@@ -28,16 +28,20 @@ impl Options {
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
         let model = model.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_MODEL);
-        let own = base_url.trim_end_matches('/') == OPENAI_BASE_URL;
+        let is_openai = base_url.trim_end_matches('/') == OPENAI_BASE_URL;
         let mut provider = ProviderOptions {
             base_url: base_url.to_owned(),
             api_key,
-            own_keys: (!own).then_some(false),
-            output_limit_field: if own { OutputLimitField::MaxCompletionTokens } else { OutputLimitField::MaxTokens },
+            own_keys: (!is_openai).then_some(false),
+            output_limit_field: if is_openai {
+                OutputLimitField::MaxCompletionTokens
+            } else {
+                OutputLimitField::MaxTokens
+            },
             ..ProviderOptions::default()
         };
-        if own {
-            provider.models = KNOWN.iter().map(|known| (known.0.to_owned(), known_model(known))).collect();
+        if is_openai {
+            provider.models = OPENAI_MODELS.iter().map(|known| (known.0.to_owned(), known_model(known))).collect();
         }
         provider.models.entry(model.to_owned()).or_default();
         provider.embedding_models.insert(EMBEDDING_MODEL.to_owned(), EmbeddingOptions::default());

@@ -54,7 +54,7 @@ fn unknown_settings_are_refused_by_name() {
 }
 
 #[test]
-fn every_problem_is_named_with_its_path() {
+fn every_problem_is_reported_with_its_path() {
     for (wanted, found) in [
         ("providers.here.base_url: is missing", problems(|o| provider(o).base_url.clear())),
         ("providers.here.base_url: is not a URL", problems(|o| provider(o).base_url = "nowhere".into())),
@@ -62,7 +62,7 @@ fn every_problem_is_named_with_its_path() {
         ("not contain a user or password", problems(|o| provider(o).base_url = "http://me:secret@a/b".into())),
         ("no query", problems(|o| provider(o).base_url = "http://a/b?c=d".into())),
         ("no variable \"OTHER\"", problems(|o| provider(o).api_key_env = "OTHER".into())),
-        ("is the mask", problems(|o| provider(o).api_key = Secret::new("********"))),
+        ("is the placeholder", problems(|o| provider(o).api_key = Secret::new("********"))),
         ("contains spaces", problems(|o| provider(o).api_key = Secret::new("a\nb"))),
         ("default_model: \"off\" is not an enabled model; enabled: fast", problems(|o| o.default_model = "off".into())),
         ("default_embedding_model: \"x\"", problems(|o| o.default_embedding_model = "x".into())),
@@ -74,7 +74,7 @@ fn every_problem_is_named_with_its_path() {
             problems(|o| provider(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000),
         ),
         (
-            "a model's name is",
+            "without whitespace and control characters",
             problems(|o| {
                 provider(o).models.insert("a b".into(), ModelOptions::default());
             }),
@@ -82,8 +82,8 @@ fn every_problem_is_named_with_its_path() {
         (
             "provider \"here\" has a model with the same name",
             problems(|o| {
-                let twin = provider(o).clone();
-                o.providers.insert("twin".into(), twin);
+                let second = provider(o).clone();
+                o.providers.insert("second".into(), second);
             }),
         ),
     ] {
@@ -118,7 +118,7 @@ fn the_table_of_the_openai_variables_is_usable() {
     let other = other.resolve(|_| None).unwrap();
     assert_eq!(other.default_model, "org/model:7b");
     assert_eq!(other.providers["openai"].models.len(), 1);
-    assert!(!other.providers["openai"].takes_own_keys(), "perhaps it takes any key");
+    assert!(!other.providers["openai"].takes_own_keys(), "another endpoint may accept any key");
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }
 

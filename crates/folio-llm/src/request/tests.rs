@@ -13,7 +13,7 @@ fn thinker() -> ModelOptions {
     ModelOptions { thinking: true, max_output_tokens: 16_000, ..ModelOptions::default() }
 }
 
-fn written(request: &ModelRequest, model: &ModelOptions) -> Value {
+fn serialized(request: &ModelRequest, model: &ModelOptions) -> Value {
     let body = Body {
         request,
         model,
@@ -49,7 +49,7 @@ fn a_conversation_is_encoded_as_the_protocol_requires() {
     request.response_format = Some(ResponseFormat { name: "f".into(), schema: json!({"a": 1}), strict: true });
     request.max_output_tokens = Some(100);
     assert_eq!(
-        written(&request, &ModelOptions::default()),
+        serialized(&request, &ModelOptions::default()),
         json!({
             "model": "vendor/m",
             "messages": [
@@ -73,17 +73,17 @@ fn a_conversation_is_encoded_as_the_protocol_requires() {
 }
 
 #[test]
-fn the_output_limit_is_the_models_at_most() {
+fn the_output_limit_is_at_most_that_of_the_model() {
     let mut request = request(vec![]);
     request.max_output_tokens = Some(u32::MAX);
-    assert_eq!(written(&request, &ModelOptions::default())["max_tokens"], 4_096);
+    assert_eq!(serialized(&request, &ModelOptions::default())["max_tokens"], 4_096);
 }
 
 #[test]
 fn only_signed_thinking_is_sent_back_and_only_to_models_that_think() {
     let redacted = ThinkingBlock { data: Some("xyz".into()), ..ThinkingBlock::default() };
     let request = request(vec![assistant(vec![block(None), block(Some("sig")), redacted, block(Some(""))], true)]);
-    let body = written(&request, &thinker());
+    let body = serialized(&request, &thinker());
     assert_eq!(
         body["messages"][1]["thinking_blocks"],
         json!([
@@ -93,22 +93,25 @@ fn only_signed_thinking_is_sent_back_and_only_to_models_that_think() {
     );
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 4_096}));
 
-    let plain = written(&request, &ModelOptions::default());
+    let plain = serialized(&request, &ModelOptions::default());
     assert!(plain.get("thinking").is_none() && plain["messages"][1].get("thinking_blocks").is_none());
 }
 
 #[test]
-fn thinking_is_left_out_after_calls_without_signed_blocks() {
-    let asked = |messages| written(&request(messages), &thinker()).get("thinking").is_some();
-    assert!(asked(vec![Message::User { text: "a".into() }]));
-    assert!(asked(vec![assistant(vec![], false)]));
-    assert!(!asked(vec![assistant(vec![block(None)], true)]));
-    assert!(!asked(vec![assistant(vec![], true), Message::Tool { call: "call_1".into(), content: "x".into() }]));
-    assert!(asked(vec![assistant(vec![], true), assistant(vec![block(Some("s"))], true)]));
+fn thinking_is_omitted_after_calls_without_signed_blocks() {
+    let is_requested = |messages| serialized(&request(messages), &thinker()).get("thinking").is_some();
+    assert!(is_requested(vec![Message::User { text: "a".into() }]));
+    assert!(is_requested(vec![assistant(vec![], false)]));
+    assert!(!is_requested(vec![assistant(vec![block(None)], true)]));
+    assert!(!is_requested(vec![assistant(vec![], true), Message::Tool { call: "call_1".into(), content: "x".into() }]));
+    assert!(is_requested(vec![assistant(vec![], true), assistant(vec![block(Some("s"))], true)]));
 
     let mut off = request(vec![]);
     off.thinking = false;
-    assert!(written(&off, &thinker()).get("thinking").is_none());
+    assert!(serialized(&off, &thinker()).get("thinking").is_none());
     let small = ModelOptions { max_output_tokens: 1_500, ..thinker() };
-    assert!(written(&request(vec![]), &small).get("thinking").is_none(), "no room for the answer");
+    assert!(
+        serialized(&request(vec![]), &small).get("thinking").is_none(),
+        "the budget leaves too few tokens for the answer"
+    );
 }

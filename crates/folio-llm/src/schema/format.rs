@@ -4,7 +4,7 @@ use folio_types::{json, limits};
 use serde_json::{Map, Value};
 
 use super::graph::Graph;
-use super::validate::Validator;
+use super::validate::{Validator, too_deep};
 use super::{PATTERNS_MAX, Violation, bounded, bounds, is_deeper_than, join, strict};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn check_schema(schema: &Value, rules: Rules) -> Vec<Violation> {
 
 fn check_bounds(value: &Value) -> Result<(), Vec<Violation>> {
     if is_deeper_than(value, limits::JSON_DEPTH) {
-        return Err(vec![Violation::new("#", format!("nests deeper than {} levels", limits::JSON_DEPTH))]);
+        return Err(vec![too_deep()]);
     }
     let bytes = value.to_string().len();
     if bytes > limits::SCHEMA_BYTES {
@@ -93,14 +93,14 @@ fn check_wrapper<'a>(
     rules: Rules,
     violations: &mut Vec<Violation>,
 ) -> Option<&'a Map<String, Value>> {
-    const SHAPE: &str =
+    const FORMAT: &str =
         "must be {\"type\": \"json_schema\", \"json_schema\": {\"name\", \"schema\", \"strict\": true}}";
     let Some(members) = format.as_object() else {
-        violations.push(Violation::new("#", SHAPE));
+        violations.push(Violation::new("#", FORMAT));
         return None;
     };
     if members.get("type").and_then(Value::as_str) != Some("json_schema") {
-        violations.push(Violation::new("#/type", format!("must be \"json_schema\": the whole {SHAPE}")));
+        violations.push(Violation::new("#/type", format!("must be \"json_schema\": the whole {FORMAT}")));
     }
     unknown_members("#", members, &["type", "json_schema"], violations);
     let Some(inner) = members.get("json_schema").and_then(Value::as_object) else {
@@ -113,7 +113,7 @@ fn check_wrapper<'a>(
         violations.push(Violation::new("#/json_schema/name", message));
     }
     if inner.get("description").is_some_and(|description| !description.is_string()) {
-        violations.push(Violation::new("#/json_schema/description", "must be a text"));
+        violations.push(Violation::new("#/json_schema/description", "must be a string"));
     }
     match (inner.get("strict"), rules) {
         (Some(Value::Bool(true)), _) | (Some(Value::Bool(false)) | None, Rules::AllowNonStrict) => {}
@@ -129,9 +129,10 @@ fn check_wrapper<'a>(
     Some(inner)
 }
 
-fn unknown_members(path: &str, members: &Map<String, Value>, known: &[&str], violations: &mut Vec<Violation>) {
-    for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
-        violations.push(Violation::new(join(path, name), format!("is unknown; expected one of {}", known.join(", "))));
+fn unknown_members(path: &str, members: &Map<String, Value>, expected: &[&str], violations: &mut Vec<Violation>) {
+    for name in members.keys().filter(|name| !expected.contains(&name.as_str())) {
+        violations
+            .push(Violation::new(join(path, name), format!("is unknown; expected one of {}", expected.join(", "))));
     }
 }
 
@@ -158,7 +159,7 @@ pub(super) fn compile(schema: &Value) -> Result<Validator, Vec<Violation>> {
 
 fn checked_graph(schema: &Value) -> Result<Graph<'_>, Vec<Violation>> {
     if !schema.is_object() {
-        return Err(vec![Violation::new("#", "must be a JSON object that holds a JSON Schema")]);
+        return Err(vec![Violation::new("#", "must be a JSON object with a JSON Schema")]);
     }
     if let Some(draft) = schema.get("$schema")
         && !draft.as_str().is_some_and(is_draft_7)

@@ -7,67 +7,19 @@ use super::*;
 const INPUTS: usize = 100_000;
 
 /// Keywords and other names that occur in schemas.
-const NAMES: &[&str] = &[
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "anyOf",
-    "allOf",
-    "oneOf",
-    "not",
-    "$ref",
-    "$defs",
-    "definitions",
-    "enum",
-    "const",
-    "pattern",
-    "minimum",
-    "format",
-    "if",
-    "then",
-    "dependencies",
-    "contains",
-    "$id",
-    "$schema",
-    "patternProperties",
-    "propertyNames",
-    "uniqueItems",
-    "multipleOf",
-    "a",
-    "b",
-    "json_schema",
-    "schema",
-    "name",
-    "strict",
-];
+const NAMES: &str = "type properties required additionalProperties items anyOf allOf oneOf not $ref $defs \
+                     definitions enum const pattern minimum format if then dependencies contains $id $schema \
+                     patternProperties propertyNames uniqueItems multipleOf a b json_schema schema name strict";
 
 /// Scalars that occur in schemas.
-const TEXTS: &[&str] = &[
-    "object",
-    "string",
-    "array",
-    "number",
-    "null",
-    "#",
-    "#/properties/a",
-    "#/$defs/a",
-    "#/items",
-    "http://x/y",
-    "^a+$",
-    "(",
-    "(?=a)b\\1",
-    "date",
-    "json_schema",
-    "a",
-    "b",
-    "http://json-schema.org/draft-07/schema#",
-];
+const TEXTS: &str = "object string array number null # #/properties/a #/$defs/a #/items http://x/y ^a+$ ( (?=a)b\\1 \
+                     date json_schema a b http://json-schema.org/draft-07/schema#";
 
 /// Generates JSON. Each input byte is one choice.
 struct JsonGenerator<'b> {
     choices: std::slice::Iter<'b, u8>,
+    names: Vec<&'static str>,
+    texts: Vec<&'static str>,
 }
 
 impl JsonGenerator<'_> {
@@ -81,7 +33,8 @@ impl JsonGenerator<'_> {
                 let count = self.next() % 4;
                 let mut members = Map::new();
                 for _ in 0..count {
-                    let name = NAMES[self.next() % NAMES.len()];
+                    let index = self.next() % self.names.len();
+                    let name = self.names[index];
                     members.insert(name.to_owned(), self.value(depth - 1));
                 }
                 Value::Object(members)
@@ -89,7 +42,10 @@ impl JsonGenerator<'_> {
             4 if depth > 0 => (0..self.next() % 4).map(|_| self.value(depth - 1)).collect(),
             5 => json!(self.next().is_multiple_of(2)),
             6 => json!(self.next() as i64 - 100),
-            _ => json!(TEXTS[self.next() % TEXTS.len()]),
+            _ => {
+                let index = self.next() % self.texts.len();
+                json!(self.texts[index])
+            }
         }
     }
 }
@@ -110,14 +66,15 @@ fn check(schema: &Value, data: &Value) {
 #[test]
 fn schema_checker_takes_any_schema_and_data() {
     bolero::check!().with_iterations(INPUTS).with_max_len(96).for_each(|choices: &[u8]| {
-        let mut maker = JsonGenerator { choices: choices.iter() };
-        let mut schema = maker.value(6);
+        let [names, texts] = [NAMES, TEXTS].map(|words| words.split(' ').collect());
+        let mut generator = JsonGenerator { choices: choices.iter(), names, texts };
+        let mut schema = generator.value(6);
         // Half of the inputs become an object at the root, so that the checks reach the subschemas.
         if choices.len().is_multiple_of(2) {
             schema = json!({ "type": "object", "properties": { "a": schema.clone() }, "required": ["a"],
                 "additionalProperties": false, "$defs": { "a": schema } });
         }
-        let data = maker.value(6);
+        let data = generator.value(6);
         check(&schema, &data);
         // A response format keeps an accepted schema unchanged.
         if choices.first().is_some_and(|first| first % 4 == 0) {

@@ -115,9 +115,9 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Returns the shape from which the work of validation is estimated. Rejects references that lead back to
+    /// Returns the model from which the work of validation is estimated. Rejects references that lead back to
     /// themselves without descending into the data, because validation would not terminate.
-    pub(super) fn shape(&self) -> Result<CostModel, Violation> {
+    pub(super) fn cost_model(&self) -> Result<CostModel, Violation> {
         let mut order = SameValueOrder { graph: self, state: vec![Visit::New; self.nodes.len()], done: Vec::new() };
         for index in 0..self.nodes.len() {
             order.visit(index, 0)?;
@@ -195,8 +195,8 @@ impl Node<'_> {
 
     /// Returns the children at a position. With a `$ref`, other keywords have no effect.
     fn at(&self, position: Position) -> impl Iterator<Item = usize> {
-        let alone = self.target.is_some();
-        self.children.iter().filter(move |(at, _)| !alone && *at == position).map(|(_, child)| *child)
+        let is_reference = self.target.is_some();
+        self.children.iter().filter(move |(at, _)| !is_reference && *at == position).map(|(_, child)| *child)
     }
 }
 
@@ -271,8 +271,8 @@ impl CostModel {
         for index in &self.order {
             let Some(edges) = self.edges.get(*index) else { continue };
             let down = below.map_or(edges.weight, |below| {
-                let members = most(below, &edges.one_member).saturating_add(sum(below, &edges.any_member));
-                let items = most(below, &edges.one_item).saturating_add(sum(below, &edges.any_item));
+                let members = max(below, &edges.one_member).saturating_add(sum(below, &edges.any_member));
+                let items = max(below, &edges.one_item).saturating_add(sum(below, &edges.any_item));
                 members.max(items)
             });
             let count = down.saturating_add(sum(&counts, &edges.same));
@@ -288,6 +288,6 @@ fn sum(counts: &[u64], of: &[usize]) -> u64 {
     of.iter().filter_map(|index| counts.get(*index)).fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-fn most(counts: &[u64], of: &[usize]) -> u64 {
+fn max(counts: &[u64], of: &[usize]) -> u64 {
     of.iter().filter_map(|index| counts.get(*index)).copied().max().unwrap_or(0)
 }

@@ -22,7 +22,7 @@ fn object(properties: Value) -> Value {
 }
 
 #[test]
-fn a_valid_schema_is_kept_unchanged_and_may_be_a_string() {
+fn a_valid_schema_is_unchanged_and_may_be_a_string() {
     let good = format(object(json!({ "total": { "type": ["number", "null"] } })));
     let checked = check_response_format(&good, Rules::Strict).unwrap();
     assert_eq!((&checked.response_format, checked.strict), (&good, true));
@@ -103,28 +103,28 @@ fn names_of_properties_are_not_treated_as_keywords() {
 
 #[test]
 fn the_wrapper_is_validated() {
-    let shell = |member: &str, value: Value| {
-        let mut shell = format(object(json!({})));
-        shell["json_schema"][member] = value;
-        shell
+    let with = |member: &str, value: Value| {
+        let mut wrapper = format(object(json!({})));
+        wrapper["json_schema"][member] = value;
+        wrapper
     };
     let without = |member: &str| {
-        let mut shell = format(object(json!({})));
-        shell["json_schema"].as_object_mut().unwrap().remove(member);
-        shell
+        let mut wrapper = format(object(json!({})));
+        wrapper["json_schema"].as_object_mut().unwrap().remove(member);
+        wrapper
     };
     let cases = [
         (json!(3), "#"),
         (json!("{"), "#"),
         (json!({ "type": "object" }), "#/type"),
         (json!({ "type": "json_schema" }), "#/json_schema"),
-        (shell("name", json!("a b")), "#/json_schema/name"),
+        (with("name", json!("a b")), "#/json_schema/name"),
         (without("schema"), "#/json_schema/schema"),
         (without("strict"), "#/json_schema/strict"),
-        (shell("strict", json!(false)), "#/json_schema/strict"),
-        (shell("x", json!(1)), "#/json_schema/x"),
-        (shell("schema", json!([])), "#/json_schema/schema"),
-        (shell("schema", json!({ "type": "objekt" })), "#/json_schema/schema/type"),
+        (with("strict", json!(false)), "#/json_schema/strict"),
+        (with("x", json!(1)), "#/json_schema/x"),
+        (with("schema", json!([])), "#/json_schema/schema"),
+        (with("schema", json!({ "type": "objekt" })), "#/json_schema/schema/type"),
     ];
     for (value, path) in cases {
         assert!(paths(check_response_format(&value, Rules::Strict)).contains(&path.to_owned()), "{value}");
@@ -132,7 +132,7 @@ fn the_wrapper_is_validated() {
 }
 
 #[test]
-fn a_non_strict_schema_is_kept_if_allowed_and_is_marked() {
+fn a_non_strict_schema_is_accepted_if_allowed_and_is_marked() {
     let loose = format(json!({ "type": "object", "properties": { "a": { "type": "string" } } }));
     let kept = check_response_format(&loose, Rules::AllowNonStrict).unwrap();
     assert!(!kept.strict);
@@ -145,7 +145,7 @@ fn a_non_strict_schema_is_kept_if_allowed_and_is_marked() {
 }
 
 #[test]
-fn references_stay_in_their_schema() {
+fn references_to_other_schemas_are_refused() {
     for (reference, good) in [
         ("#/$defs/a", true),
         ("#", true),
@@ -182,7 +182,7 @@ fn another_draft_is_refused_and_draft_7_may_be_named() {
 }
 
 #[test]
-fn references_without_progress_are_refused() {
+fn reference_cycles_that_consume_no_data_are_refused() {
     for schema in [
         json!({ "$ref": "#" }),
         json!({ "allOf": [{ "$ref": "#" }] }),

@@ -30,7 +30,7 @@ static VALIDATORS: LazyLock<Cache<Digest, Arc<Validator>>> = LazyLock::new(|| {
 /// A compiled schema.
 pub struct Validator {
     compiled: jsonschema::Validator,
-    shape: CostModel,
+    cost_model: CostModel,
     bytes: u32,
 }
 
@@ -48,10 +48,10 @@ impl Validator {
 
     /// Compiles a schema whose size and references are checked.
     pub(super) fn compile_graph(graph: &Graph<'_>, schema: &Value) -> Result<Self, Vec<Violation>> {
-        let shape = graph.shape().map_err(|violation| vec![violation])?;
-        let compiled = on_stack(&shape, || build(schema))?.map_err(|violation| vec![violation])?;
+        let cost_model = graph.cost_model().map_err(|violation| vec![violation])?;
+        let compiled = on_stack(&cost_model, || build(schema))?.map_err(|violation| vec![violation])?;
         let bytes = u32::try_from(schema.to_string().len()).unwrap_or(u32::MAX);
-        Ok(Self { compiled, shape, bytes })
+        Ok(Self { compiled, cost_model, bytes })
     }
 
     /// Returns the cached validator of a schema, or compiles the schema.
@@ -69,13 +69,13 @@ impl Validator {
         if is_deeper_than(data, limits::JSON_DEPTH) {
             return vec![too_deep()];
         }
-        if self.shape.steps(data) > STEPS_MAX {
+        if self.cost_model.steps(data) > STEPS_MAX {
             return vec![Violation::new(
                 "#",
                 "exceeds the work limit of validation: reduce the data or the recursion of the schema",
             )];
         }
-        on_stack(&self.shape, || self.violations(data)).unwrap_or_else(|violations| violations)
+        on_stack(&self.cost_model, || self.violations(data)).unwrap_or_else(|violations| violations)
     }
 
     fn violations(&self, data: &Value) -> Vec<Violation> {
@@ -90,12 +90,12 @@ impl Validator {
 /// Validates data against a bare schema. `Err`: violations of the schema itself.
 pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation>, Vec<Violation>> {
     let validator = Validator::cached(schema).await?;
-    if is_deeper_than(data, limits::JSON_DEPTH) || validator.shape.steps(data) <= QUICK_STEPS {
+    if is_deeper_than(data, limits::JSON_DEPTH) || validator.cost_model.steps(data) <= QUICK_STEPS {
         return Ok(validator.check(data));
     }
     let data = data.clone();
     let check = tokio::task::spawn_blocking(move || validator.check(&data));
-    check.await.map_err(|_| vec![Violation::new("#", "the validation failed unexpectedly; retry")])
+    check.await.map_err(|_| failed())
 }
 
 /// Returns violations of the meta-schema of Draft 7.
@@ -126,27 +126,30 @@ fn violation(error: &ValidationError<'_>, values: Values) -> Violation {
         Values::Shown => error.to_string(),
         Values::Masked => error.masked().to_string(),
     };
-    Violation::new(format!("#{}", error.instance_path().as_str()), cut(&message))
+    Violation::new(format!("#{}", error.instance_path().as_str()), truncate(&message))
 }
 
-fn cut(message: &str) -> String {
-    let mut kept: String = message.chars().take(MESSAGE_CHARS).collect();
-    if kept.len() < message.len() {
-        kept.push('…');
+fn truncate(message: &str) -> String {
+    let mut text: String = message.chars().take(MESSAGE_CHARS).collect();
+    if text.len() < message.len() {
+        text.push('…');
     }
-    kept
+    text
 }
 
-fn too_deep() -> Violation {
+pub(super) fn too_deep() -> Violation {
     Violation::new("#", format!("nests deeper than {} levels", limits::JSON_DEPTH))
 }
 
+fn failed() -> Vec<Violation> {
+    vec![Violation::new("#", "the validation failed unexpectedly; retry")]
+}
+
 /// Runs recursive code: on the current thread if the schema is shallow, else on a thread with a large stack.
-fn on_stack<T: Send>(shape: &CostModel, work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
-    if shape.is_shallow {
+fn on_stack<T: Send>(cost_model: &CostModel, work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
+    if cost_model.is_shallow {
         return Ok(work());
     }
-    let failed = || vec![Violation::new("#", "the validation failed unexpectedly; retry")];
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema-check".to_owned()).stack_size(STACK_BYTES);
         match thread.spawn_scoped(scope, work) {

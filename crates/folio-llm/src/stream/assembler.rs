@@ -7,11 +7,11 @@ use folio_types::message::{FinishReason, Usage};
 use serde_json::Value;
 
 use super::StreamError;
-use super::chunk::{Block, Call, Choice, Chunk, Delta, text};
+use super::chunk::{Choice, Chunk, Delta, ThinkingBlock, ToolCallDelta, text};
 use super::thinking::Thinking;
 use super::usage;
+use crate::error_message;
 use crate::model::{ModelEvent, ModelReply, RawToolCall};
-use crate::refusal;
 
 /// Maximum number of tool calls of an answer. The agent runs fewer; every other call still gets a result.
 pub const CALLS_MAX: usize = 128;
@@ -76,7 +76,7 @@ impl Assembler {
         for choice in choices {
             self.choice(choice)?;
         }
-        if self.is_finished() { Ok(()) } else { Err(StreamError::Cut) }
+        if self.is_finished() { Ok(()) } else { Err(StreamError::Incomplete) }
     }
 
     /// Applies the members that every chunk may have. Returns its choices.
@@ -87,7 +87,7 @@ impl Assembler {
         if self.model.is_empty() {
             self.model.push_str(cut(text(&chunk.model), MODEL_BYTES));
         }
-        if let Some(usage) = chunk.usage.as_ref().and_then(usage::read) {
+        if let Some(usage) = chunk.usage.as_ref().and_then(usage::parse) {
             self.usage = Some(usage);
         }
         chunk.choices.as_deref().ok_or_else(|| StreamError::malformed("a chunk has no choices"))
@@ -165,7 +165,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn thinking_block(&mut self, block: &Block<'_>) -> Result<(), StreamError> {
+    fn thinking_block(&mut self, block: &ThinkingBlock<'_>) -> Result<(), StreamError> {
         let (delta, signature, data) = (text(&block.thinking), text(&block.signature), text(&block.data));
         let repeated = !signature.is_empty() && self.thinking.open_text_is(delta);
         if !repeated {
@@ -180,7 +180,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn call(&mut self, delta: &Call<'_>) -> Result<(), StreamError> {
+    fn call(&mut self, delta: &ToolCallDelta<'_>) -> Result<(), StreamError> {
         let id = text(&delta.id);
         let position = self.call_position(delta.index, id)?;
         let Some(call) = self.calls.get_mut(position) else {
@@ -212,12 +212,12 @@ impl Assembler {
     /// then starts a call.
     fn call_position(&mut self, index: Option<u32>, id: &str) -> Result<usize, StreamError> {
         let found = match index {
-            Some(index) => self.indexes.iter().rposition(|known| *known == index),
+            Some(index) => self.indexes.iter().rposition(|other| *other == index),
             None => self.calls.len().checked_sub(1),
         };
         let same = found.filter(|position| {
-            let known = self.calls.get(*position).map_or("", |call| call.id.as_str());
-            id.is_empty() || known.is_empty() || known == id
+            let own = self.calls.get(*position).map_or("", |call| call.id.as_str());
+            id.is_empty() || own.is_empty() || own == id
         });
         if let Some(position) = same {
             return Ok(position);
@@ -265,9 +265,9 @@ impl Assembler {
     }
 
     /// Removes and returns the complete answer; pending events stay. The usage is None if the endpoint did not report a
-    /// valid one. Fails with [`StreamError::Cut`] if the finish reason is missing.
+    /// valid one. Fails with [`StreamError::Incomplete`] if the finish reason is missing.
     pub fn take_reply(&mut self) -> Result<(ModelReply, Option<Usage>), StreamError> {
-        let written = self.finish.take().ok_or(StreamError::Cut)?;
+        let written = self.finish.take().ok_or(StreamError::Incomplete)?;
         let mut calls = std::mem::take(&mut self.calls);
         let finish = finish_reason(&written, !calls.is_empty());
         if finish != FinishReason::Length {
@@ -318,8 +318,8 @@ fn cut(text: &str, bytes: usize) -> &str {
 
 fn not_json(error: serde_json::Error) -> StreamError {
     // The parser's message may quote the text, so it is not included.
-    let what = if error.is_data() { "has an unknown format" } else { "is not JSON" };
-    StreamError::malformed(format!("a chunk {what} (line {}, column {})", error.line(), error.column()))
+    let problem = if error.is_data() { "has an unknown format" } else { "is not JSON" };
+    StreamError::malformed(format!("a chunk {problem} (line {}, column {})", error.line(), error.column()))
 }
 
 fn reported(error: &Value) -> StreamError {
@@ -327,5 +327,5 @@ fn reported(error: &Value) -> StreamError {
         Value::String(text) => text.parse().ok(),
         number => number.as_u64().and_then(|number| u16::try_from(number).ok()),
     });
-    StreamError::Reported { status, message: refusal::bounded(&refusal::message_of(error)) }
+    StreamError::Reported { status, message: error_message::one_line(&error_message::message_of(error)) }
 }

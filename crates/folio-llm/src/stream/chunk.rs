@@ -74,14 +74,14 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(super) thinking_blocks: Option<Vec<Block<'a>>>,
+    pub(super) thinking_blocks: Option<Vec<ThinkingBlock<'a>>>,
     #[serde(borrow, default)]
-    pub(super) tool_calls: Option<Vec<Call<'a>>>,
+    pub(super) tool_calls: Option<Vec<ToolCallDelta<'a>>>,
 }
 
 /// A thinking block in LiteLLM's format (`thinking` or `redacted_thinking`).
 #[derive(Debug, Deserialize)]
-pub(super) struct Block<'a> {
+pub(super) struct ThinkingBlock<'a> {
     #[serde(borrow, default)]
     pub(super) thinking: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -91,7 +91,7 @@ pub(super) struct Block<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Call<'a> {
+pub(super) struct ToolCallDelta<'a> {
     #[serde(default)]
     pub(super) index: Option<u32>,
     #[serde(borrow, default)]

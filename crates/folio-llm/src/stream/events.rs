@@ -38,12 +38,12 @@ impl EventSplitter {
             if self.line.is_empty() {
                 self.take_line(line, &mut event)?;
             } else {
-                self.keep(line)?;
-                let mut non_streaming = std::mem::take(&mut self.line);
-                self.take_line(&non_streaming, &mut event)?;
+                self.buffer(line)?;
+                let mut complete = std::mem::take(&mut self.line);
+                self.take_line(&complete, &mut event)?;
                 // The buffer is reused for the next line.
-                non_streaming.clear();
-                self.line = non_streaming;
+                complete.clear();
+                self.line = complete;
             }
             bytes = rest;
             if end == b'\r' {
@@ -51,7 +51,7 @@ impl EventSplitter {
                 bytes = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
         }
-        self.keep(bytes)
+        self.buffer(bytes)
     }
 
     /// Ends the stream. A last event without a blank line counts.
@@ -63,7 +63,7 @@ impl EventSplitter {
         self.dispatch(&mut event)
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
+    fn buffer(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         if self.line.len().saturating_add(bytes.len()) > EVENT_BYTES_MAX {
             return Err(StreamError::TooLarge("one line of the stream"));
         }

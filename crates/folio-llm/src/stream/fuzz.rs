@@ -85,11 +85,11 @@ fn check((outcome, events, reply): &Outcome) {
 fn stream_parser_takes_any_bytes() {
     bolero::check!().with_iterations(INPUTS).with_max_len(200).for_each(|bytes: &[u8]| {
         let (cut, rest) = bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest));
-        let non_streaming = parse([rest]);
-        check(&non_streaming);
+        let expected = parse([rest]);
+        check(&expected);
         // The position of the split does not matter.
         let (head, tail) = rest.split_at(cut.min(rest.len()));
-        assert_eq!(parse([head, tail]), non_streaming);
+        assert_eq!(parse([head, tail]), expected);
     });
 }
 
@@ -103,10 +103,10 @@ fn stream_parser_takes_any_sequence_of_chunks() {
                 None => text.push(*choice),
             }
         }
-        let non_streaming = parse([text.as_slice()]);
-        check(&non_streaming);
+        let expected = parse([text.as_slice()]);
+        check(&expected);
         let at = choices.first().map_or(0, |first| usize::from(*first) * 3).min(text.len());
         let (head, tail) = text.split_at(at);
-        assert_eq!(parse([head, tail]), non_streaming);
+        assert_eq!(parse([head, tail]), expected);
     });
 }

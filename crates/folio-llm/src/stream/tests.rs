@@ -104,7 +104,7 @@ fn calls_under_one_index_or_none_are_distinguished_by_their_id() {
 }
 
 #[test]
-fn arguments_that_are_not_json_are_kept_for_the_error_message() {
+fn arguments_that_are_not_json_are_returned_for_the_error_message() {
     let found = reply(&[call(Some(0), Some("a"), Some("one"), "{\"x\": tru"), finish("length")]);
     assert_eq!(
         (found.calls.as_slice(), found.finish),
@@ -113,12 +113,12 @@ fn arguments_that_are_not_json_are_kept_for_the_error_message() {
     let none = reply(&[call(Some(0), Some("a"), Some("one"), ""), finish("tool_calls")]);
     assert_eq!(none.calls, [raw("a", "one", "{}")], "no arguments are an empty object");
     let cut = reply(&[call(Some(0), Some("a"), Some("one"), ""), finish("length")]);
-    assert_eq!(cut.calls, [raw("a", "one", "")], "unless they may only be missing");
+    assert_eq!(cut.calls, [raw("a", "one", "")], "unless the length limit may have cut them off");
 }
 
 #[test]
 fn an_unknown_finish_reason_ends_the_answer_like_stop() {
-    for (written, meant) in [
+    for (reason, expected) in [
         ("stop", FinishReason::Stop),
         ("end_turn", FinishReason::Stop),
         ("tool_calls", FinishReason::Stop),
@@ -127,7 +127,7 @@ fn an_unknown_finish_reason_ends_the_answer_like_stop() {
         ("max_tokens", FinishReason::Length),
         ("content_filter", FinishReason::ContentFilter),
     ] {
-        assert_eq!(reply(&[delta(json!({"content": "a"})), finish(written)]).finish, Some(meant), "{written}");
+        assert_eq!(reply(&[delta(json!({"content": "a"})), finish(reason)]).finish, Some(expected), "{reason}");
     }
 }
 
@@ -172,19 +172,19 @@ fn signed_thinking_keeps_its_blocks_apart() {
 #[test]
 fn a_stream_without_a_finish_reason_is_never_an_answer() {
     let text = delta(json!({"content": "The total is 1"}));
-    assert_eq!(parse(&format!("data: {text}\n\n")), Err(StreamError::Cut));
+    assert_eq!(parse(&format!("data: {text}\n\n")), Err(StreamError::Incomplete));
     assert_eq!(
         parse(&stream_of(std::slice::from_ref(&text))),
-        Err(StreamError::Cut),
+        Err(StreamError::Incomplete),
         "the end mark is no finish reason"
     );
-    assert_eq!(parse(""), Err(StreamError::Cut));
-    assert_eq!(parse(": only a comment\n\n"), Err(StreamError::Cut));
+    assert_eq!(parse(""), Err(StreamError::Incomplete));
+    assert_eq!(parse(": only a comment\n\n"), Err(StreamError::Incomplete));
     let half = format!("data: {text}\n\ndata: {{\"choices\": [{{\"del");
-    assert_eq!(parse(&half), Err(StreamError::Cut), "half an event at the end is a cut");
-    let non_streaming = format!("data: {text}\n\ndata: {}", finish("stop"));
+    assert_eq!(parse(&half), Err(StreamError::Incomplete), "half an event at the end is a cut");
+    let complete = format!("data: {text}\n\ndata: {}", finish("stop"));
     assert_eq!(
-        parse(&non_streaming).map(|reply| reply.text),
+        parse(&complete).map(|reply| reply.text),
         Ok("The total is 1".into()),
         "the last line end may be missing"
     );
@@ -194,13 +194,13 @@ fn a_stream_without_a_finish_reason_is_never_an_answer() {
 fn malformed_events_are_errors() {
     let text = || delta(json!({"content": "a"}));
     assert!(malformed(&[finish("stop"), text()]), "a delta after the finish reason");
-    assert!(malformed(&[finish("stop"), call(Some(0), Some("a"), Some("b"), "")]), "a call after it");
+    assert!(malformed(&[finish("stop"), call(Some(0), Some("a"), Some("b"), "")]), "a call after the finish reason");
     assert!(malformed(&[finish("stop"), finish("length")]), "two finish reasons");
     assert!(malformed(&[json!({})]), "no choices");
     assert!(malformed(&[json!({"choices": null})]), "no choices");
-    assert!(malformed(&[json!({"choices": {}})]), "choices of another shape");
+    assert!(malformed(&[json!({"choices": {}})]), "choices of another format");
     assert!(malformed(&[json!({"choices": [{"index": 1, "delta": {"content": "b"}}]})]), "another choice");
-    assert!(malformed(&[delta(json!({"content": 5}))]), "a text that is none");
+    assert!(malformed(&[delta(json!({"content": 5}))]), "a text that is not a string");
     assert!(malformed(&[json!([]), text()]), "no object");
     assert!(malformed(&[call(Some(0), Some("a"), Some("one"), ""), call(Some(0), Some("a"), Some("two"), "")]));
     assert!(matches!(parse("data: {garbage\n\n"), Err(StreamError::Malformed(_))));
@@ -221,7 +221,7 @@ fn known_deviations_of_endpoints_are_accepted() {
     let found = reply(&[filter, delta(json!({"content": "a"})), finish("stop"), repeated]);
     assert_eq!((found.text.as_str(), found.usage.reported), ("a", true));
     let tail = stream_of(&[delta(json!({"content": "a"})), finish("stop")]) + "data: {garbage\n\n";
-    assert!(parse(&tail).is_ok(), "nothing after the end mark means anything");
+    assert!(parse(&tail).is_ok(), "data after the end mark is ignored");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_response_without_streaming_gives_the_same_answer() {
 
     for (bad, error) in [
         (json!({"choices": []}), StreamError::malformed("the answer has no choice")),
-        (json!({"choices": [{"message": {"content": "a"}}]}), StreamError::Cut),
+        (json!({"choices": [{"message": {"content": "a"}}]}), StreamError::Incomplete),
     ] {
         assert_eq!(Assembler::default().non_streaming(&bad.to_string()), Err(error));
     }

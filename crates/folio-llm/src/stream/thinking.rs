@@ -20,29 +20,21 @@ impl Thinking {
     /// Appends text. Starts a new block after a signed one.
     pub(super) fn text(&mut self, delta: &str) -> Result<(), StreamError> {
         self.grow(delta)?;
-        match self.blocks.last_mut().filter(|block| !block.is_signed()) {
-            Some(open) => open.text.push_str(delta),
-            None => self.open(ThinkingBlock { text: delta.to_owned(), ..ThinkingBlock::default() })?,
-        }
+        self.open_block()?.text.push_str(delta);
         Ok(())
     }
 
     /// Sets the signature of the open block. Without an open block, adds a block without text.
     pub(super) fn signature(&mut self, signature: &str) -> Result<(), StreamError> {
         self.grow(signature)?;
-        match self.blocks.last_mut().filter(|block| !block.is_signed()) {
-            Some(open) => open.signature = Some(signature.to_owned()),
-            None => {
-                self.open(ThinkingBlock { signature: Some(signature.to_owned()), ..ThinkingBlock::default() })?;
-            }
-        }
+        self.open_block()?.signature = Some(signature.to_owned());
         Ok(())
     }
 
     /// Adds a block that contains only data of the provider.
     pub(super) fn data(&mut self, data: &str) -> Result<(), StreamError> {
         self.grow(data)?;
-        self.open(ThinkingBlock { data: Some(data.to_owned()), ..ThinkingBlock::default() })
+        self.add(ThinkingBlock { data: Some(data.to_owned()), ..ThinkingBlock::default() })
     }
 
     /// Returns true if the open block has exactly this text: an endpoint that streamed a block in deltas repeats the
@@ -55,7 +47,15 @@ impl Thinking {
         self.blocks
     }
 
-    fn open(&mut self, block: ThinkingBlock) -> Result<(), StreamError> {
+    /// Returns the last block if it is not signed, otherwise a new one.
+    fn open_block(&mut self) -> Result<&mut ThinkingBlock, StreamError> {
+        if self.blocks.last().is_none_or(ThinkingBlock::is_signed) {
+            self.add(ThinkingBlock::default())?;
+        }
+        self.blocks.last_mut().ok_or(StreamError::TooLarge("thinking blocks"))
+    }
+
+    fn add(&mut self, block: ThinkingBlock) -> Result<(), StreamError> {
         if self.blocks.len() >= BLOCKS_MAX {
             return Err(StreamError::TooLarge("thinking blocks"));
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 const TOKENS_MAX: u64 = 1_000_000_000;
 
 /// Returns the usage of a call. None if the report is implausible; the caller then counts the tokens.
-pub(crate) fn read(usage: &Value) -> Option<Usage> {
+pub(crate) fn parse(usage: &Value) -> Option<Usage> {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64).filter(|tokens| *tokens <= TOKENS_MAX);
     let input_tokens = number("/prompt_tokens")?;
     let output_tokens = number("/completion_tokens")?;
@@ -29,17 +29,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_read_with_its_cached_part() {
-        let usage = read(&json!({
+    fn usage_is_parsed_with_cached_tokens() {
+        let usage = parse(&json!({
             "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
             "prompt_tokens_details": {"cached_tokens": 64}
         }));
         let expected =
             Usage { input_tokens: 100, cached_input_tokens: 64, output_tokens: 20, reported: true, model_calls: 1 };
         assert_eq!(usage, Some(expected));
-        let other = read(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": null}));
+        let other = parse(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": null}));
         assert_eq!(other.map(|usage| usage.cached_input_tokens), Some(0));
-        let more = read(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 50}));
+        let more = parse(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 50}));
         assert_eq!(more.map(|usage| usage.cached_input_tokens), Some(9), "never more than the prompt");
     }
 
@@ -53,7 +53,7 @@ mod tests {
             json!({"prompt_tokens": 1.5, "completion_tokens": 1}),
             json!({"prompt_tokens": u64::MAX, "completion_tokens": 1}),
         ] {
-            assert_eq!(read(&bad), None, "{bad}");
+            assert_eq!(parse(&bad), None, "{bad}");
         }
     }
 }

@@ -52,7 +52,7 @@ fn check_first(reply: &ModelReply) {
 }
 
 #[tokio::test]
-async fn an_agents_rounds_are_the_same_streamed_and_whole() {
+async fn an_agents_rounds_are_the_same_with_and_without_streaming() {
     let pacing = Pacing { tokens_per_second: 2_000.0, chunk_tokens: 1 };
     let sim = LlmSim::builder().script(Script::parse(AGENT).unwrap()).pacing(pacing).start().await.unwrap();
     let (models, _) = client(&sim.url(), |options| {
@@ -79,7 +79,10 @@ async fn an_agents_rounds_are_the_same_streamed_and_whole() {
     let received = receive(&mut models.stream(second).await.unwrap()).await;
     let reply = received.end.unwrap().unwrap();
     assert_eq!((reply.text.as_str(), reply.finish), ("It is 5.", Some(FinishReason::Stop)));
-    assert!(!reply.usage.reported && reply.usage.input_tokens > 20 && reply.usage.output_tokens > 2, "counted here");
+    assert!(
+        !reply.usage.reported && reply.usage.input_tokens > 20 && reply.usage.output_tokens > 2,
+        "the client counts the tokens"
+    );
 
     let chats = sim.chats();
     assert!(chats.iter().all(|chat| chat.header("authorization").is_some()), "the key is sent");
@@ -114,9 +117,9 @@ async fn embeddings_come_in_order_in_requests_of_bounded_size() {
     let vectors = models.embed(&org(), &name, texts.clone()).await.unwrap();
     assert_eq!(vectors.len(), 130);
     assert_eq!(sim.requests().iter().filter(|request| !RecordedRequest::is_chat(request)).count(), 3);
-    for place in [0, 63, 64, 129] {
-        let alone = models.embed(&org(), "", vec![texts[place].clone()]).await.unwrap();
-        assert_eq!(alone, [vectors[place].clone()], "{place}");
+    for index in [0, 63, 64, 129] {
+        let single = models.embed(&org(), "", vec![texts[index].clone()]).await.unwrap();
+        assert_eq!(single, [vectors[index].clone()], "{index}");
     }
     assert_ne!(vectors[0], vectors[1]);
     assert_eq!(models.embed(&org(), &name, Vec::new()).await, Ok(Vec::new()));

@@ -11,7 +11,7 @@ async fn an_endless_text_is_cut_off() {
     let models = models(&sim.url());
     let (_, error) = streamed(&models).await.unwrap_err();
     assert_eq!(error, ModelError::TooLarge("text"));
-    assert_eq!(sim.chats().len(), 1, "not tried again");
+    assert_eq!(sim.chats().len(), 1, "the call is not retried");
     assert!(matches!(models.complete(request()).await, Err(ModelError::TooLarge(_))));
 }
 
@@ -32,15 +32,15 @@ async fn dropping_a_stream_stops_the_upstream_request() {
     assert_eq!(models.endpoints()[0].calls, 1);
     drop(stream);
     closed_by_client(&sim).await;
-    assert_eq!(models.endpoints()[0].calls, 0, "its place is free again");
+    assert_eq!(models.endpoints()[0].calls, 0, "the permit is released");
 }
 
 #[tokio::test]
 async fn leaving_before_the_first_token_stops_the_upstream_request() {
-    for whole in [false, true] {
+    for is_complete in [false, true] {
         let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 0 })).await;
         let models = models(&sim.url());
-        let mut call: futures::future::BoxFuture<'_, bool> = if whole {
+        let mut call: futures::future::BoxFuture<'_, bool> = if is_complete {
             Box::pin(async { models.complete(request()).await.is_ok() })
         } else {
             Box::pin(async { models.stream(request()).await.is_ok() })
@@ -122,7 +122,7 @@ async fn a_burst_of_one_organization_does_not_starve_another() {
         (provider.max_concurrent_calls, provider.max_waiting_calls) = (1, 100);
     });
     let (flood, quiet) = (OrgId::derive(&["flood"]), OrgId::derive(&["quiet"]));
-    let (asked, mut calls) = (models.clone(), Vec::new());
+    let (observed, mut calls) = (models.clone(), Vec::new());
     for (at, of) in [&flood, &flood, &flood, &flood, &quiet, &quiet].into_iter().enumerate() {
         let (models, of) = (models.clone(), of.clone());
         let text = format!("{at}");
@@ -131,7 +131,7 @@ async fn a_burst_of_one_organization_does_not_starve_another() {
             models.complete(request).await
         }));
         folio_testkit::wait_for("the waiting call", LIMIT, || async {
-            let status = &asked.endpoints()[0];
+            let status = &observed.endpoints()[0];
             (status.calls + status.waiting == at + 1).then_some(())
         })
         .await;

@@ -1,4 +1,4 @@
-//! Messages of refusals: a body of any format becomes a short message without secrets.
+//! Messages of errors that endpoints return: a body of any format becomes a short message without secrets.
 
 use folio_types::Secret;
 use serde_json::Value;
@@ -11,26 +11,26 @@ const KEY_PART_CHARS: usize = 6;
 
 pub(crate) fn message_of_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
-        Ok(value) => bounded(&message_of(&value)),
-        Err(_) => bounded(&without_markup(&String::from_utf8_lossy(body))),
+        Ok(value) => one_line(&message_of(&value)),
+        Err(_) => one_line(&without_markup(&String::from_utf8_lossy(body))),
     }
 }
 
 /// Returns the message of a JSON error: `{"error": {"message"}}` (OpenAI), `{"error": ".."}`, `{"message"}`,
 /// `{"detail"}` (text or list), else the JSON itself.
 pub(crate) fn message_of(value: &Value) -> String {
-    let mut at = value;
+    let mut current = value;
     // Proxies nest `error` in `error`.
     for _ in 0..4 {
-        match ["error", "message", "detail", "msg", "errors"].iter().find_map(|name| at.get(name)) {
-            Some(inner) if !inner.is_null() => at = inner,
+        match ["error", "message", "detail", "msg", "errors"].iter().find_map(|name| current.get(name)) {
+            Some(inner) if !inner.is_null() => current = inner,
             _ => break,
         }
-        if let Value::Array(items) = at {
-            at = items.first().unwrap_or(&Value::Null);
+        if let Value::Array(items) = current {
+            current = items.first().unwrap_or(&Value::Null);
         }
     }
-    match at {
+    match current {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
@@ -38,7 +38,7 @@ pub(crate) fn message_of(value: &Value) -> String {
 }
 
 /// Returns the text as one line, cut with an ellipsis.
-pub(crate) fn bounded(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for (count, word) in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).enumerate()
     {
@@ -57,15 +57,15 @@ pub(crate) fn bounded(text: &str) -> String {
 }
 
 /// Returns the text without words that may contain a part of the key.
-pub(crate) fn scrubbed(text: &str, key: &Secret) -> String {
+pub(crate) fn without_key(text: &str, key: &Secret) -> String {
     let key = key.reveal();
     if key.is_empty() {
         return text.to_owned();
     }
-    let whole = text.replace(key, "[key]");
-    let Some((begin, _)) = key.char_indices().nth(KEY_PART_CHARS) else { return whole };
+    let replaced = text.replace(key, "[key]");
+    let Some((begin, _)) = key.char_indices().nth(KEY_PART_CHARS) else { return replaced };
     let begin = key.get(..begin).unwrap_or(key);
-    let words = whole.split(' ').map(|word| if word.contains(begin) { "[key]" } else { word });
+    let words = replaced.split(' ').map(|word| if word.contains(begin) { "[key]" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_of_body_gives_a_message() {
+    fn every_format_of_body_gives_a_message() {
         for (body, message) in [
             (r#"{"error": {"message": "no such model", "code": 404}}"#, "no such model"),
             (r#"{"error": "overloaded"}"#, "overloaded"),
@@ -122,10 +122,10 @@ mod tests {
         for text in
             ["key sk-abcdefghijklmnop is bad", "Incorrect key: sk-abc***********mnop.", "\"sk-abcdefghijklmnop\""]
         {
-            let shown = scrubbed(text, &key);
+            let shown = without_key(text, &key);
             assert!(!shown.contains("abc") && !shown.contains("mnop"), "{shown}");
         }
-        assert_eq!(scrubbed("nothing here", &key), "nothing here");
-        assert_eq!(scrubbed("nothing here", &Secret::default()), "nothing here");
+        assert_eq!(without_key("nothing here", &key), "nothing here");
+        assert_eq!(without_key("nothing here", &Secret::default()), "nothing here");
     }
 }
