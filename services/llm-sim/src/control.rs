@@ -36,8 +36,8 @@ struct From {
 }
 
 async fn requests(Shared(state): Shared<Arc<State>>, Query(From { from }): Query<From>) -> Response {
-    let kept: Vec<_> = state.record.all().into_iter().filter(|entry| entry.number >= from).collect();
-    Json(kept).into_response()
+    let requests: Vec<_> = state.record.all().into_iter().filter(|entry| entry.number >= from).collect();
+    Json(requests).into_response()
 }
 
 async fn script(Shared(state): Shared<Arc<State>>, body: String) -> Response {
@@ -46,18 +46,18 @@ async fn script(Shared(state): Shared<Arc<State>>, body: String) -> Response {
             state.set_script(script);
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(what) => error(StatusCode::BAD_REQUEST, "invalid_script", &what.to_string()),
+        Err(problem) => error(StatusCode::BAD_REQUEST, "invalid_script", &problem.to_string()),
     }
 }
 
 async fn faults(Shared(state): Shared<Arc<State>>, body: String) -> Response {
-    let plan = serde_json::from_str::<FaultPlan>(&body).map_err(|what| what.to_string());
+    let plan = serde_json::from_str::<FaultPlan>(&body).map_err(|error| error.to_string());
     match plan.and_then(|plan| plan.check().map(|()| plan)) {
         Ok(plan) => {
             state.set_faults(plan);
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(what) => error(StatusCode::BAD_REQUEST, "invalid_faults", &what),
+        Err(problem) => error(StatusCode::BAD_REQUEST, "invalid_faults", &problem),
     }
 }
 

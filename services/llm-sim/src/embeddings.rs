@@ -9,14 +9,14 @@ const TEXTS_MAX: usize = 2_048;
 
 pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     let model = body.get("model").and_then(Value::as_str).ok_or("model: must be a string")?;
-    let asked = body.get("dimensions").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-    let dimensions = asked.unwrap_or(dimensions).clamp(1, 4_096);
+    let requested = body.get("dimensions").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    let dimensions = requested.unwrap_or(dimensions).clamp(1, 4_096);
     let texts: Vec<&str> = match body.get("input") {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(items)) => {
             items.iter().map(Value::as_str).collect::<Option<_>>().ok_or("input: must contain only strings")?
         }
-        _ => return Err("input: must be a text or a list of texts".to_owned()),
+        _ => return Err("input: must be a string or a list of strings".to_owned()),
     };
     if texts.is_empty() || texts.len() > TEXTS_MAX {
         return Err(format!("input: must be 1 to {TEXTS_MAX} texts"));
@@ -66,15 +66,15 @@ fn add(vector: &mut [f32], feature: &str, weight: f32) {
 mod tests {
     use super::*;
 
-    fn near(a: &str, b: &str) -> f32 {
+    fn similarity(a: &str, b: &str) -> f32 {
         embed(a, 256).iter().zip(embed(b, 256)).map(|(x, y)| x * y).sum()
     }
 
     #[test]
     fn texts_that_share_words_are_nearer() {
-        assert!((near("Total amount due", "total amount due") - 1.0).abs() < 1e-5);
+        assert!((similarity("Total amount due", "total amount due") - 1.0).abs() < 1e-5);
         let (shared, other) =
-            (near("total amount due", "the amount due is"), near("total amount due", "red foxes jump"));
+            (similarity("total amount due", "the amount due is"), similarity("total amount due", "red foxes jump"));
         assert!(shared > other + 0.25, "{shared} {other}");
     }
 

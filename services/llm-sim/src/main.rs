@@ -15,13 +15,13 @@ struct Arguments {
     /// Listen on this address; port 0 selects a free port. The address is printed on stdout.
     #[arg(long, default_value = "127.0.0.1:8089")]
     listen: SocketAddr,
-    /// Play this script (YAML).
+    /// Answer with this script (YAML or JSON). Default: one fixed answer.
     #[arg(long, conflicts_with = "offline_model")]
     script: Option<PathBuf>,
     /// Answer with the offline model (rules, no LLM) instead of a script.
     #[arg(long)]
     offline_model: bool,
-    /// Keep this number of requests in the record; 0 keeps none.
+    /// Record this number of requests; 0 disables the record.
     #[arg(long, default_value_t = 1_000)]
     record: usize,
 }

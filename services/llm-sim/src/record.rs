@@ -51,10 +51,10 @@ impl RecordedRequest {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    kept: VecDeque<RecordedRequest>,
+    requests: VecDeque<RecordedRequest>,
 }
 
-/// Keeps the newest requests and notifies subscribers of each change.
+/// Stores the newest requests and notifies subscribers of each change.
 #[derive(Debug)]
 pub(crate) struct Record {
     state: Mutex<State>,
@@ -67,7 +67,7 @@ impl Record {
         Self { state: Mutex::default(), capacity, changes: watch::Sender::new(0) }
     }
 
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.capacity > 0
     }
 
@@ -79,18 +79,18 @@ impl Record {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    pub(crate) fn enter(self: &Arc<Self>, path: &str, body: Value, headers: Vec<(String, String)>) -> Entry {
+    pub(crate) fn record(self: &Arc<Self>, path: &str, body: Value, headers: Vec<(String, String)>) -> Entry {
         let number = {
             let mut state = self.lock();
             state.next += 1;
             let number = state.next;
             if self.capacity > 0 {
-                if state.kept.len() >= self.capacity {
-                    state.kept.pop_front();
+                if state.requests.len() >= self.capacity {
+                    state.requests.pop_front();
                 }
                 let path = path.to_owned();
                 let outcome = Outcome::Open;
-                state.kept.push_back(RecordedRequest { number, path, body, headers, chunks_sent: 0, outcome });
+                state.requests.push_back(RecordedRequest { number, path, body, headers, chunks_sent: 0, outcome });
             }
             number
         };
@@ -102,15 +102,15 @@ impl Record {
         if self.capacity == 0 {
             return;
         }
-        if let Some(found) = self.lock().kept.iter_mut().rev().find(|entry| entry.number == number) {
+        if let Some(found) = self.lock().requests.iter_mut().rev().find(|entry| entry.number == number) {
             change(found);
         }
         self.changed();
     }
 
-    /// Returns the kept requests, oldest first.
+    /// Returns the stored requests, oldest first.
     pub(crate) fn all(&self) -> Vec<RecordedRequest> {
-        self.lock().kept.iter().cloned().collect()
+        self.lock().requests.iter().cloned().collect()
     }
 
     /// Removes all requests and restarts the numbers at 1.
@@ -138,8 +138,8 @@ impl Entry {
     }
 
     /// Records that the response waits, or that it continues.
-    pub(crate) fn set_waiting(&self, waiting: bool) {
-        let outcome = if waiting { Outcome::Waiting } else { Outcome::Open };
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
+        let outcome = if is_waiting { Outcome::Waiting } else { Outcome::Open };
         self.record.update(self.number, |entry| entry.outcome = outcome);
     }
 
@@ -162,10 +162,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_record_keeps_the_last_requests_only() {
+    fn the_record_contains_only_the_last_requests() {
         let record = Arc::new(Record::new(2));
         for n in 1..=3 {
-            record.enter("/v1/models", Value::from(n), Vec::new()).close(Outcome::Finished);
+            record.record("/v1/models", Value::from(n), Vec::new()).close(Outcome::Finished);
         }
         let numbers: Vec<_> = record.all().into_iter().map(|entry| entry.number).collect();
         assert_eq!(numbers, [2, 3]);
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn dropping_an_entry_records_a_disconnected_client() {
         let record = Arc::new(Record::new(2));
-        drop(record.enter("/v1/chat/completions", Value::Null, Vec::new()));
+        drop(record.record("/v1/chat/completions", Value::Null, Vec::new()));
         assert_eq!(record.all()[0].outcome, Outcome::ClosedByClient);
     }
 }

@@ -52,13 +52,6 @@ pub(crate) struct RequestedFormat {
     pub(crate) schema: Value,
 }
 
-/// A tool result in the history with the tool's name.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ToolResult<'a> {
-    pub(crate) tool: &'a str,
-    pub(crate) content: &'a str,
-}
-
 impl ChatRequest {
     /// Parses a request. The error contains the invalid field.
     pub(crate) fn parse(body: &Value, bytes: usize) -> Result<Self, String> {
@@ -70,15 +63,15 @@ impl ChatRequest {
         let messages = messages
             .iter()
             .enumerate()
-            .map(|(index, message)| read_message(message).map_err(|problem| format!("messages[{index}].{problem}")))
+            .map(|(index, message)| parse_message(message).map_err(|problem| format!("messages[{index}].{problem}")))
             .collect::<Result<Vec<_>, _>>()?;
         let request = Self {
             model: text(body.get("model")).ok_or("model: must be a string")?,
             stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
             include_usage: body.pointer("/stream_options/include_usage").and_then(Value::as_bool).unwrap_or(false),
             messages,
-            tools: read_tools(body.get("tools"))?,
-            response_format: read_format(body.get("response_format"))?,
+            tools: parse_tools(body.get("tools"))?,
+            response_format: parse_format(body.get("response_format"))?,
             bytes,
         };
         request.check_history()?;
@@ -133,20 +126,16 @@ impl ChatRequest {
             .count()
     }
 
-    /// Returns the tool results with the names of their tools, oldest first.
-    pub(crate) fn results(&self) -> Vec<ToolResult<'_>> {
+    /// Returns the tool calls in the messages from index `from` on with the contents of their results, oldest first.
+    pub(crate) fn answered_calls(&self, from: usize) -> Vec<(&RequestedCall, &str)> {
         let mut calls: &[RequestedCall] = &[];
         let mut found = Vec::new();
-        for message in &self.messages {
-            match message.role {
-                Role::Assistant => calls = &message.calls,
-                Role::Tool => {
-                    let call = calls.iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
-                    let tool = call.map_or("", |call| call.name.as_str());
-                    found.push(ToolResult { tool, content: &message.text });
-                }
-                Role::System | Role::User => {}
+        for message in self.messages.iter().skip(from) {
+            if message.role == Role::Assistant {
+                calls = &message.calls;
             }
+            let call = calls.iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
+            found.extend(call.map(|call| (call, message.text.as_str())));
         }
         found
     }
@@ -156,7 +145,7 @@ impl ChatRequest {
     }
 }
 
-fn read_message(message: &Value) -> Result<ChatMessage, String> {
+fn parse_message(message: &Value) -> Result<ChatMessage, String> {
     let role = match message.get("role").and_then(Value::as_str) {
         Some("system" | "developer") => Role::System,
         Some("user") => Role::User,
@@ -168,7 +157,7 @@ fn read_message(message: &Value) -> Result<ChatMessage, String> {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(calls)) if !calls.is_empty() => calls
             .iter()
-            .map(read_call)
+            .map(parse_call)
             .collect::<Option<Vec<_>>>()
             .ok_or("tool_calls: id, function.name and function.arguments must be strings")?,
         Some(_) => return Err("tool_calls: must be a list that is not empty".to_owned()),
@@ -186,7 +175,7 @@ fn read_message(message: &Value) -> Result<ChatMessage, String> {
     Ok(ChatMessage { role, text, calls, tool_call_id })
 }
 
-fn read_call(call: &Value) -> Option<RequestedCall> {
+fn parse_call(call: &Value) -> Option<RequestedCall> {
     Some(RequestedCall {
         id: call.get("id")?.as_str()?.to_owned(),
         name: call.pointer("/function/name")?.as_str()?.to_owned(),
@@ -194,7 +183,7 @@ fn read_call(call: &Value) -> Option<RequestedCall> {
     })
 }
 
-fn read_tools(tools: Option<&Value>) -> Result<Vec<String>, String> {
+fn parse_tools(tools: Option<&Value>) -> Result<Vec<String>, String> {
     let tools = match tools {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(tools)) => tools,
@@ -211,7 +200,7 @@ fn read_tools(tools: Option<&Value>) -> Result<Vec<String>, String> {
         .collect()
 }
 
-fn read_format(format: Option<&Value>) -> Result<Option<RequestedFormat>, String> {
+fn parse_format(format: Option<&Value>) -> Result<Option<RequestedFormat>, String> {
     let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
     match format.get("type").and_then(Value::as_str) {
         Some("text" | "json_object") => Ok(None),
@@ -246,17 +235,17 @@ mod tests {
 
     #[test]
     fn a_history_without_a_result_for_a_call_is_refused() {
-        let asked = json!({"role": "assistant", "tool_calls": [call("a", "x"), call("b", "y")]});
+        let calls = json!({"role": "assistant", "tool_calls": [call("a", "x"), call("b", "y")]});
         let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "{}"});
         let user = json!({"role": "user", "content": "hi"});
-        assert!(parse(json!([user, asked, result("a"), result("b")])).is_ok());
-        assert!(parse(json!([user, asked, result("a")])).unwrap_err().contains("no result for call b"));
-        assert!(parse(json!([user, asked, result("a"), user])).unwrap_err().contains("no result for call b"));
+        assert!(parse(json!([user, calls, result("a"), result("b")])).is_ok());
+        assert!(parse(json!([user, calls, result("a")])).unwrap_err().contains("no result for call b"));
+        assert!(parse(json!([user, calls, result("a"), user])).unwrap_err().contains("no result for call b"));
         assert!(parse(json!([user, result("a")])).unwrap_err().contains("must answer a call"));
     }
 
     #[test]
-    fn rounds_and_results_are_read_from_the_history() {
+    fn rounds_and_results_are_derived_from_the_history() {
         let request = parse(json!([
             {"role": "system", "content": "be brief"},
             {"role": "user", "content": [{"type": "text", "text": "go"}]},
@@ -265,7 +254,8 @@ mod tests {
         ]))
         .unwrap();
         assert_eq!((request.round(), request.user(), request.system().as_str()), (2, "go", "be brief"));
-        assert_eq!(request.results()[0], ToolResult { tool: "x", content: "{\"n\":1}" });
+        let [(call, content)] = request.answered_calls(0)[..] else { panic!("one call") };
+        assert_eq!((call.name.as_str(), content), ("x", "{\"n\":1}"));
     }
 
     #[test]

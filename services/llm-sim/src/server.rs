@@ -244,13 +244,13 @@ impl LlmSim {
     pub async fn wait_until(
         &self,
         limit: Duration,
-        mut wanted: impl FnMut(&[RecordedRequest]) -> bool,
+        mut is_met: impl FnMut(&[RecordedRequest]) -> bool,
     ) -> Result<Vec<RecordedRequest>, Vec<RecordedRequest>> {
         let mut changes = self.state.record.subscribe();
         let waiting = async {
             loop {
                 let requests = self.requests();
-                if wanted(&requests) || changes.changed().await.is_err() {
+                if is_met(&requests) || changes.changed().await.is_err() {
                     return requests;
                 }
             }

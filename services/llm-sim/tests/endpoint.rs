@@ -55,16 +55,16 @@ fn joined(events: &[Value], pointer: &str) -> String {
 #[tokio::test]
 async fn a_stream_and_a_single_body_contain_the_same_answer() {
     let sim = start().await;
-    let whole: Value = post(&sim, &body("x", false)).await.unwrap().json().await.unwrap();
+    let complete: Value = post(&sim, &body("x", false)).await.unwrap().json().await.unwrap();
     let text = post(&sim, &body("x", true)).await.unwrap().text().await.unwrap();
     assert!(text.ends_with("data: [DONE]\n\n"));
     let events = events(&text);
-    let content = whole["choices"][0]["message"]["content"].as_str().unwrap();
+    let content = complete["choices"][0]["message"]["content"].as_str().unwrap();
     assert_eq!(joined(&events, "/choices/0/delta/content"), content);
-    assert_eq!(whole["choices"][0]["finish_reason"], "stop");
+    assert_eq!(complete["choices"][0]["finish_reason"], "stop");
     assert_eq!(joined(&events, "/choices/0/finish_reason"), "stop");
-    assert_eq!(whole["usage"]["prompt_tokens"], 7);
-    assert_eq!(events.last().unwrap()["usage"], whole["usage"]);
+    assert_eq!(complete["usage"]["prompt_tokens"], 7);
+    assert_eq!(events.last().unwrap()["usage"], complete["usage"]);
     sim.shutdown().await;
 }
 
@@ -92,8 +92,8 @@ async fn the_record_shows_that_a_client_disconnected_early() {
     let response = post(&sim, &body("hold", true)).await.unwrap();
     sim.wait_until(LIMIT, |all| all.iter().any(|r| r.outcome == Outcome::Waiting)).await.unwrap();
     drop(response);
-    let left = sim.wait_until(LIMIT, |all| all[0].outcome == Outcome::ClosedByClient).await.unwrap();
-    assert_eq!(left[0].chunks_sent, 2);
+    let requests = sim.wait_until(LIMIT, |all| all[0].outcome == Outcome::ClosedByClient).await.unwrap();
+    assert_eq!(requests[0].chunks_sent, 2);
 }
 
 #[tokio::test]
@@ -134,9 +134,9 @@ async fn each_fault_is_visible_to_the_client() {
         assert!(post(&sim, &body("x", stream)).await.unwrap().text().await.unwrap().len() > 300_000);
     }
     sim.set_faults(FaultPlan::always(Fault::SlowStart { ms: 60 }));
-    let begun = Instant::now();
+    let start_time = Instant::now();
     post(&sim, &body("x", true)).await.unwrap();
-    assert!(begun.elapsed() >= Duration::from_millis(60));
+    assert!(start_time.elapsed() >= Duration::from_millis(60));
 
     sim.set_faults(FaultPlan::always(Fault::Hang { after_chunks: 1 }));
     let mut stream = post(&sim, &body("x", true)).await.unwrap().bytes_stream();
@@ -177,7 +177,7 @@ async fn a_request_that_no_rule_answers_or_that_is_malformed_is_refused() {
     let keyed = |text: &'static str| reqwest::Client::new().post(&url).bearer_auth("k").body(text).send();
     let refused = keyed(r#"{"model": "m", "messages": [{"role": "user", "content": "hello"}]}"#).await.unwrap();
     assert_eq!(refused.status(), 400);
-    assert!(refused.text().await.unwrap().contains("no rule of the script answers"));
+    assert!(refused.text().await.unwrap().contains("no rule of the script matches"));
     assert_eq!(keyed("{nope").await.unwrap().status(), 400);
     assert_eq!(sim.requests()[1].header("authorization"), Some("present"));
 }
@@ -188,8 +188,8 @@ async fn embeddings_and_models_are_served() {
     let client = reqwest::Client::new();
     let models: Value = client.get(format!("{}/models", sim.url())).send().await.unwrap().json().await.unwrap();
     assert_eq!(models["data"][0]["id"], "scripted");
-    let asked = json!({"model": "e", "input": ["a b", "a b"], "dimensions": 16});
-    let request = client.post(format!("{}/embeddings", sim.url())).json(&asked);
+    let body = json!({"model": "e", "input": ["a b", "a b"], "dimensions": 16});
+    let request = client.post(format!("{}/embeddings", sim.url())).json(&body);
     let answer: Value = request.send().await.unwrap().json().await.unwrap();
     assert_eq!(answer["data"][0]["embedding"], answer["data"][1]["embedding"]);
     assert_eq!(answer["data"][0]["embedding"].as_array().unwrap().len(), 16);
@@ -202,7 +202,7 @@ async fn without_a_record_a_constant_script_streams_the_same() {
         LlmSim::builder().script(Script::always("just this")).pacing(pacing)
     };
     let sim = builder().record(0).start().await.unwrap();
-    let kept = builder().start().await.unwrap();
+    let recorded = builder().start().await.unwrap();
     let plain = |text: String| {
         let mut events = events(&text);
         events.iter_mut().for_each(|event| event["id"] = Value::Null);
@@ -210,7 +210,7 @@ async fn without_a_record_a_constant_script_streams_the_same() {
     };
     for _ in 0..3 {
         let constant = plain(post(&sim, &body("anything", true)).await.unwrap().text().await.unwrap());
-        let usual = plain(post(&kept, &body("anything", true)).await.unwrap().text().await.unwrap());
+        let usual = plain(post(&recorded, &body("anything", true)).await.unwrap().text().await.unwrap());
         assert_eq!(constant, usual);
         assert_eq!(constant.iter().filter(|event| event.pointer("/choices/0/delta/content").is_some()).count(), 4);
     }

@@ -32,8 +32,8 @@ pub(crate) fn answer(request: &ChatRequest) -> Answer {
 fn extract(request: &ChatRequest, schema: &Value) -> Value {
     let marked = request.messages.iter().find_map(|message| view::document_text(&message.text));
     let text = marked.unwrap_or_else(|| {
-        let said = request.messages.iter().rev().find(|message| message.role == Role::User);
-        said.map(|message| message.text.clone()).unwrap_or_default()
+        let message = request.messages.iter().rev().find(|message| message.role == Role::User);
+        message.map(|message| message.text.clone()).unwrap_or_default()
     });
     fill::fill(schema, &reading::read(&text))
 }

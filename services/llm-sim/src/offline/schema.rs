@@ -48,11 +48,11 @@ pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) ->
             .entry("currency")
             .or_insert_with(|| json!({"type": ["string", "null"], "description": "ISO 4217 code of the amounts"}));
     }
-    for (index, table) in reading.tables.iter().enumerate() {
-        let name = unused(&properties, if index == 0 { "items".to_owned() } else { format!("items_{}", index + 1) });
+    for (number, table) in reading.tables.iter().enumerate() {
+        let name = unused(&properties, if number == 0 { "items".to_owned() } else { format!("items_{}", number + 1) });
         let mut columns = Map::new();
-        for (place, column) in table.columns.iter().enumerate() {
-            let cell = table.rows.iter().filter_map(|row| row.get(place)).find(|cell| !cell.is_empty());
+        for (index, column) in table.columns.iter().enumerate() {
+            let cell = table.rows.iter().filter_map(|row| row.get(index)).find(|cell| !cell.is_empty());
             let name = unused(&columns, property_name(column));
             columns.insert(name, scalar(reading, column, cell.map_or("", String::as_str)));
         }
@@ -84,12 +84,12 @@ fn scalar(reading: &Reading, label: &str, value: &str) -> Value {
 }
 
 /// Returns the name, or a variation that is not used yet.
-fn unused(taken: &Map<String, Value>, name: String) -> String {
+fn unused(used: &Map<String, Value>, name: String) -> String {
     let name = if name.is_empty() { "field".to_owned() } else { name };
-    if !taken.contains_key(&name) {
+    if !used.contains_key(&name) {
         return name;
     }
-    (2..).map(|number| format!("{name}_{number}")).find(|other| !taken.contains_key(other)).unwrap_or(name)
+    (2..).map(|number| format!("{name}_{number}")).find(|other| !used.contains_key(other)).unwrap_or(name)
 }
 
 fn prompt(kind: &str) -> String {
@@ -117,12 +117,12 @@ fn kind(reading: &Reading, file_name: Option<&str>, text: &str) -> String {
             return (*kind).to_owned();
         }
     }
-    reading.title.clone().or_else(|| file_name.and_then(named)).unwrap_or_else(|| "Document".to_owned())
+    reading.title.clone().or_else(|| file_name.and_then(kind_of_file_name)).unwrap_or_else(|| "Document".to_owned())
 }
 
 /// Derives a kind from the file name: `Meter readings` from `meter_readings-2026.md`. None if the name is not
 /// meaningful.
-fn named(file_name: &str) -> Option<String> {
+fn kind_of_file_name(file_name: &str) -> Option<String> {
     let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
     let words = stem.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 1);
     let mut name = words.take(6).collect::<Vec<_>>().join(" ").to_lowercase();

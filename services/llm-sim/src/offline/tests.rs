@@ -8,7 +8,7 @@ use super::*;
 use crate::request::ChatRequest;
 
 const INVOICE: &str = "INVOICE\n\nInvoice Number:  A-17\n\nInvoice Date:  2026-03-17\n\nTotal:  957.00 EUR\n";
-const GO: &str = "create a schema and a prompt for documents like this and extract";
+const EXTRACT: &str = "create a schema and a prompt for documents like this and extract";
 
 fn system(text: &str, working: &str) -> String {
     format!(
@@ -24,24 +24,12 @@ struct Chat {
 }
 
 fn tools() -> Value {
-    let names = [
-        "help_schemas",
-        "help_prompts",
-        "validate_schema",
-        "create_schema",
-        "update_schema",
-        "create_prompt",
-        "run_extraction",
-        "list_schemas",
-        "list_tags",
-        "update_extraction_field",
-        "get_ocr_text",
-        "delete_document",
-    ];
-    names.iter().map(|name| json!({"type": "function", "function": {"name": name, "parameters": {}}})).collect()
+    let names = "help_schemas help_prompts validate_schema create_schema update_schema create_prompt run_extraction \
+                 list_schemas list_tags update_extraction_field get_ocr_text delete_document";
+    names.split(' ').map(|name| json!({"type": "function", "function": {"name": name, "parameters": {}}})).collect()
 }
 
-fn ask(messages: &[Value]) -> Answer {
+fn respond(messages: &[Value]) -> Answer {
     let body = json!({"model": MODEL, "messages": messages, "tools": tools()});
     super::answer(&ChatRequest::parse(&body, 0).unwrap())
 }
@@ -52,7 +40,7 @@ fn run(system: &str, user: &str, mut results: HashMap<&str, Vec<Value>>) -> (Cha
         called: Vec::new(),
     };
     for round in 1..=10 {
-        let answer = ask(&chat.messages);
+        let answer = respond(&chat.messages);
         if answer.calls.is_empty() {
             return (chat, answer.text);
         }
@@ -63,8 +51,8 @@ fn run(system: &str, user: &str, mut results: HashMap<&str, Vec<Value>>) -> (Cha
         chat.messages.push(json!({"role": "assistant", "content": answer.text, "tool_calls": calls}));
         for (index, call) in answer.calls.iter().enumerate() {
             chat.called.push((call.name.clone(), call.arguments.clone()));
-            let left = results.get_mut(call.name.as_str()).filter(|left| !left.is_empty());
-            let result = left.map_or_else(|| usual(&call.name), |left| left.remove(0));
+            let remaining = results.get_mut(call.name.as_str()).filter(|results| !results.is_empty());
+            let result = remaining.map_or_else(|| usual(&call.name), |results| results.remove(0));
             let text = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
             chat.messages.push(json!({"role": "tool", "tool_call_id": id(index), "content": text}));
         }
@@ -88,11 +76,11 @@ fn names(chat: &Chat) -> Vec<&str> {
 
 #[test]
 fn a_document_is_extracted_call_by_call() {
-    let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::new());
+    let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, HashMap::new());
     let expected =
         ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
     assert_eq!(names(&chat), expected);
-    assert!(said.contains("invoice_number: A-17") && said.contains("no LLM"), "{said}");
+    assert!(answer.contains("invoice_number: A-17") && answer.contains("no LLM"), "{answer}");
     let format = &chat.called[3].1["response_format"];
     assert_eq!(chat.called[2].1["schema"], *format);
     let schema = &format["json_schema"]["schema"];
@@ -108,9 +96,9 @@ fn a_document_is_extracted_call_by_call() {
 #[test]
 fn a_rejected_call_ends_the_turn_and_is_not_repeated() {
     let rejected = json!("User rejected this action. Not this name.");
-    let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::from([("create_schema", vec![rejected])]));
+    let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, HashMap::from([("create_schema", vec![rejected])]));
     assert_eq!(names(&chat).last(), Some(&"create_schema"));
-    assert!(said.contains("rejected") && said.contains("create_schema"), "{said}");
+    assert!(answer.contains("rejected") && answer.contains("create_schema"), "{answer}");
 }
 
 #[test]
@@ -118,9 +106,9 @@ fn a_taken_name_leads_to_a_new_version_of_the_existing_schema() {
     let taken = json!({"error": "NAME_TAKEN: a schema of that name is there"});
     let listed = json!({"total": 1, "schemas": [{"schema_id": "sch_9", "name": "invoice"}]});
     let results = HashMap::from([("create_schema", vec![taken]), ("list_schemas", vec![listed])]);
-    let (chat, said) = run(&system(INVOICE, ""), GO, results);
+    let (chat, answer) = run(&system(INVOICE, ""), EXTRACT, results);
     assert!(names(&chat).contains(&"update_schema") && names(&chat).contains(&"run_extraction"), "{:?}", chat.called);
-    assert!(said.contains("A-17"));
+    assert!(answer.contains("A-17"));
     let update = chat.called.iter().find(|(name, _)| name == "update_schema").unwrap();
     assert_eq!(update.1["schema_id"], "sch_9");
 }
@@ -130,8 +118,8 @@ fn persistent_errors_end_in_an_explanation_within_the_rounds_of_a_turn() {
     for tool in ["validate_schema", "create_schema", "create_prompt", "run_extraction"] {
         let broken = vec![json!({"error": "it is broken"}); 10];
         let results = HashMap::from([(tool, broken), ("list_schemas", vec![json!({"schemas": []})])]);
-        let (_, said) = run(&system(INVOICE, ""), GO, results);
-        assert!(said.contains("it is broken"), "{tool}: {said}");
+        let (_, answer) = run(&system(INVOICE, ""), EXTRACT, results);
+        assert!(answer.contains("it is broken"), "{tool}: {answer}");
     }
 }
 
@@ -139,20 +127,20 @@ fn persistent_errors_end_in_an_explanation_within_the_rounds_of_a_turn() {
 fn a_document_whose_text_is_not_in_the_message_is_fetched() {
     let text = "# Document\n\nid: doc_1\nfile name: \"a.txt\"\n\n# Document text\n\nThe text is still being extracted from the file.\n";
     let pages = json!({"pages": [{"page": 1, "text": INVOICE}]});
-    let (chat, _) = run(text, GO, HashMap::from([("get_ocr_text", vec![pages])]));
+    let (chat, _) = run(text, EXTRACT, HashMap::from([("get_ocr_text", vec![pages])]));
     assert_eq!(names(&chat)[0], "get_ocr_text");
     assert!(names(&chat).contains(&"create_schema"));
-    let (_, said) = run(text, GO, HashMap::from([("get_ocr_text", vec![json!({"error": "NO_TEXT"})])]));
-    assert!(said.contains("no text"), "{said}");
+    let (_, answer) = run(text, EXTRACT, HashMap::from([("get_ocr_text", vec![json!({"error": "NO_TEXT"})])]));
+    assert!(answer.contains("no text"), "{answer}");
 }
 
 #[test]
 fn no_schema_is_created_for_a_text_without_labels_and_tables() {
     let prose =
         "The sea was calm that evening. Nobody spoke for a long while.\n\nThen the lights came up out of the mist.\n";
-    let (chat, said) = run(&system(prose, ""), GO, HashMap::new());
+    let (chat, answer) = run(&system(prose, ""), EXTRACT, HashMap::new());
     assert_eq!(names(&chat), [""; 0]);
-    assert!(said.contains("no labelled value") && said.contains("bill.pdf"), "{said}");
+    assert!(answer.contains("no labelled value") && answer.contains("bill.pdf"), "{answer}");
     let ready = "prompt_revid: prm_1.1\n";
     assert_eq!(names(&run(&system(prose, ready), "extract", HashMap::new()).0), ["run_extraction"]);
 }
@@ -171,20 +159,20 @@ fn an_unknown_kind_is_named_after_its_heading_or_file() {
 fn a_value_is_changed_in_the_extraction() {
     let working = "prompt_revid: prm_1.1\nextraction: ext_1\n<extraction>\n{\"total\":957.5,\"tax\":1,\"items\":[{\"amount\":2}]}\n</extraction>";
     let done = HashMap::from([("update_extraction_field", vec![json!({"ok": true})])]);
-    let (chat, said) = run(&system(INVOICE, working), "Update the total to 1,250", done);
+    let (chat, answer) = run(&system(INVOICE, working), "Update the total to 1,250", done);
     assert_eq!(chat.called, [("update_extraction_field".to_owned(), json!({"path": "total", "value": 1250}))]);
-    assert!(said.contains("total is now 1250"), "{said}");
+    assert!(answer.contains("total is now 1250"), "{answer}");
     let german = "RECHNUNG\n\nGesamtbetrag: 957,50 €\nNetto: 804,62 €\n";
-    for (said, value) in
+    for (answer, value) in
         [("1,250", json!(1250)), ("1.250", json!(1250)), ("692,34", json!(692.34)), ("1.250,5", json!(1250.5))]
     {
-        let (chat, _) = run(&system(german, working), &format!("set the total to {said}"), HashMap::new());
-        assert_eq!(chat.called[0].1, json!({"path": "total", "value": value}), "{said}");
+        let (chat, _) = run(&system(german, working), &format!("set the total to {answer}"), HashMap::new());
+        assert_eq!(chat.called[0].1, json!({"path": "total", "value": value}), "{answer}");
     }
     let (chat, _) = run(&system(INVOICE, working), "set items.0.amount to 3", HashMap::new());
     assert_eq!(chat.called[0].1, json!({"path": "items.0.amount", "value": 3}));
-    let (_, said) = run(&system(INVOICE, ""), "set the total to 5", HashMap::new());
-    assert!(said.contains("no extraction"), "{said}");
+    let (_, answer) = run(&system(INVOICE, ""), "set the total to 5", HashMap::new());
+    assert!(answer.contains("no extraction"), "{answer}");
 }
 
 #[test]
@@ -199,11 +187,11 @@ fn questions_are_answered_from_labels_and_other_requests_with_a_description() {
     assert!(run(&system, "What is the total?", HashMap::new()).1.contains("957.00 EUR"));
     assert!(run(&system, "when was the invoice date", HashMap::new()).1.contains("2026-03-17"));
     assert!(run(&system, "Summarize this document", HashMap::new()).1.contains("A-17"));
-    let said = run(&system, "Tell me a joke", HashMap::new()).1;
-    assert!(said.contains("offline model") && said.contains("no LLM"), "{said}");
-    let (chat, said) =
+    let answer = run(&system, "Tell me a joke", HashMap::new()).1;
+    assert!(answer.contains("offline model") && answer.contains("no LLM"), "{answer}");
+    let (chat, answer) =
         run(&system, "list tags", HashMap::from([("list_tags", vec![json!({"tags": [{"name": "paid"}]})])]));
-    assert_eq!((names(&chat), said.as_str()), (vec!["list_tags"], "There are 1 tags: paid."));
+    assert_eq!((names(&chat), answer.as_str()), (vec!["list_tags"], "There are 1 tags: paid."));
 }
 
 fn extracted(schema: Value, text: &str) -> Value {
@@ -225,7 +213,7 @@ fn of(properties: Value) -> Value {
 }
 
 #[test]
-fn its_own_schema_extracts_each_value() {
+fn a_proposed_schema_extracts_each_value() {
     let text = "INVOICE\nInvoice Number: A-17\nDue: 16.04.2026\nTotal: 1.957,50 €\nPaid: nothing yet\n\nPos Description Quantity Amount\n1 \
                 Box of paper 12 29,80\n2 Toner 4 35,00\n";
     let format = schema::propose(&reading::read(text), None, text).format;

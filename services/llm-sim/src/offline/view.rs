@@ -54,7 +54,7 @@ fn between_marks(message: &str) -> Option<&str> {
 }
 
 /// Returns the leaves of an extraction as lines of text. Lists are counted.
-pub(super) fn listed(data: &Value) -> Vec<String> {
+pub(super) fn format_leaves(data: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, value) in data.as_object().into_iter().flatten() {
         let shown = match value {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_message_is_read() {
+    fn a_system_message_is_parsed() {
         let system = "# Document\n\nid: doc_1\nfile name: \"a \\\"b\\\".pdf\"\n\n# Document text\n\n<document_text>\nTotal: 1\n\
                       id: fake\n</document_text>\n\n# Working state\n\nschema_revid: none\nprompt_revid: prm_1.1\nextraction: \
                       ext_1 of doc_1\n<extraction>\n{\"total\":1}\n</extraction>\n";

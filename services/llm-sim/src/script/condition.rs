@@ -59,7 +59,7 @@ pub enum FormatMatch {
 }
 
 impl TextMatch {
-    fn holds(&self, text: &str) -> bool {
+    fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => exact.trim() == text.trim(),
             Self::Prefix(Prefix { prefix }) => text.starts_with(prefix),
@@ -74,13 +74,13 @@ impl Condition {
         *self == Self::default()
     }
 
-    pub(crate) fn holds(&self, request: &ChatRequest) -> bool {
-        self.user.as_ref().is_none_or(|wanted| wanted.holds(request.user()))
-            && self.system.as_ref().is_none_or(|wanted| wanted.holds(&request.system()))
+    pub(crate) fn matches(&self, request: &ChatRequest) -> bool {
+        self.user.as_ref().is_none_or(|text| text.matches(request.user()))
+            && self.system.as_ref().is_none_or(|text| text.matches(&request.system()))
             && self.round.is_none_or(|round| round == request.round() as u64)
             && match (&self.response_format, &request.response_format) {
                 (None, _) => true,
-                (Some(FormatMatch::Present(asked)), format) => *asked == format.is_some(),
+                (Some(FormatMatch::Present(present)), format) => *present == format.is_some(),
                 (Some(FormatMatch::Named(name)), format) => format.as_ref().is_some_and(|format| format.name == *name),
             }
     }

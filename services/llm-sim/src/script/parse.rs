@@ -36,7 +36,7 @@ pub(super) fn parse(yaml: &str) -> Result<Script, ScriptError> {
     let mut rules = Vec::with_capacity(raw.rules.len());
     for (index, rule) in raw.rules.into_iter().enumerate() {
         let line = rule.referenced.line();
-        check(&rule.value).map_err(|what| ScriptError(format!("line {line}: rules[{index}]{what}")))?;
+        check(&rule.value).map_err(|problem| ScriptError(format!("line {line}: rules[{index}]{problem}")))?;
         rules.push(rule.value);
     }
     Ok(Script { models: raw.models, faults: raw.faults, rules })
@@ -48,20 +48,20 @@ fn check(rule: &Rule) -> Result<(), String> {
         (None, true, None) => return Err(": has neither answer nor rounds nor fault".to_owned()),
         _ => {}
     }
-    rule.fault.as_ref().map_or(Ok(()), crate::faults::Fault::check).map_err(|what| format!(".fault.{what}"))?;
+    rule.fault.as_ref().map_or(Ok(()), crate::faults::Fault::check).map_err(|problem| format!(".fault.{problem}"))?;
     if rule.when.round == Some(0) {
         return Err(".when: rounds count from 1".to_owned());
     }
     let answers = rule.answer.iter().map(|answer| ("answer".to_owned(), answer));
     let rounds = rule.rounds.iter().enumerate().map(|(index, answer)| (format!("rounds[{index}]"), answer));
-    for (place, answer) in answers.chain(rounds) {
-        check_answer(answer).map_err(|what| format!(".{place}.{what}"))?;
+    for (path, answer) in answers.chain(rounds) {
+        check_answer(answer).map_err(|problem| format!(".{path}.{problem}"))?;
     }
     Ok(())
 }
 
 fn check_answer(answer: &Answer) -> Result<(), String> {
-    Template::check_text(&answer.text).map_err(|what| format!("text: {what}"))?;
+    Template::check_text(&answer.text).map_err(|problem| format!("text: {problem}"))?;
     for (index, call) in answer.calls.iter().enumerate() {
         if call.name.is_empty() {
             return Err(format!("calls[{index}].name: missing"));
@@ -69,7 +69,7 @@ fn check_answer(answer: &Answer) -> Result<(), String> {
         if call.raw_arguments.is_some() && !call.arguments.is_null() {
             return Err(format!("calls[{index}]: has both arguments and raw_arguments"));
         }
-        Template::check_value(&call.arguments).map_err(|what| format!("calls[{index}].arguments: {what}"))?;
+        Template::check_value(&call.arguments).map_err(|problem| format!("calls[{index}].arguments: {problem}"))?;
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_script_is_read() {
+    fn a_script_is_parsed() {
         let script = parse(
             r#"
 models: [small, large]
@@ -108,7 +108,7 @@ rules:
     }
 
     #[test]
-    fn the_script_of_the_readme_is_read() {
+    fn the_script_of_the_readme_is_parsed() {
         let readme = include_str!("../../README.md");
         let (_, after) = readme.split_once("```yaml\n").unwrap();
         let (yaml, _) = after.split_once("```").unwrap();
@@ -116,13 +116,13 @@ rules:
     }
 
     #[test]
-    fn json_is_read_too() {
+    fn json_is_parsed_too() {
         let script = parse(r#"{"rules": [{"when": {"user": {"prefix": "a"}}, "answer": {"text": "b"}}]}"#).unwrap();
         assert!(matches!(script.rules[0].when.user, Some(TextMatch::Prefix(_))));
     }
 
     #[test]
-    fn an_unknown_field_is_named_with_its_line() {
+    fn an_unknown_field_is_reported_with_its_line() {
         let text = error("rules:\n  - when: {}\n    anwser: {text: x}\n");
         assert!(text.contains("anwser") && text.contains("line 3"), "{text}");
         let text = error("rules:\n  - answer: {text: x}\n    when:\n      user: {contain: x}\n");
@@ -130,7 +130,7 @@ rules:
     }
 
     #[test]
-    fn a_rule_that_makes_no_sense_is_named_with_its_line() {
+    fn an_invalid_rule_is_reported_with_its_line() {
         let text = error("rules:\n  - answer: {text: x}\n  - when: {user: x}\n");
         assert!(text.contains("line 3: rules[1]: has neither answer"), "{text}");
         let text = error("rules:\n  - answer: {text: '{{nonsense.x}}'}\n");
@@ -140,7 +140,7 @@ rules:
     }
 
     #[test]
-    fn a_wrong_type_is_named_with_its_line() {
+    fn a_wrong_type_is_reported_with_its_line() {
         let text = error("rules:\n  - when: {round: many}\n    answer: {text: x}\n");
         assert!(text.contains("line 2"), "{text}");
     }

@@ -17,8 +17,8 @@ impl Script {
     /// Returns the response if the script responds to every request equally. Requests need not be parsed then.
     pub(crate) fn constant(&self) -> Option<Decision> {
         let [rule] = self.rules.as_slice() else { return None };
-        let is_free = rule.when.is_empty() && rule.fault.is_none();
-        let answer = rule.answer.as_ref().filter(|answer| is_free && is_plain(answer))?;
+        let is_unconditional = rule.when.is_empty() && rule.fault.is_none();
+        let answer = rule.answer.as_ref().filter(|answer| is_unconditional && is_plain(answer))?;
         Some(Decision { answer: answer.clone(), fault: None })
     }
 
@@ -27,15 +27,15 @@ impl Script {
     pub(crate) fn decide(&self, request: &ChatRequest) -> Result<Decision, String> {
         let round = request.round();
         let mut rules = self.rules.iter().enumerate();
-        let matching =
-            rules.find(|(_, rule)| (rule.rounds.is_empty() || round <= rule.rounds.len()) && rule.when.holds(request));
+        let matching = rules
+            .find(|(_, rule)| (rule.rounds.is_empty() || round <= rule.rounds.len()) && rule.when.matches(request));
         let Some((index, rule)) = matching else {
             let last: String = request.messages.last().map_or("", |m| m.text.as_str()).chars().take(200).collect();
-            return Err(format!("no rule of the script answers (round {round}): {last}"));
+            return Err(format!("no rule of the script matches round {round}; last message: {last}"));
         };
         let answer = match rule.answer.as_ref().or(rule.rounds.get(round.saturating_sub(1))) {
             Some(answer) => {
-                fill(answer, &Scope(request)).map_err(|what| format!("the script's rule {index}: {what}"))?
+                fill(answer, &Scope(request)).map_err(|problem| format!("the script's rule {index}: {problem}"))?
             }
             None => Answer::default(),
         };
@@ -45,8 +45,8 @@ impl Script {
 
 /// Returns true if a response has no templates.
 fn is_plain(answer: &Answer) -> bool {
-    let templated = |call: &Call| call.arguments.to_string().contains("{{");
-    !answer.text.contains("{{") && !answer.calls.iter().any(templated)
+    let has_template = |call: &Call| call.arguments.to_string().contains("{{");
+    !answer.text.contains("{{") && !answer.calls.iter().any(has_template)
 }
 
 fn fill(answer: &Answer, scope: &Scope<'_>) -> Result<Answer, String> {
@@ -76,10 +76,10 @@ rules:
   - {when: {user: {prefix: h}}, answer: {text: second}}
 ";
         let script = Script::parse(script).unwrap();
-        let said = |text: &str| ask(&script, json!([{"role": "user", "content": text}]));
-        assert_eq!(said("hi").unwrap().answer.text, "first");
-        assert_eq!(said("hello").unwrap().answer.text, "second");
-        let refusal = said("bye").unwrap_err();
+        let decide = |text: &str| ask(&script, json!([{"role": "user", "content": text}]));
+        assert_eq!(decide("hi").unwrap().answer.text, "first");
+        assert_eq!(decide("hello").unwrap().answer.text, "second");
+        let refusal = decide("bye").unwrap_err();
         assert!(refusal.contains("no rule") && refusal.contains("bye"), "{refusal}");
     }
 

@@ -31,7 +31,7 @@ impl Template {
                 Ok(Self::Result { tool: tool.to_owned(), path: parts.map(str::to_owned).collect() })
             }
             (Some("user"), None) => Ok(Self::User),
-            _ => Err(format!("unknown template {{{{{inner}}}}} (last.TOOL.path, user)")),
+            _ => Err(format!("unknown template {{{{{inner}}}}}; expected last.TOOL.path or user")),
         }
     }
 
@@ -118,9 +118,9 @@ impl Scope<'_> {
 
     fn value(&self, template: &Template) -> Result<Value, String> {
         let Template::Result { tool, path } = template else { return Ok(self.0.user().into()) };
-        let results = self.0.results();
-        let result = results.iter().rfind(|result| result.tool == tool);
-        let content = result.ok_or_else(|| format!("no result of {tool} in the conversation"))?.content;
+        let results = self.0.answered_calls(0);
+        let result = results.iter().rfind(|(call, _)| call.name == *tool);
+        let content = result.ok_or_else(|| format!("no result of {tool} in the conversation"))?.1;
         let value: Value = serde_json::from_str(content).unwrap_or_else(|_| content.into());
         let mut value_at_path = &value;
         for step in path {

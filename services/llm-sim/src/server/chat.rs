@@ -55,11 +55,11 @@ struct RequestHead {
     #[serde(default)]
     stream: bool,
     #[serde(default)]
-    stream_options: Option<BriefOptions>,
+    stream_options: Option<StreamOptions>,
 }
 
 #[derive(Deserialize)]
-struct BriefOptions {
+struct StreamOptions {
     #[serde(default)]
     include_usage: bool,
 }
@@ -77,13 +77,13 @@ pub(super) async fn complete(
     }
     let number = state.chats.fetch_add(1, Ordering::Relaxed) + 1;
     let source = state.source();
-    if let (Source::Script(script), false) = (source.as_ref(), state.record.keeps())
+    if let (Source::Script(script), false) = (source.as_ref(), state.record.is_enabled())
         && let Some(decision) = script.constant()
-        && let Ok(brief) = serde_json::from_slice::<RequestHead>(&body)
+        && let Ok(head) = serde_json::from_slice::<RequestHead>(&body)
     {
         let entry = record(&state, "/v1/chat/completions", Value::Null, &headers);
-        let include_usage = brief.stream_options.is_some_and(|options| options.include_usage);
-        let (stream, model, bytes, pacing) = (brief.stream, brief.model, body.len(), state.pacing);
+        let include_usage = head.stream_options.is_some_and(|options| options.include_usage);
+        let (stream, model, bytes, pacing) = (head.stream, head.model, body.len(), state.pacing);
         let exchange =
             Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant: true, pacing };
         return exchange.answer(decision).await;
@@ -92,11 +92,8 @@ pub(super) async fn complete(
         Ok(value) => value,
         Err(problem) => {
             record(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("not JSON".to_owned()));
-            return error(
-                StatusCode::BAD_REQUEST,
-                "invalid_request_error",
-                &format!("the body is not JSON: {problem}"),
-            );
+            let message = format!("the body is not JSON: {problem}");
+            return error(StatusCode::BAD_REQUEST, "invalid_request_error", &message);
         }
     };
     let parsed = ChatRequest::parse(&value, body.len());
@@ -207,12 +204,12 @@ impl Exchange {
 
     /// Returns the chunks of a constant response. They are cached for the last requested model.
     fn prepared(&self, frame: &Frame<'_>, decision: &Decision) -> Vec<Bytes> {
-        let mut kept = self.state.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        match kept.as_ref().filter(|kept| kept.model == self.model) {
-            Some(kept) => kept.chunks.clone(),
+        let mut cache = self.state.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        match cache.as_ref().filter(|cached| cached.model == self.model) {
+            Some(cached) => cached.chunks.clone(),
             None => {
                 let (chunks, _) = frame.stream(&decision.answer, true);
-                *kept = Some(CachedChunks { model: self.model.clone(), chunks: chunks.clone() });
+                *cache = Some(CachedChunks { model: self.model.clone(), chunks: chunks.clone() });
                 chunks
             }
         }

@@ -44,25 +44,25 @@ async fn unknown(uri: Uri) -> Response {
 
 /// Adds a request to the record.
 pub(super) fn record(state: &State, path: &str, body: Value, headers: &HeaderMap) -> Entry {
-    let kept = if state.record.keeps() { readable(headers) } else { Vec::new() };
-    state.record.enter(path, body, kept)
+    let headers = if state.record.is_enabled() { recorded_headers(headers) } else { Vec::new() };
+    state.record.record(path, body, headers)
 }
 
 /// Returns the headers for the record, without the API key.
-fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
-    let shown = |name: &header::HeaderName, value: &header::HeaderValue| {
+fn recorded_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let recorded = |name: &header::HeaderName, value: &header::HeaderValue| {
         let value = if *name == header::AUTHORIZATION { "present" } else { value.to_str().unwrap_or("(not text)") };
         (name.as_str().to_owned(), value.to_owned())
     };
-    headers.iter().map(|(name, value)| shown(name, value)).collect()
+    headers.iter().map(|(name, value)| recorded(name, value)).collect()
 }
 
 /// Returns the refusal of a request without the required API key. None: the request is permitted.
 pub(super) fn unauthorized(state: &State, headers: &HeaderMap) -> Option<Response> {
-    let wanted = state.api_key.as_deref()?;
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let refused = given.and_then(|value| value.strip_prefix("Bearer ")) != Some(wanted);
-    refused.then(|| error(StatusCode::UNAUTHORIZED, "authentication_error", "Incorrect API key provided."))
+    let expected = state.api_key.as_deref()?;
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let is_refused = value.and_then(|value| value.strip_prefix("Bearer ")) != Some(expected);
+    is_refused.then(|| error(StatusCode::UNAUTHORIZED, "authentication_error", "Incorrect API key provided."))
 }
 
 async fn embed(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Response {
@@ -88,7 +88,7 @@ fn names(state: &State) -> Vec<String> {
     state.models.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn listed(name: &str) -> Value {
+fn model_object(name: &str) -> Value {
     json!({"id": name, "object": "model", "created": 1_790_000_000, "owned_by": "llm-sim"})
 }
 
@@ -96,7 +96,7 @@ async fn models(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Respon
     if let Some(refused) = unauthorized(&state, &headers) {
         return refused;
     }
-    let data: Vec<_> = names(&state).iter().map(|name| listed(name)).collect();
+    let data: Vec<_> = names(&state).iter().map(|name| model_object(name)).collect();
     Json(json!({"object": "list", "data": data})).into_response()
 }
 
@@ -105,7 +105,7 @@ async fn model(Shared(state): Shared<Arc<State>>, Path(name): Path<String>, head
         return refused;
     }
     if names(&state).contains(&name) {
-        return Json(listed(&name)).into_response();
+        return Json(model_object(&name)).into_response();
     }
     error(StatusCode::NOT_FOUND, "invalid_request_error", "The model does not exist.")
 }

@@ -8,7 +8,7 @@ use crate::offline::schema::{Proposal, propose};
 use crate::offline::view;
 
 /// Maximum attempts of a write.
-const TRIES: usize = 2;
+const ATTEMPTS_MAX: usize = 2;
 
 /// Requested results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +20,15 @@ pub(super) struct Goal {
 
 impl Goal {
     /// Parses the user's message. None: it requests something else.
-    pub(super) fn of(said: &str, context: &Context<'_>) -> Option<Self> {
-        let said = said.to_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-        let making =
-            ["create", "make", "build", "set up", "propose", "generate", "design", "erstelle", "crée", "crea "];
-        let make = has(&making);
+    pub(super) fn of(message: &str, context: &Context<'_>) -> Option<Self> {
+        let message = message.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        let verbs = ["create", "make", "build", "set up", "propose", "generate", "design", "erstelle", "crée", "crea "];
+        let is_creation = has(&verbs);
         let extraction = has(&["extract", "run the prompt", "run it", "extrahier", "extrai", "extrae"])
-            && !said.trim_end().ends_with('?');
-        let schema = make && has(&["schema", "schéma"]);
-        let prompt = make && has(&["prompt"]);
+            && !message.trim_end().ends_with('?');
+        let schema = is_creation && has(&["schema", "schéma"]);
+        let prompt = is_creation && has(&["prompt"]);
         match (schema, prompt, extraction) {
             (false, false, false) => None,
             // An extraction needs a schema and a prompt.
@@ -99,7 +98,7 @@ fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
     if !context.offers("create_schema") {
         return Some(Answer::text("I may not create schemas here."));
     }
-    match context.steps.failed("create_schema") {
+    match context.steps.last_failure("create_schema") {
         None => {
             let arguments = json!({"name": proposal.kind, "response_format": proposal.format});
             let text = format!("I create the schema \"{}\".", proposal.kind);
@@ -111,23 +110,23 @@ fn schema(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
 
 /// Handles a failed creation: updates the schema that has the name, otherwise tries another name once.
 fn another_schema(context: &Context<'_>, proposal: &Proposal, reason: &str) -> Answer {
-    if context.steps.failed("update_schema").is_some() || context.steps.count("create_schema") >= TRIES {
+    if context.steps.last_failure("update_schema").is_some() || context.steps.count("create_schema") >= ATTEMPTS_MAX {
         return Answer::text(format!("The schema could not be created: {reason}"));
     }
-    let named = |schema: &&Value| {
+    let has_name = |schema: &&Value| {
         let name = schema.get("name").and_then(Value::as_str);
         name.is_some_and(|name| name.eq_ignore_ascii_case(&proposal.kind))
     };
-    let taken = reason.contains("NAME_TAKEN") || reason.to_lowercase().contains("name");
+    let is_name_taken = reason.contains("NAME_TAKEN") || reason.to_lowercase().contains("name");
     match context.steps.last("list_schemas") {
-        None if taken && context.offers("list_schemas") => {
+        None if is_name_taken && context.offers("list_schemas") => {
             let call = Call::new("list_schemas", json!({"name_search": proposal.kind}));
             Answer::calls("The name is taken; I look which schema has it.", vec![call])
         }
-        Some(listed) if taken && context.offers("update_schema") => {
+        Some(listed) if is_name_taken && context.offers("update_schema") => {
             let schemas = listed.result.get("schemas").and_then(Value::as_array);
             let found =
-                schemas.and_then(|schemas| schemas.iter().find(named)).and_then(|schema| schema.get("schema_id"));
+                schemas.and_then(|schemas| schemas.iter().find(has_name)).and_then(|schema| schema.get("schema_id"));
             match found {
                 Some(id) => {
                     let arguments = json!({"schema_id": id, "response_format": proposal.format});
@@ -147,10 +146,10 @@ fn renamed(proposal: &Proposal) -> Answer {
 
 /// Calls the help tools once, before the first creation.
 fn help(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
-    let missing = |tool: &&str| context.offers(tool) && context.steps.last(tool).is_none();
+    let is_needed = |tool: &&str| context.offers(tool) && context.steps.last(tool).is_none();
     let calls: Vec<Call> = ["help_schemas", "help_prompts"]
         .iter()
-        .filter(|tool| missing(tool))
+        .filter(|tool| is_needed(tool))
         .map(|tool| Call::new(*tool, json!({})))
         .collect();
     if calls.is_empty() {
@@ -176,8 +175,8 @@ fn prompt(context: &Context<'_>, proposal: &Proposal) -> Option<Answer> {
     }
     let created = context.steps.last_success("create_schema").or_else(|| context.steps.last_success("update_schema"));
     let name = format!("{} extraction", proposal.kind);
-    let name = match context.steps.failed("create_prompt") {
-        Some(failed) if context.steps.count("create_prompt") >= TRIES => {
+    let name = match context.steps.last_failure("create_prompt") {
+        Some(failed) if context.steps.count("create_prompt") >= ATTEMPTS_MAX => {
             return Some(Answer::text(format!("The prompt could not be created: {}", failed.result_text())));
         }
         Some(_) => format!("{name} (offline)"),
@@ -202,7 +201,7 @@ fn extraction(context: &Context<'_>, _: &Proposal) -> Option<Answer> {
         return Some(Answer::text("I may not run extractions here."));
     }
     if let Some(failed) =
-        context.steps.failed("run_extraction").filter(|_| context.steps.count("run_extraction") >= TRIES)
+        context.steps.last_failure("run_extraction").filter(|_| context.steps.count("run_extraction") >= ATTEMPTS_MAX)
     {
         return Some(Answer::text(format!("The extraction failed: {}", failed.result_text())));
     }
@@ -232,7 +231,7 @@ fn summary(context: &Context<'_>, goal: &Goal, proposal: &Proposal) -> String {
             ["extraction", "data", "result"].iter().find_map(|name| step.result.get(name).filter(|v| v.is_object()));
         let data = context.view.extraction.as_ref().or(inner).unwrap_or(&step.result);
         lines.push(format!("Extracted from {}:", context.document_name()));
-        lines.extend(view::listed(data));
+        lines.extend(view::format_leaves(data));
     }
     lines.push(
         "(I am Folio's offline model: fixed rules that read labelled values, no LLM. Please check the values.)"

@@ -21,7 +21,7 @@ impl Step<'_> {
     }
 
     /// Returns true if the result is an error.
-    pub(super) fn failed(&self) -> bool {
+    pub(super) fn is_error(&self) -> bool {
         match &self.result {
             Value::Object(fields) => fields.contains_key("error"),
             Value::String(_) => true,
@@ -48,8 +48,8 @@ impl Step<'_> {
     /// Returns true if the user rejected the call. Only a result that starts with the phrase counts, because a document
     /// may contain it.
     pub(super) fn was_rejected(&self) -> bool {
-        let said = self.result.as_str().or_else(|| self.result.get("error")?.as_str());
-        said.is_some_and(|said| said.starts_with("User rejected this action"))
+        let message = self.result.as_str().or_else(|| self.result.get("error")?.as_str());
+        message.is_some_and(|message| message.starts_with("User rejected this action"))
     }
 
     /// Returns the text in the result of `get_ocr_text`.
@@ -66,20 +66,11 @@ impl Step<'_> {
 impl<'a> Steps<'a> {
     pub(super) fn of(request: &'a ChatRequest) -> Self {
         let since = request.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let mut steps = Vec::new();
-        let mut calls: &'a [_] = &[];
-        for message in request.messages.iter().skip(since) {
-            if message.role == Role::Assistant {
-                calls = &message.calls;
-            }
-            let call = calls.iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
-            if let (Role::Tool, Some(call)) = (message.role, call) {
-                let result = serde_json::from_str(&message.text).unwrap_or_else(|_| message.text.clone().into());
-                let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
-                steps.push(Step { tool: &call.name, arguments, result });
-            }
-        }
-        Self(steps)
+        let steps = request.answered_calls(since).into_iter().map(|(call, content)| {
+            let result = serde_json::from_str(content).unwrap_or_else(|_| content.into());
+            Step { tool: &call.name, arguments: serde_json::from_str(&call.arguments).unwrap_or_default(), result }
+        });
+        Self(steps.collect())
     }
 
     pub(super) fn last(&self, tool: &str) -> Option<&Step<'a>> {
@@ -88,11 +79,11 @@ impl<'a> Steps<'a> {
 
     /// Returns the last successful call of a tool.
     pub(super) fn last_success(&self, tool: &str) -> Option<&Step<'a>> {
-        self.0.iter().rev().find(|step| step.tool == tool && !step.failed())
+        self.0.iter().rev().find(|step| step.tool == tool && !step.is_error())
     }
 
     /// Returns the last call of a tool if no call of it succeeded.
-    pub(super) fn failed(&self, tool: &str) -> Option<&Step<'a>> {
+    pub(super) fn last_failure(&self, tool: &str) -> Option<&Step<'a>> {
         if self.last_success(tool).is_some() { None } else { self.last(tool) }
     }
 

@@ -20,11 +20,11 @@ pub(super) fn answer(request: &ChatRequest) -> Answer {
             rejected.tool
         ));
     }
-    let said = request.user();
-    if let Some(goal) = create::Goal::of(said, &context) {
+    let message = request.user();
+    if let Some(goal) = create::Goal::of(message, &context) {
         return create::next(&context, &goal);
     }
-    requests::next(&context, said).unwrap_or_else(|| questions::answer(&context, said))
+    requests::next(&context, message).unwrap_or_else(|| questions::answer(&context, message))
 }
 
 /// Input of a decision: the request, the parsed system message, the read document, the previous calls.

@@ -7,7 +7,7 @@ use crate::offline::reading::{canonical, tokens};
 use crate::offline::view;
 
 /// Maximum listed values.
-const LISTED: usize = 40;
+const LISTED_MAX: usize = 40;
 
 const ABOUT: &str = "I am Folio's offline model: fixed rules, no LLM. I can create a schema and a prompt for this document and extract \
                      (\"create a schema and a prompt for documents like this and extract\"), answer questions about labelled values \
@@ -15,28 +15,28 @@ const ABOUT: &str = "I am Folio's offline model: fixed rules, no LLM. I can crea
                      documents. For anything else connect a model: set OPENAI_API_KEY.";
 
 /// Answers with values of the extraction and the document.
-pub(super) fn answer(context: &Context<'_>, said: &str) -> Answer {
-    if let Some(failed) = context.steps.newest().filter(|step| step.failed()) {
+pub(super) fn answer(context: &Context<'_>, message: &str) -> Answer {
+    if let Some(failed) = context.steps.newest().filter(|step| step.is_error()) {
         return Answer::text(format!("`{}` did not work: {}", failed.tool, failed.result_text()));
     }
-    let words = tokens(said);
-    let known = words.iter().filter_map(|word| canonical(word)).collect::<Vec<_>>();
-    let asked =
-        |label: &str| contains_all_words(&words, label) || canonical(label).is_some_and(|name| known.contains(&name));
+    let words = tokens(message);
+    let names = words.iter().filter_map(|word| canonical(word)).collect::<Vec<_>>();
+    let is_requested =
+        |label: &str| contains_all_words(&words, label) || canonical(label).is_some_and(|name| names.contains(&name));
     let mut lines: Vec<String> = Vec::new();
     for (name, value) in context.view.extraction.iter().filter_map(|data| data.as_object()).flatten() {
-        if asked(name) && !value.is_null() {
+        if is_requested(name) && !value.is_null() {
             lines.push(format!("{name} is {} (in the extraction).", value.to_string().trim_matches('"')));
         }
     }
-    for field in context.reading.fields.iter().filter(|field| asked(&field.label)) {
+    for field in context.reading.fields.iter().filter(|field| is_requested(&field.label)) {
         lines.push(format!("{}: {} (as printed in {}).", field.label, field.value, context.document_name()));
     }
     if !lines.is_empty() {
         return Answer::text(lines.join("\n"));
     }
     let overview = ["summar", "what is this", "what does", "overview", "fields", "values", "about this", "describe"];
-    if overview.iter().any(|word| said.to_lowercase().contains(word)) && !context.text.trim().is_empty() {
+    if overview.iter().any(|word| message.to_lowercase().contains(word)) && !context.text.trim().is_empty() {
         return Answer::text(overview_of(context));
     }
     Answer::text(ABOUT)
@@ -45,13 +45,13 @@ pub(super) fn answer(context: &Context<'_>, said: &str) -> Answer {
 /// Lists the values of the document.
 fn overview_of(context: &Context<'_>) -> String {
     let mut lines = vec![format!("By my rules (I am an offline model, no LLM) {} says:", context.document_name())];
-    let fields = context.reading.fields.iter().take(LISTED);
+    let fields = context.reading.fields.iter().take(LISTED_MAX);
     lines.extend(fields.map(|field| format!("- {}: {}", field.label, field.value)));
     let tables = context.reading.tables.iter();
     lines.extend(tables.map(|table| format!("- a table of {} rows: {}", table.rows.len(), table.columns.join(", "))));
     if let Some(data) = &context.view.extraction {
         lines.push("The extraction:".to_owned());
-        lines.extend(view::listed(data));
+        lines.extend(view::format_leaves(data));
     }
     if lines.len() == 1 {
         lines.push("- nothing that has a label".to_owned());

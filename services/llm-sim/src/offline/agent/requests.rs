@@ -8,9 +8,9 @@ use crate::offline::fill::similarity;
 use crate::offline::reading::{Style, tokens};
 
 /// Returns the next step. None: the message requests something else.
-pub(super) fn next(context: &Context<'_>, said: &str) -> Option<Answer> {
-    let lower = said.to_lowercase();
-    if let Some(wanted) = change(said) {
+pub(super) fn next(context: &Context<'_>, message: &str) -> Option<Answer> {
+    let lower = message.to_lowercase();
+    if let Some(wanted) = change(message) {
         return Some(update(context, &wanted));
     }
     if let Some(answer) = listing(context, &lower) {
@@ -18,9 +18,11 @@ pub(super) fn next(context: &Context<'_>, said: &str) -> Option<Answer> {
     }
     let (tool, arguments) = if lower.contains("delete") && lower.contains("document") {
         ("delete_document", json!({}))
-    } else if let Some(name) = after(said, "tag", &["create a tag", "create tag", "new tag", "make a tag"]) {
+    } else if let Some(name) = name_after(message, "tag", &["create a tag", "create tag", "new tag", "make a tag"]) {
         ("create_tag", json!({"name": name}))
-    } else if let Some(name) = after(said, "to", &["rename the document", "rename this document", "rename document"]) {
+    } else if let Some(name) =
+        name_after(message, "to", &["rename the document", "rename this document", "rename document"])
+    {
         ("update_document", json!({"document_name": name}))
     } else {
         return None;
@@ -33,25 +35,26 @@ fn once(context: &Context<'_>, tool: &str, arguments: Value) -> Answer {
     match context.steps.last(tool) {
         None if context.offers(tool) => Answer::calls("", vec![Call::new(tool, arguments)]),
         None => Answer::text(format!("I may not use `{tool}` here.")),
-        Some(step) if step.failed() => Answer::text(format!("`{tool}` did not work: {}", step.result_text())),
+        Some(step) if step.is_error() => Answer::text(format!("`{tool}` did not work: {}", step.result_text())),
         Some(_) => Answer::text("Done."),
     }
 }
 
 /// Returns the name after one of these phrases and `word`, without quotes.
-fn after(said: &str, word: &str, beginnings: &[&str]) -> Option<String> {
-    let lower = said.to_lowercase();
+fn name_after(message: &str, word: &str, beginnings: &[&str]) -> Option<String> {
+    let lower = message.to_lowercase();
     let at = beginnings.iter().find_map(|beginning| lower.find(beginning))?;
     let found = lower.get(at..)?.find(&format!("{word} "))? + at + word.len();
-    let rest = said.get(found..)?.trim();
+    let rest = message.get(found..)?.trim();
     let rest = ["called ", "named "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
     let name = rest.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '.' | '“' | '”' | '!'));
     (!name.is_empty()).then(|| name.to_owned())
 }
 
 fn listing(context: &Context<'_>, lower: &str) -> Option<Answer> {
-    let asked = ["list", "show", "which", "what"].iter().any(|word| lower.split_whitespace().next() == Some(word));
-    let (tool, what) = [
+    let is_list_request =
+        ["list", "show", "which", "what"].iter().any(|word| lower.split_whitespace().next() == Some(word));
+    let (tool, kind) = [
         ("list_schemas", "schemas"),
         ("list_prompts", "prompts"),
         ("list_tags", "tags"),
@@ -59,23 +62,23 @@ fn listing(context: &Context<'_>, lower: &str) -> Option<Answer> {
         ("list_llm_models", "models"),
     ]
     .into_iter()
-    .find(|(tool, what)| asked && lower.contains(what) && context.offers(tool))?;
+    .find(|(tool, kind)| is_list_request && lower.contains(kind) && context.offers(tool))?;
     let Some(step) = context.steps.last(tool) else {
         return Some(Answer::calls("", vec![Call::new(tool, json!({}))]));
     };
-    if step.failed() {
+    if step.is_error() {
         return Some(Answer::text(format!("`{tool}` did not work: {}", step.result_text())));
     }
-    let items = step.result.get(what).and_then(Value::as_array).cloned().unwrap_or_default();
+    let items = step.result.get(kind).and_then(Value::as_array).cloned().unwrap_or_default();
     let name = |item: &Value| {
         ["name", "document_name", "model"].iter().find_map(|field| item.get(field)?.as_str()).map(str::to_owned)
     };
     let names: Vec<String> =
         items.iter().filter_map(|item| name(item).or_else(|| item.as_str().map(str::to_owned))).collect();
     Some(Answer::text(if names.is_empty() {
-        format!("There are no {what}.")
+        format!("There are no {kind}.")
     } else {
-        format!("There are {} {what}: {}.", names.len(), names.join(", "))
+        format!("There are {} {kind}: {}.", names.len(), names.join(", "))
     }))
 }
 
@@ -85,15 +88,16 @@ struct Change {
 }
 
 /// Parses "set the total to 1,250".
-fn change(said: &str) -> Option<Change> {
-    let lower = said.to_lowercase();
+fn change(message: &str) -> Option<Change> {
+    let lower = message.to_lowercase();
     let polite = lower.trim_start().strip_prefix("please ").unwrap_or(lower.trim_start());
     let verb = polite.split_whitespace().next()?;
-    if !["set", "change", "update", "correct", "fix", "replace", "make"].contains(&verb) || lower.len() != said.len() {
+    if !["set", "change", "update", "correct", "fix", "replace", "make"].contains(&verb) || lower.len() != message.len()
+    {
         return None;
     }
     let start = lower.find(verb)? + verb.len();
-    let rest = said.get(start..)?;
+    let rest = message.get(start..)?;
     let (target, value) = [" to ", " = ", " with ", " as "].iter().find_map(|word| rest.rsplit_once(word))?;
     let words = target
         .split_whitespace()
@@ -106,7 +110,7 @@ fn change(said: &str) -> Option<Change> {
 /// Changes a value of the working extraction.
 fn update(context: &Context<'_>, wanted: &Change) -> Answer {
     if let Some(step) = context.steps.last("update_extraction_field") {
-        return Answer::text(match step.failed() {
+        return Answer::text(match step.is_error() {
             true => format!("The value could not be changed: {}", step.result_text()),
             false => {
                 let text = |name: &str| step.arguments.get(name).map_or(String::new(), Value::to_string);
@@ -124,9 +128,9 @@ fn update(context: &Context<'_>, wanted: &Change) -> Answer {
     }
     let mut leaves = Vec::new();
     collect(extraction, &mut Vec::new(), &mut leaves);
-    let named = |path: &[String]| path.join(".").eq_ignore_ascii_case(&wanted.target);
+    let is_target = |path: &[String]| path.join(".").eq_ignore_ascii_case(&wanted.target);
     let scored = leaves.iter().rev().map(|(path, value)| {
-        let score = if named(path) { 200 } else { similarity(path, "", &wanted.target) };
+        let score = if is_target(path) { 200 } else { similarity(path, "", &wanted.target) };
         (score, path, *value)
     });
     match scored.max_by_key(|(score, ..)| *score).filter(|(score, ..)| *score >= 50) {
@@ -140,8 +144,8 @@ fn update(context: &Context<'_>, wanted: &Change) -> Answer {
             Answer::calls("", vec![Call::new("update_extraction_field", arguments)])
         }
         None => {
-            let known: Vec<String> = leaves.iter().map(|(path, _)| path.join(".")).take(30).collect();
-            Answer::text(format!("I find no field like \"{}\". There are: {}.", wanted.target, known.join(", ")))
+            let paths: Vec<String> = leaves.iter().map(|(path, _)| path.join(".")).take(30).collect();
+            Answer::text(format!("I find no field like \"{}\". There are: {}.", wanted.target, paths.join(", ")))
         }
     }
 }

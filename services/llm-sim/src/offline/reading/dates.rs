@@ -84,13 +84,13 @@ fn written(text: &str) -> Option<String> {
 
 fn month(word: &str) -> Option<u32> {
     let word = fold(word);
-    let place = MONTHS.iter().position(|names| names.contains(&word.as_str()))?;
-    u32::try_from(place + 1).ok()
+    let index = MONTHS.iter().position(|names| names.contains(&word.as_str()))?;
+    u32::try_from(index + 1).ok()
 }
 
 fn iso(year: u32, month: u32, day: u32) -> Option<String> {
-    let good = (1_800..2_200).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    good.then(|| format!("{year:04}-{month:02}-{day:02}"))
+    let is_valid = (1_800..2_200).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    is_valid.then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
 /// Returns true if dates with slashes start with the month: a date is valid only in this order, or amounts are in

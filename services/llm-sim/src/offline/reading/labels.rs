@@ -99,41 +99,9 @@ const VOCABULARY: [(&str, &str); 31] = [
 ];
 
 /// Words in labels of identifiers. The value of an identifier is text, even if it has only digits.
-const IDENTIFIERS: [&str; 33] = [
-    "number",
-    "no",
-    "nr",
-    "id",
-    "code",
-    "iban",
-    "bic",
-    "swift",
-    "phone",
-    "telephone",
-    "tel",
-    "telefon",
-    "fax",
-    "mobile",
-    "zip",
-    "postcode",
-    "postal",
-    "account",
-    "reference",
-    "ref",
-    "nummer",
-    "numero",
-    "serial",
-    "sku",
-    "ean",
-    "isbn",
-    "vin",
-    "konto",
-    "kundennummer",
-    "rechnungsnummer",
-    "receipt",
-    "order",
-    "meter",
-];
+const IDENTIFIERS: &str = "number no nr id code iban bic swift phone telephone tel telefon fax mobile zip postcode \
+                           postal account reference ref nummer numero serial sku ean isbn vin konto kundennummer \
+                           rechnungsnummer receipt order meter";
 
 /// Folds a text: lower case, without accents and signs, words separated by single spaces.
 pub(crate) fn fold(text: &str) -> String {
@@ -167,7 +135,7 @@ pub(crate) fn fold(text: &str) -> String {
 
 /// Returns the folded words of a name, with abbreviations expanded.
 pub fn tokens(name: &str) -> Vec<String> {
-    let spelled = |word: &str| match word {
+    let expanded = |word: &str| match word {
         "no" | "nr" | "num" | "nummer" => "number".to_owned(),
         "qty" => "quantity".to_owned(),
         "amt" => "amount".to_owned(),
@@ -185,7 +153,7 @@ pub fn tokens(name: &str) -> Vec<String> {
         lower = c.is_lowercase();
         separated.push(c);
     }
-    fold(&separated).split(' ').filter(|word| !matches!(*word, "" | "the" | "of" | "a")).map(spelled).collect()
+    fold(&separated).split(' ').filter(|word| !matches!(*word, "" | "the" | "of" | "a")).map(expanded).collect()
 }
 
 /// Returns the canonical name of a label. None: the label is unknown.
@@ -218,7 +186,9 @@ pub(super) fn is_sum(label: &str) -> bool {
 
 pub fn is_identifier(label: &str) -> bool {
     let folded = fold(label);
-    folded.split(' ').any(|word| IDENTIFIERS.contains(&word) || word.ends_with("nummer") || word.ends_with("nr"))
+    folded
+        .split(' ')
+        .any(|word| IDENTIFIERS.split(' ').any(|own| own == word) || word.ends_with("nummer") || word.ends_with("nr"))
         || matches!(canonical(label), Some("invoice_number" | "order_number" | "receipt_number"))
 }
 

@@ -1,10 +1,10 @@
 //! Reads a document's text by rules: labelled values and tables. Handles text of PDF, OCR, CSV and Markdown. The
-//! vocabulary contains the usual labels of business documents in some languages. Other labels are kept as printed.
+//! vocabulary contains the usual labels of business documents in some languages. Other labels stay as printed.
 
+mod correspondence;
 mod dates;
+mod labelled_values;
 mod labels;
-mod letters;
-mod lines;
 mod numbers;
 mod tables;
 
@@ -99,15 +99,14 @@ pub fn read(text: &str) -> Reading {
     let cleaned: Vec<String> = text
         .lines()
         .take(LINES_MAX)
-        .map(|line| if line.chars().count() > LINE_CHARS { String::new() } else { lines::clean(line) })
-        .filter(|line| !lines::is_mark(line))
+        .map(|line| if line.chars().count() > LINE_CHARS { String::new() } else { labelled_values::clean(line) })
+        .filter(|line| !labelled_values::is_mark(line))
         .collect();
     let mut rest: Vec<&str> = cleaned.iter().map(String::as_str).collect();
-    let (tables, listed) = tables::take(&mut rest, style);
-    let title = lines::title(&rest);
-    let mut fields = listed;
-    fields.extend(lines::fields(&rest, style));
-    letters::add(&mut fields, &rest, style);
+    let (tables, mut fields) = tables::take(&mut rest, style);
+    let title = labelled_values::title(&rest);
+    fields.extend(labelled_values::fields(&rest, style));
+    correspondence::add(&mut fields, &rest, style);
     let fields = unique(fields);
     let named = fields.iter().find(|field| canonical(&field.label) == Some("currency"));
     let named = named.and_then(|field| currency(&field.value));
@@ -127,22 +126,23 @@ fn currency_of_prose(lines: &[String]) -> Option<&'static str> {
 
 /// Makes labels unique: duplicates are removed, and another value of the same label gets a number.
 fn unique(fields: Vec<Field>) -> Vec<Field> {
-    let mut kept: Vec<Field> = Vec::new();
+    let mut found: Vec<Field> = Vec::new();
     for mut field in fields {
-        if kept.len() >= FIELDS_MAX || kept.contains(&field) {
+        if found.len() >= FIELDS_MAX || found.contains(&field) {
             continue;
         }
-        let same =
-            |kept: &[Field], label: &str| kept.iter().any(|other| property_name(&other.label) == property_name(label));
+        let is_used = |found: &[Field], label: &str| {
+            found.iter().any(|other| property_name(&other.label) == property_name(label))
+        };
         let label = field.label.clone();
         let mut number = 2;
-        while same(&kept, &field.label) {
+        while is_used(&found, &field.label) {
             field.label = format!("{label} {number}");
             number += 1;
         }
-        kept.push(field);
+        found.push(field);
     }
-    kept
+    found
 }
 
 #[cfg(test)]

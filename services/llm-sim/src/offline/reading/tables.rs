@@ -1,8 +1,8 @@
 //! Tables: delimited (CSV, Markdown), with a heading of known columns, in columns of spaces, and item lines of
 //! receipts. Lines of a table are removed from the text.
 
+use super::labelled_values::{cells, is_label};
 use super::labels::{canonical, is_sum};
-use super::lines::{cells, is_label};
 use super::{Field, Style, Table};
 
 /// Maximum rows of a table.
@@ -277,7 +277,7 @@ fn spaced(lines: &mut [&str], tables: &mut Vec<Table>) {
 /// Finds the item lines of a receipt: at least two lines with a text and an amount.
 fn receipt(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
     let mut rows = Vec::new();
-    let mut taken = Vec::new();
+    let mut item_lines = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         let Some(amount) = take_right(&mut words, "amount", style).filter(|amount| amount.contains(['.', ','])) else {
@@ -288,11 +288,11 @@ fn receipt(lines: &mut [&str], style: Style, tables: &mut Vec<Table>) {
         let wordy = text.chars().filter(|c| c.is_alphabetic()).count() >= 3 && text.split_whitespace().count() <= 8;
         if item && wordy && !text.ends_with('.') {
             rows.push(vec![text, amount]);
-            taken.push(index);
+            item_lines.push(index);
         }
     }
     if rows.len() >= 2 {
-        for index in taken {
+        for index in item_lines {
             blank(lines, index, index + 1);
         }
         tables.push(Table { columns: vec!["Description".to_owned(), "Amount".to_owned()], rows });

@@ -7,22 +7,9 @@ use super::{Field, Style};
 const GREETINGS: [&str; 10] =
     ["dear", "hello", "hi", "sehr geehrte", "sehr geehrter", "liebe", "lieber", "cher", "chere", "estimado"];
 /// Folded words of a closing.
-const CLOSINGS: [&str; 14] = [
-    "sincerely",
-    "yours sincerely",
-    "yours faithfully",
-    "yours truly",
-    "best regards",
-    "kind regards",
-    "regards",
-    "with kind regards",
-    "mit freundlichen gruessen",
-    "freundliche gruesse",
-    "cordialement",
-    "atentamente",
-    "cordiali saluti",
-    "met vriendelijke groet",
-];
+const CLOSINGS: &str = "sincerely|yours sincerely|yours faithfully|yours truly|best regards|kind regards|regards|\
+                        with kind regards|mit freundlichen gruessen|freundliche gruesse|cordialement|atentamente|\
+                        cordiali saluti|met vriendelijke groet";
 
 /// Adds values of a letter that no label provided.
 pub(super) fn add(fields: &mut Vec<Field>, lines: &[&str], style: Style) {
@@ -31,38 +18,37 @@ pub(super) fn add(fields: &mut Vec<Field>, lines: &[&str], style: Style) {
     if !has_date && let Some(date) = lines.iter().find_map(|line| dated(line, style)) {
         fields.push(Field { label: "Date".to_owned(), value: date.to_owned() });
     }
-    let greeted = lines.iter().find_map(|line| greeting(line));
-    let Some(greeted) = greeted else { return };
-    let missing = |fields: &[Field], label: &str| !fields.iter().any(|field| fold(&field.label) == fold(label));
-    if missing(fields, "Recipient") {
+    let Some(greeted) = lines.iter().find_map(|line| greeting(line)) else { return };
+    let is_missing = |fields: &[Field], label: &str| !fields.iter().any(|field| fold(&field.label) == fold(label));
+    if is_missing(fields, "Recipient") {
         fields.push(Field { label: "Recipient".to_owned(), value: greeted.to_owned() });
     }
     let signed = lines
         .iter()
-        .position(|line| CLOSINGS.contains(&fold(line).as_str()))
+        .position(|line| CLOSINGS.split('|').any(|closing| closing == fold(line)))
         .and_then(|closing| lines.iter().skip(closing + 1).find(|line| !line.is_empty()));
     if let Some(name) = signed
-        && missing(fields, "Sender")
+        && is_missing(fields, "Sender")
     {
         fields.push(Field { label: "Sender".to_owned(), value: (*name).to_owned() });
     }
-    let subject = fields.iter().any(|field| canonical(&field.label) == Some("subject"));
-    let written = ["re ", "subject ", "betreff ", "betr. "];
-    let line = lines.iter().find(|line| written.iter().any(|word| line.to_lowercase().starts_with(word)));
-    if let (false, Some((_, rest))) = (subject, line.and_then(|line| line.split_once(' '))) {
+    let has_subject = fields.iter().any(|field| canonical(&field.label) == Some("subject"));
+    let words = ["re ", "subject ", "betreff ", "betr. "];
+    let line = lines.iter().find(|line| words.iter().any(|word| line.to_lowercase().starts_with(word)));
+    if let (false, Some((_, rest))) = (has_subject, line.and_then(|line| line.split_once(' '))) {
         fields.push(Field { label: "Subject".to_owned(), value: rest.trim().to_owned() });
     }
 }
 
-/// Returns the date in a line with only a date, or a place and a date.
+/// Returns the date in a line with only a date, or a city and a date.
 fn dated(line: &str, style: Style) -> Option<&str> {
     if style.date(line).is_some() {
         return Some(line);
     }
-    let (place, rest) = line.split_once(", ")?;
+    let (city, rest) = line.split_once(", ")?;
     let rest = ["the ", "den ", "le ", "el "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
-    let short = place.split_whitespace().count() <= 3 && !place.chars().any(|c| c.is_ascii_digit());
-    (short && style.date(rest).is_some()).then_some(rest)
+    let is_short = city.split_whitespace().count() <= 3 && !city.chars().any(|c| c.is_ascii_digit());
+    (is_short && style.date(rest).is_some()).then_some(rest)
 }
 
 /// Returns the name in a greeting.
