@@ -11,7 +11,7 @@ fn source_files_are_small() {
         let lines = text.lines().count();
         (lines > LINES_MAX && !is_test(&file)).then(|| format!("{}: {lines} lines", file.display()))
     });
-    report("a source file is too long to have one purpose", &long.collect::<Vec<_>>());
+    report("a source file is too long: split it", &long.collect::<Vec<_>>());
 }
 
 #[test]
@@ -27,10 +27,13 @@ fn no_file_has_a_vague_name() {
 }
 
 #[test]
-fn no_generated_or_secret_file_is_kept() {
-    let odd = files().into_iter().filter(|file| {
+fn no_generated_or_secret_file_is_tracked() {
+    let unwanted = files().into_iter().filter(|file| {
         let name = file.to_string_lossy();
         [".pem", ".key", ".token", ".orig", ".rej", ".swp", ".snap.new", ".log"].iter().any(|end| name.ends_with(end))
     });
-    report("a file does not belong here", &odd.map(|file| file.display().to_string()).collect::<Vec<_>>());
+    report(
+        "a generated or secret file is tracked",
+        &unwanted.map(|file| file.display().to_string()).collect::<Vec<_>>(),
+    );
 }

@@ -5,8 +5,8 @@
 
 mod adapters;
 mod bounds;
+mod dependencies;
 mod documents;
-mod fences;
 mod files;
 mod language;
 mod observability;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::{report, root};
 
 /// Returns the names of the metrics in a text, without the suffixes that Prometheus appends for a histogram.
-fn figures(text: &str) -> BTreeSet<String> {
+fn metric_names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
     let names = words.filter(|word| word.starts_with("folio_"));
     let plain = |name: &str| {
@@ -31,14 +31,14 @@ fn dashboards_and_alerts_name_existing_metrics() {
     let known: BTreeSet<String> = rows.map(|name| format!("folio_{name}")).collect();
     let (mut wrong, mut shown) = (Vec::new(), BTreeSet::new());
     for file in files() {
-        let named = figures(&std::fs::read_to_string(&file).expect("a file is read"));
-        assert!(!named.is_empty(), "{} names no figure", file.display());
+        let named = metric_names(&std::fs::read_to_string(&file).expect("a file is read"));
+        assert!(!named.is_empty(), "{} names no metric", file.display());
         wrong.extend(named.difference(&known).map(|name| format!("{}: {name}", file.display())));
         shown.extend(named);
     }
-    report("a figure is named that there is not", &wrong);
+    report("an unknown metric is named", &wrong);
     let unseen: Vec<_> = known.difference(&shown).cloned().collect();
-    report("a figure is on no dashboard and in no rule", &unseen);
+    report("a metric is on no dashboard and in no alert", &unseen);
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn alerts_ignore_the_models_of_organizations() {
     let of_models: Vec<_> = rules.match_indices("folio_model_").map(|(at, _)| &rules[at..]).collect();
     assert!(of_models.len() >= 4, "{}", of_models.len());
     let tenants_too = of_models.iter().filter(|rest| {
-        let figure = rest.split('}').next().unwrap_or_default();
-        let own = figure.split_once('{').filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        let metric = rest.split('}').next().unwrap_or_default();
+        let own = metric.split_once('{').filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
         !own.is_some_and(|(_, labels)| labels.contains(r#"provider!="(tenants)""#))
     });
     let mut wrong: Vec<_> = tenants_too.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();

@@ -48,7 +48,7 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// Crates that may use a dependency (dev-dependencies apart).
-const PLACES: &[(&str, &[&str])] = &[
+const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("fjall", &["folio-storage-embedded"]),
     ("scylla", &["folio-storage-cql"]),
     ("redis", &["folio-storage-redis"]),
@@ -115,16 +115,16 @@ fn imports_between_crates_point_down() {
 }
 
 #[test]
-fn heavy_dependencies_stay_in_their_place() {
+fn only_the_listed_crates_use_a_heavy_dependency() {
     let mut wrong = Vec::new();
     for (name, uses) in manifests() {
-        for (dependency, places) in PLACES {
-            if uses.contains(*dependency) && !places.contains(&name.as_str()) {
+        for (dependency, owners) in DEPENDENCY_OWNERS {
+            if uses.contains(*dependency) && !owners.contains(&name.as_str()) {
                 wrong.push(format!("{name} uses {dependency}"));
             }
         }
     }
-    report("a dependency has left its place", &wrong);
+    report("a crate uses a dependency of other crates", &wrong);
 }
 
 #[test]
