@@ -32,23 +32,23 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     let latency = Latency::Lognormal { median_ms: MEDIAN_MS, sigma: SIGMA };
     let sim = LlmSim::builder().script(Script::always("yes")).latency(latency).seed(1).start().await?;
     let mut options = Options::openai(Secret::new("bench"), Some(&sim.url()), Some("scripted"));
-    let mut places = 0;
+    let mut permits = 0;
     for provider in options.providers.values_mut() {
-        places = provider.max_concurrent_calls;
+        permits = provider.max_concurrent_calls;
         // The queue is long enough that no call is refused; only the order is measured.
-        provider.max_waiting_calls = 2 * FLOOD * places;
+        provider.max_waiting_calls = 2 * FLOOD * permits;
     }
     let models = OpenAiModels::new(options, Arc::new(System))?;
     let (quiet, loud) = (OrgId::derive(&["quiet"]), OrgId::derive(&["flood"]));
     let alone = times(&models, &quiet, calls).await?;
 
     let mut flood = JoinSet::new();
-    for _ in 0..FLOOD * places {
+    for _ in 0..FLOOD * permits {
         let (models, loud) = (models.clone(), loud.clone());
         flood.spawn(async move { while call(&models, &loud).await.is_ok() {} });
     }
     // The flood is complete when all calls beyond the permits are waiting.
-    while models.endpoints().iter().map(|endpoint| endpoint.waiting).sum::<usize>() + places < FLOOD * places {
+    while models.endpoints().iter().map(|endpoint| endpoint.waiting).sum::<usize>() + permits < FLOOD * permits {
         ensure!(flood.try_join_next().is_none(), "a flooding call failed");
         tokio::task::yield_now().await;
     }
@@ -58,7 +58,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
 
     let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
     let added = (millis(flooded.p99) / millis(alone.p99) - 1.0) * 100.0;
-    eprintln!("{places} places, {} calls of the flood at once, answers of {MEDIAN_MS} ms (median)", FLOOD * places);
+    eprintln!("{permits} permits, {} calls of the flood at once, answers of {MEDIAN_MS} ms (median)", FLOOD * permits);
     eprintln!("{:<44}{:>10}{:>10}", "quiet tenant", "p50", "p99");
     for (what, times) in [("alone", &alone), ("during the flood", &flooded), ("in the flood's own queue", &within)] {
         eprintln!("{what:<44}{:>7.0} ms{:>7.0} ms", millis(times.p50), millis(times.p99));
@@ -67,7 +67,7 @@ pub(crate) async fn measure(calls: usize) -> Result<()> {
     println!(
         "{}",
         json!({
-            "places": places,
+            "permits": permits,
             "calls": calls,
             "alone_p99_ms": millis(alone.p99),
             "flooded_p99_ms": millis(flooded.p99),

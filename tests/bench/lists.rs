@@ -29,7 +29,7 @@ const AIM: Duration = Duration::from_millis(50);
 const TAGGED: usize = 50;
 const RARE: usize = 97;
 
-struct World {
+struct Fixture {
     stores: Stores,
     org: OrgId,
 }
@@ -42,15 +42,15 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let embedded = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = CqlStore::open(options).await?.stores(embedded.stores().blobs);
-    let world = World { stores, org: OrgId::derive(&["bench lists", &Timestamp::now().to_string()]) };
+    let fixture = Fixture { stores, org: OrgId::derive(&["bench lists", &Timestamp::now().to_string()]) };
     let begun = Instant::now();
-    let tag = world.tag().await?;
+    let tag = fixture.tag().await?;
     futures::stream::iter((0..count).map(Ok))
-        .try_for_each_concurrent(WRITES, |number| world.document(number, &tag))
+        .try_for_each_concurrent(WRITES, |number| fixture.document(number, &tag))
         .await?;
     let written = begun.elapsed();
     eprintln!("\n{count} documents written in {written:.1?} ({:.0}/s)", per_second(count, written));
-    let measurements = world.measure(count, &tag).await?;
+    let measurements = fixture.measure(count, &tag).await?;
     println!(
         "{}",
         json!({ "documents": count, "written_per_second": per_second(count, written), "lists": measurements })
@@ -62,7 +62,7 @@ fn per_second(count: usize, took: Duration) -> f64 {
     (count as f64 / took.as_secs_f64()).round()
 }
 
-impl World {
+impl Fixture {
     fn write<C>(&self, name: &str, change: C) -> Write<C> {
         let turn = TurnId::new(ThreadId::derive(&[name]), 1);
         Write {
@@ -109,7 +109,7 @@ impl World {
     async fn measure(&self, count: usize, tag: &TagId) -> Result<Map<String, Value>> {
         let all = DocumentFilter::default;
         let named = |part: &str| DocumentFilter { name_search: Some(part.to_owned()), ..all() };
-        let placed = |city: &str| DocumentFilter { metadata: [("city".into(), city.into())].into(), ..all() };
+        let in_city = |city: &str| DocumentFilter { metadata: [("city".into(), city.into())].into(), ..all() };
         let tagged = DocumentFilter { all_tags: vec![tag.clone()], ..all() };
         let one = format!("{:06}", count / 2);
         let mut measurements = Map::new();
@@ -119,9 +119,9 @@ impl World {
             ("a tag", tagged.clone(), Some(count.div_ceil(TAGGED))),
             ("a part of one name", named(&one), Some(1)),
             ("a part of every name", named("VOICE-"), None),
-            ("a metadata value of some", placed("castrop"), None),
-            ("a metadata value of most", placed("Berlin"), None),
-            ("a tag and a metadata value", DocumentFilter { all_tags: tagged.all_tags, ..placed("castrop") }, None),
+            ("a metadata value of some", in_city("castrop"), None),
+            ("a metadata value of most", in_city("Berlin"), None),
+            ("a tag and a metadata value", DocumentFilter { all_tags: tagged.all_tags, ..in_city("castrop") }, None),
         ] {
             let (mut times, mut total) = (Vec::new(), 0);
             for _ in 0..TIMES {

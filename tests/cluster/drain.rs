@@ -7,37 +7,37 @@ use folio_tests::harness::client::Client;
 use tokio::sync::watch;
 
 use crate::routing::WRITES;
-use crate::stage::{DEAD_AFTER, Stage, on_stage};
+use crate::test_cluster::{DEAD_AFTER, TestCluster, on_cluster, thread_of};
 
 #[test]
 fn the_threads_of_a_drained_node_are_taken_over_at_once() {
-    on_stage(WRITES, async |stage| {
-        let waiting = stage.chat(0, "write").await.pause().await;
-        let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
-        let process = stage.node(owner).take().unwrap();
-        assert!(process.stop().await, "it ends gracefully");
+    on_cluster(WRITES, async |test| {
+        let waiting = test.chat(0, "write").await.pause().await;
+        let owner = test.owner(&waiting.turn_id).await;
+        let process = test.node(owner).take().unwrap();
+        assert!(process.stop().await, "the node exits with status 0");
         let begun = Instant::now();
-        stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
+        test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
         let took = begun.elapsed();
         assert!(took < DEAD_AFTER, "{took:?}");
-        stage.assert_clean().await;
+        test.assert_clean().await;
     });
 }
 
 #[test]
 fn a_rolling_restart_loses_no_turn() {
-    on_stage(WRITES, async |stage| {
-        let waiting = stage.chat(0, "write before").await.pause().await;
+    on_cluster(WRITES, async |test| {
+        let waiting = test.chat(0, "write before").await.pause().await;
         let (stop, stopped) = watch::channel(false);
         let mut chats = Vec::new();
-        for person in 0..3 {
-            let client = stage.client(person % 2).await;
-            chats.push(tokio::spawn(chat_on(client, stage.document.clone(), person, stopped.clone())));
+        for user in 0..3 {
+            let client = test.client(user % 2).await;
+            chats.push(tokio::spawn(chat_on(client, test.document.clone(), user, stopped.clone())));
         }
         for number in 0..3 {
-            let process = stage.node(number).take().unwrap();
-            assert!(process.stop().await, "node {number} ends gracefully");
-            stage.node(number).start(&[]).await;
+            let process = test.node(number).take().unwrap();
+            assert!(process.stop().await, "node {number} exits with status 0");
+            test.node(number).start(&[]).await;
         }
         stop.send_replace(true);
         let mut turns = 0;
@@ -45,20 +45,20 @@ fn a_rolling_restart_loses_no_turn() {
             turns += chat.await.unwrap();
         }
         assert!(turns >= 10, "only {turns} turns");
-        stage.approve_until_taken(0, &Stage::all_of(&waiting)).await;
-        stage.assert_clean().await;
+        test.approve_until_accepted(0, &TestCluster::approvals_of(&waiting)).await;
+        test.assert_clean().await;
     });
 }
 
 /// Runs turns sequentially on old and new threads, all of which must complete. Returns their number.
-async fn chat_on(client: Client, document: String, person: usize, stopped: watch::Receiver<bool>) -> usize {
+async fn chat_on(client: Client, document: String, user: usize, stopped: watch::Receiver<bool>) -> usize {
     let (mut turns, mut thread) = (0, String::new());
     while !*stopped.borrow() {
         turns += 1;
         let mut request = v1::ChatRequest {
             thread_id: thread.clone(),
             text: "hello".to_owned(),
-            request_id: format!("hello-{person}-{turns}"),
+            request_id: format!("hello-{user}-{turns}"),
             ..Default::default()
         };
         if thread.is_empty() {
@@ -72,7 +72,7 @@ async fn chat_on(client: Client, document: String, person: usize, stopped: watch
             done.then_some(turn)
         })
         .await;
-        thread = if turns % 3 == 0 { String::new() } else { completed.split('.').next().unwrap().to_owned() };
+        thread = if turns % 3 == 0 { String::new() } else { thread_of(&completed).to_owned() };
     }
     turns
 }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use folio_proto::v1;
-use folio_proto::v1::approve_response::Outcome;
-use folio_tests::faults::person::{Person, Refusals};
+use folio_tests::faults::simulated_user::{Refusals, SimulatedUser};
+use folio_tests::harness::LIMIT;
+use folio_tests::harness::cluster::Member;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::stage::{Stage, on_stage};
+use crate::test_cluster::{TestCluster, assert_completed, on_cluster};
 
 const SCRIPT: &str = "
 rules:
@@ -33,40 +34,40 @@ const STEPS: [&str; 11] =
     ["accept", "model", "read", "round", "pause", "decide", "plan", "intent", "write", "outcome", "end"];
 
 /// Concurrent clients while nodes die.
-const PEOPLE: usize = 4;
+const USERS: usize = 4;
 /// Timeout until a node reaches a step.
 const REACHED_WITHIN: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_node_may_die_before_and_after_each_step_of_a_turn() {
-    on_stage(SCRIPT, async |stage| {
+    on_cluster(SCRIPT, async |test| {
         let seed = folio_testkit::seed();
         let (stop, stopped) = watch::channel(false);
-        let mut people = JoinSet::new();
-        let gateways: Vec<_> = stage.cluster.gateways.iter().map(|gateway| gateway.door.address()).collect();
-        for number in 0..PEOPLE {
+        let mut users = JoinSet::new();
+        let gateways: Vec<_> = test.cluster.gateways.iter().map(|gateway| gateway.listener_proxy.address()).collect();
+        for number in 0..USERS {
             let random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
-            let (tenant, document, log) = (stage.cluster.tenants[0].clone(), stage.document.clone(), stage.log.clone());
+            let (tenant, document, log) = (test.cluster.tenants[0].clone(), test.document.clone(), test.log.clone());
             let name = format!("s{number}");
-            let person = Person::new(name, tenant, document, gateways.clone(), log, random, Refusals::default());
-            people.spawn(person.work(stopped.clone()));
+            let user = SimulatedUser::new(name, tenant, document, gateways.clone(), log, random, Refusals::default());
+            users.spawn(user.work(stopped.clone()));
         }
         let steps = STEPS.iter().flat_map(|step| [format!("{step}:before"), format!("{step}:after")]);
         let mut steps: Vec<String> = steps.collect();
         let (one, two) = (steps.split_off(steps.len() / 2), steps);
-        let [first, second, _] = &mut stage.cluster.nodes[..] else { panic!("three nodes") };
+        let [first, second, _] = &mut test.cluster.nodes[..] else { panic!("three nodes") };
         let (missed_one, missed_two) = tokio::join!(die_at(first, one), die_at(second, two));
         stop.send_replace(true);
-        let never = people.join_all().await.concat();
+        let never = users.join_all().await.concat();
         assert!(never.is_empty(), "{never:?}");
         let missed = [missed_one, missed_two].concat();
         assert!(missed.is_empty(), "no node reached {missed:?}");
-        stage.assert_clean().await;
+        test.assert_clean().await;
     });
 }
 
 /// Makes a node die at each of these steps. Returns the steps that it did not reach.
-async fn die_at(node: &mut folio_tests::harness::cluster::Member, steps: Vec<String>) -> Vec<String> {
+async fn die_at(node: &mut Member, steps: Vec<String>) -> Vec<String> {
     let mut missed = Vec::new();
     for step in steps {
         node.kill();
@@ -90,22 +91,22 @@ async fn die_at(node: &mut folio_tests::harness::cluster::Member, steps: Vec<Str
 #[test]
 fn a_node_may_die_while_it_recovers_the_turns_of_another() {
     for point in ["resume:before", "resume:after", "recover:before", "recover:after"] {
-        on_stage(SCRIPT, async |stage| {
+        on_cluster(SCRIPT, async |test| {
             let own = [("FOLIO_FAILPOINT", "intent:after")];
             let next = [("FOLIO_FAILPOINT", point)];
-            let waiting = stage.paused_at(0, "write", &own, &[]).await;
+            let waiting = test.paused_at(0, "write", &own, &[]).await;
             // Node 1 takes the turn over and dies at the failpoint. Then node 2 takes it over without a failpoint.
             for number in [1, 2] {
-                stage.node(number).kill();
+                test.node(number).kill();
             }
-            let _ = stage.node(1).try_start(&next).await;
-            stage.approve_until_dead(&Stage::all_of(&waiting), 0).await;
-            stage.node(1).dead().await;
-            stage.node(2).start(&[]).await;
-            stage.until_not_busy(&waiting.turn_id).await;
-            stage.resume(&waiting.turn_id).await;
-            assert_eq!(stage.client(1).await.tag_names().await, ["write"]);
-            stage.assert_clean().await;
+            let _ = test.node(1).try_start(&next).await;
+            test.approve_until_dead(&TestCluster::approvals_of(&waiting), 0).await;
+            test.node(1).wait_until_dead().await;
+            test.node(2).start(&[]).await;
+            test.wait_until_idle(&waiting.turn_id).await;
+            test.resume(&waiting.turn_id).await;
+            assert_eq!(test.client(1).await.tag_names().await, ["write"]);
+            test.assert_clean().await;
         });
     }
 }
@@ -113,42 +114,34 @@ fn a_node_may_die_while_it_recovers_the_turns_of_another() {
 #[test]
 fn a_node_may_die_while_it_closes_cancelled_calls() {
     for point in ["closing:before", "closing:after", "close:before", "close:after"] {
-        on_stage(SCRIPT, async |stage| {
-            let cancelled = cancel_amid(stage, &[], &format!("write:before=hang,{point}")).await;
+        on_cluster(SCRIPT, async |test| {
+            let cancelled = cancel_during_write(test, &[], &format!("write:before=hang,{point}")).await;
             if cancelled.status() == v1::TurnStatus::Cancelled {
-                assert!(stage.client(1).await.tag_names().await.is_empty());
+                assert!(test.client(1).await.tag_names().await.is_empty());
             } else {
                 // The cancel failed before it was recorded, so the approved call is completed.
                 assert_eq!((point, cancelled.status()), ("closing:before", v1::TurnStatus::Failed));
             }
-            stage.assert_clean().await;
+            test.assert_clean().await;
         });
     }
 }
 
 /// Cancels a turn whose write hangs at node 0, which may die. Returns the turn.
-pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], points: &str) -> v1::Turn {
+pub(crate) async fn cancel_during_write(test: &mut TestCluster, variables: &[(&str, &str)], points: &str) -> v1::Turn {
     let own = [variables, &[("FOLIO_FAILPOINT", points)]].concat();
-    let waiting = stage.paused_at(0, "write", &own, variables).await;
+    let waiting = test.paused_at(0, "write", &own, variables).await;
     let turn = waiting.turn_id.clone();
-    let request = Stage::all_of(&waiting);
-    {
-        let approving = stage.approve(0, &request);
-        tokio::pin!(approving);
-        let member = &stage.cluster.nodes[0];
-        let hangs = || std::future::ready(member.errors().contains("hanging at a failpoint").then_some(()));
-        let hangs = folio_testkit::wait_for("a write that hangs", folio_tests::harness::LIMIT, hangs);
-        tokio::select! {
-            answer = &mut approving => panic!("{answer:?}"),
-            () = hangs => {}
-        }
-    }
-    let client = stage.client(0).await;
+    let request = TestCluster::approvals_of(&waiting);
+    let member = &test.cluster.nodes[0];
+    let hangs = || std::future::ready(member.errors().contains("hanging at a failpoint").then_some(()));
+    test.approve_until(&request, folio_testkit::wait_for("a write that hangs", LIMIT, hangs)).await;
+    let client = test.client(0).await;
     let _ = client.cancel(&turn).await;
-    stage.until_not_busy(&turn).await;
-    let client = stage.client(1).await;
+    test.wait_until_idle(&turn).await;
+    let client = test.client(1).await;
     // Published state is visible a little later than the stored state.
-    folio_testkit::wait_for("the turn's end", folio_tests::harness::LIMIT, || async {
+    folio_testkit::wait_for("the turn's end", LIMIT, || async {
         let found = client.try_turn(&turn).await.ok()?;
         (found.status() != v1::TurnStatus::Running).then_some(found)
     })
@@ -157,13 +150,13 @@ pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], p
 
 #[test]
 fn a_response_that_was_lost_with_its_node_is_repeated() {
-    on_stage(SCRIPT, async |stage| {
-        let waiting = stage.paused_at(0, "write", &[("FOLIO_FAILPOINT", "end:after")], &[]).await;
-        let request = Stage::all_of(&waiting);
-        stage.approve_until_dead(&request, 0).await;
-        let answer = stage.approve_until_taken(1, &request).await;
-        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-        assert_eq!(stage.approve(0, &request).await.unwrap(), answer);
-        stage.assert_clean().await;
+    on_cluster(SCRIPT, async |test| {
+        let waiting = test.paused_at(0, "write", &[("FOLIO_FAILPOINT", "end:after")], &[]).await;
+        let request = TestCluster::approvals_of(&waiting);
+        test.approve_until_dead(&request, 0).await;
+        let answer = test.approve_until_accepted(1, &request).await;
+        assert_completed(&answer);
+        assert_eq!(test.approve(0, &request).await.unwrap(), answer);
+        test.assert_clean().await;
     });
 }

@@ -3,13 +3,12 @@
 use std::time::Instant;
 
 use folio_proto::v1;
-use folio_proto::v1::approve_response::Outcome;
-use folio_tests::harness::client::{Events, outline};
+use folio_tests::harness::client::outline;
 
-use crate::stage::{BUSY, Stage, TAKEN_OVER, on_stage};
+use crate::test_cluster::{BUSY_MARGIN, TAKEN_OVER, TestCluster, assert_completed, on_cluster};
 
 /// Requests wait until the gate `g` is opened.
-const HELD: &str = "
+const SCRIPT: &str = "
 rules:
   - when: {user: {prefix: slow}}
     fault: {hold: {gate: g, after_chunks: 4}}
@@ -21,96 +20,85 @@ rules:
     answer: {calls: [{name: create_tag, arguments: {name: '{{user}}'}}]}
 ";
 
-async fn kill_owner(stage: &mut Stage, turn: &str) {
-    let owner = stage.cluster.owner(turn.split('.').next().unwrap()).await;
-    stage.node(owner).kill();
+async fn kill_owner(test: &mut TestCluster, turn: &str) {
+    let owner = test.owner(turn).await;
+    test.node(owner).kill();
 }
 
 #[test]
 fn a_paused_turn_is_approved_at_another_node_after_its_owner_was_killed() {
-    on_stage(HELD, async |stage| {
-        stage.cluster.sim.open("g").await;
-        let waiting = stage.chat(0, "write").await.pause().await;
-        kill_owner(stage, &waiting.turn_id).await;
+    on_cluster(SCRIPT, async |test| {
+        test.cluster.sim.open_gate("g").await;
+        let waiting = test.chat(0, "write").await.pause().await;
+        kill_owner(test, &waiting.turn_id).await;
         let begun = Instant::now();
-        let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
+        let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
         let took = begun.elapsed();
-        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-        assert!(took < TAKEN_OVER + BUSY, "{took:?}, with the model call");
-        stage.assert_clean().await;
+        assert_completed(&answer);
+        assert!(took < TAKEN_OVER + BUSY_MARGIN, "{took:?}, with the model call");
+        test.assert_clean().await;
     });
 }
 
 #[test]
 fn invariant_8_a_running_turn_whose_owner_was_killed_is_found_in_time_with_its_effects() {
-    on_stage(HELD, async |stage| {
-        let waiting = stage.chat(0, "write").await.pause().await;
-        let (turn, request) = (waiting.turn_id.clone(), Stage::all_of(&waiting));
-        {
-            let approving = stage.approve(0, &request);
-            tokio::pin!(approving);
-            tokio::select! {
-                answer = &mut approving => panic!("{answer:?}"),
-                () = stage.cluster.sim.until_held() => {}
-            }
-        }
-        kill_owner(stage, &turn).await;
-        let took = stage.until_not_busy(&turn).await;
-        assert!(took < TAKEN_OVER + BUSY, "busy for {took:?}");
-        let client = stage.client(1).await;
-        let found = stage.turn(&turn).await;
+    on_cluster(SCRIPT, async |test| {
+        let waiting = test.chat(0, "write").await.pause().await;
+        let (turn, request) = (waiting.turn_id.clone(), TestCluster::approvals_of(&waiting));
+        test.approve_until(&request, test.cluster.sim.wait_for_waiting_request()).await;
+        kill_owner(test, &turn).await;
+        let took = test.wait_until_idle(&turn).await;
+        assert!(took < TAKEN_OVER + BUSY_MARGIN, "busy for {took:?}");
+        let client = test.client(1).await;
+        let found = test.turn(&turn).await;
         assert_eq!((found.status(), found.retriable), (v1::TurnStatus::Failed, true));
         assert_eq!(client.tag_names().await, ["write"]);
-        stage.cluster.sim.open("g").await;
+        test.cluster.sim.open_gate("g").await;
         client.resume(&turn).await.unwrap().completed().await;
-        assert_eq!(client.tag_names().await, ["write"], "no effect twice");
-        stage.assert_clean().await;
+        assert_eq!(client.tag_names().await, ["write"], "the effect exists once");
+        test.assert_clean().await;
     });
 }
 
 #[test]
 fn invariant_9_a_watched_stream_continues_with_a_snapshot_at_the_next_owner() {
-    on_stage(HELD, async |stage| {
-        let stream = stage.chat(0, "slow").await;
+    on_cluster(SCRIPT, async |test| {
+        let stream = test.chat(0, "slow").await;
         let turn = stream.turn();
-        stage.cluster.sim.until_held().await;
-        let watcher = stage.client(1).await.watch(&turn, 0).await.unwrap();
-        kill_owner(stage, &turn).await;
+        test.cluster.sim.wait_for_waiting_request().await;
+        let watcher = test.client(1).await.watch(&turn, 0).await.unwrap();
+        kill_owner(test, &turn).await;
         let begun = Instant::now();
         // Both streams must end in some way.
         let (one, two) = tokio::join!(stream.drain(), watcher.drain());
         drop((one, two));
-        stage.until_not_busy(&turn).await;
-        assert!(begun.elapsed() < TAKEN_OVER + BUSY, "{:?}", begun.elapsed());
-        stage.cluster.sim.open("g").await;
-        let client = stage.client(1).await;
+        test.wait_until_idle(&turn).await;
+        assert!(begun.elapsed() < TAKEN_OVER + BUSY_MARGIN, "{:?}", begun.elapsed());
+        test.cluster.sim.open_gate("g").await;
+        let client = test.client(1).await;
         let resumed = client.resume(&turn).await.unwrap();
-        let watched = followed(client.watch(&turn, 0).await.unwrap()).await;
-        let resumed = followed(resumed).await;
+        let watched = client.watch(&turn, 0).await.unwrap().end().await;
+        let resumed = resumed.end().await;
         for events in [&resumed, &watched] {
             assert_eq!(outline(events).first(), Some(&"snapshot"), "{:?}", outline(events));
             assert_eq!(outline(events).last(), Some(&"completed"), "{:?}", outline(events));
         }
         assert_eq!(resumed.last(), watched.last());
-        stage.assert_clean().await;
+        test.assert_clean().await;
     });
-}
-
-async fn followed(events: Events) -> Vec<v1::Event> {
-    events.end().await
 }
 
 #[test]
 fn a_turn_that_runs_is_watched_at_another_gateway_and_node() {
-    on_stage(HELD, async |stage| {
-        let stream = stage.chat(0, "slow").await;
+    on_cluster(SCRIPT, async |test| {
+        let stream = test.chat(0, "slow").await;
         let turn = stream.turn();
-        stage.cluster.sim.until_held().await;
-        let watcher = stage.client(1).await.watch(&turn, 0).await.unwrap();
-        stage.cluster.sim.open("g").await;
+        test.cluster.sim.wait_for_waiting_request().await;
+        let watcher = test.client(1).await.watch(&turn, 0).await.unwrap();
+        test.cluster.sim.open_gate("g").await;
         let (one, two) = tokio::join!(stream.end(), watcher.end());
         assert_eq!(one.last(), two.last());
         assert_eq!(outline(&two).last(), Some(&"completed"));
-        stage.assert_clean().await;
+        test.assert_clean().await;
     });
 }

@@ -32,7 +32,7 @@ pub enum ClientEvent {
     /// Decisions were refused.
     Refused(Decisions, Reason),
     /// The creation of a resource outside turns was acknowledged.
-    Made { id: String },
+    Created { id: String },
     /// Names in a list response.
     Listed(Vec<String>),
 }

@@ -40,6 +40,6 @@ async fn main() -> anyhow::Result<ExitCode> {
     let report = run(plan).await?;
     println!("{report}");
     let enough = report.approvals >= wanted.approvals && report.faults >= wanted.faults;
-    let clean = report.violations.is_empty() && report.complaints.is_empty();
+    let clean = report.violations.is_empty() && report.failures.is_empty();
     Ok(if clean && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -2,12 +2,12 @@
 //! are restarted and connections are cut. At the end the checker compares the stores with the clients' logs.
 
 pub mod checker;
+mod credit_grants;
+mod injection;
 pub mod log;
-pub mod person;
-pub mod reading;
-pub mod rest;
 pub mod run;
 mod schedule;
 mod servers;
-mod strike;
-mod topping_up;
+pub mod settle;
+pub mod simulated_user;
+pub mod tables;

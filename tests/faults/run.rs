@@ -10,14 +10,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::checker::{Violation, check};
+use super::injection::{inject, restart_dead};
 use super::log::{ClientEvent, Log};
-use super::person::{Person, Refusals};
-use super::reading::Tables;
-use super::rest::{Patience, gather};
 use super::schedule::Schedule;
 use super::servers::Servers;
-use super::strike::{revive, strike};
-use crate::harness::cluster::{Cluster, Pace, Setup};
+use super::settle::{TimeLimits, gather};
+use super::simulated_user::{Refusals, SimulatedUser};
+use super::tables::Tables;
+use crate::harness::cluster::{Cluster, HeartbeatTimes, Setup};
 use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
 
@@ -60,7 +60,7 @@ const CREDIT: &[(&str, &str)] = &[
 ];
 
 /// Concurrent clients, half of them of each tenant.
-const PEOPLE: usize = 8;
+const USERS: usize = 8;
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -79,7 +79,7 @@ pub struct Report {
     pub faults: usize,
     pub violations: Vec<Violation>,
     /// Other failures: turns that did not end, processes that died unexpectedly.
-    pub complaints: Vec<String>,
+    pub failures: Vec<String>,
 }
 
 impl fmt::Display for Report {
@@ -87,11 +87,11 @@ impl fmt::Display for Report {
         for violation in &self.violations {
             writeln!(f, "{violation}")?;
         }
-        for complaint in &self.complaints {
-            writeln!(f, "{complaint}")?;
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
         }
         let (turns, approvals, faults) = (self.turns, self.approvals, self.faults);
-        let violations = self.violations.len() + self.complaints.len();
+        let violations = self.violations.len() + self.failures.len();
         write!(f, "turns {turns}, approvals {approvals}, faults {faults}, violations {violations}")
     }
 }
@@ -106,16 +106,16 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let (log, refusals) = (Log::default(), Refusals::default());
     let (stop, stopped) = watch::channel(false);
-    let mut people = JoinSet::new();
-    for person in hire(&cluster, &log, &refusals, &mut random).await {
-        people.spawn(person.work(stopped.clone()));
+    let mut users = JoinSet::new();
+    for user in create_users(&cluster, &log, &refusals, &mut random).await {
+        users.spawn(user.work(stopped.clone()));
     }
     // Credit is granted until all clients have finished.
-    let mut topping_up = JoinSet::new();
+    let mut granting = JoinSet::new();
     let orgs = cluster.tenants.iter().map(|tenant| tenant.org.clone()).collect();
-    let (complain, mut of_giver) = mpsc::unbounded_channel();
-    let giver = granter(&cluster, &log, &refusals, &mut random).await;
-    topping_up.spawn(giver.top_up(cluster.stores.clone(), orgs, complain));
+    let (report_failure, mut grant_failures) = mpsc::unbounded_channel();
+    let granter = create_granter(&cluster, &log, &refusals, &mut random).await;
+    granting.spawn(granter.top_up(cluster.stores.clone(), orgs, report_failure));
     let begun = Instant::now();
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let (mut faults, mut died) = (0, 0);
@@ -124,11 +124,11 @@ pub async fn run(plan: Plan) -> Result<Report> {
         // The seed determines the time of the fault.
         tokio::time::sleep(fault.after).await;
         println!("{:6.1} s  fault {}: {fault}", begun.elapsed().as_secs_f64(), faults + 1);
-        let (back, done) = strike(&mut cluster, servers, fault).await;
-        servers = back;
-        done.context("cannot repair a fault")?;
+        let (returned, repaired) = inject(&mut cluster, servers, fault).await;
+        servers = returned;
+        repaired.context("cannot repair a fault")?;
         faults += 1;
-        died += revive(&mut cluster).await;
+        died += restart_dead(&mut cluster).await;
     }
     while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
         // The clients approve further calls during the sleep.
@@ -136,29 +136,31 @@ pub async fn run(plan: Plan) -> Result<Report> {
     }
     println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));
     stop.send_replace(true);
-    let mut complaints = people.join_all().await.concat();
-    topping_up.shutdown().await;
-    complaints.extend(std::iter::from_fn(|| of_giver.try_recv().ok()));
+    let mut failures = users.join_all().await.concat();
+    granting.shutdown().await;
+    failures.extend(std::iter::from_fn(|| grant_failures.try_recv().ok()));
     if died > 0 {
-        complaints.push(format!("{died} processes died unexpectedly"));
+        failures.push(format!("{died} processes died unexpectedly"));
     }
-    let patience =
-        Patience { stuck: cluster.setup.pace.dead_after + Duration::from_secs(5), total: Duration::from_secs(60) };
-    let evidence = gather(&tables, &cluster.tenants, &log, patience).await?;
+    let limits = TimeLimits {
+        stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5),
+        total: Duration::from_secs(60),
+    };
+    let evidence = gather(&tables, &cluster.tenants, &log, limits).await?;
     println!("{:6.1} s  idle; errors: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
     let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
     if turns == 0 {
         bail!("no turn was accepted");
     }
-    Ok(Report { turns, approvals: approvals(&log), faults, violations: check(&evidence), complaints })
+    Ok(Report { turns, approvals: approvals(&log), faults, violations: check(&evidence), failures })
 }
 
 async fn start(servers: &Servers, nodes: usize) -> Cluster {
     let replication_factor = if nodes >= 3 { 3 } else { 1 };
     let setup = Setup {
-        pace: Pace::QUICK,
+        heartbeat_times: HeartbeatTimes::QUICK,
         replication_factor,
-        marks: vec!["alpha", "beta"],
+        markers: vec!["alpha", "beta"],
         ..Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses())
     };
     // Small blocks with a short lifetime are acquired, closed and taken over constantly.
@@ -166,32 +168,40 @@ async fn start(servers: &Servers, nodes: usize) -> Cluster {
     setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).start().await
 }
 
-async fn hire(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Vec<Person> {
+async fn create_users(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Vec<SimulatedUser> {
     let mut documents = Vec::new();
     for tenant in 0..cluster.tenants.len() {
         let client = cluster.client_of(0, tenant).await;
         documents.push(client.upload("invoice.txt", INVOICE.as_bytes()).await);
     }
     let gateways = gateways(cluster);
-    let person = |number: usize| {
-        let of = number % cluster.tenants.len();
+    let user = |number: usize| {
+        let tenant = number % cluster.tenants.len();
         let random = StdRng::seed_from_u64(random.random());
-        let (tenant, document) = (cluster.tenants[of].clone(), documents[of].clone());
-        Person::new(format!("p{number}"), tenant, document, gateways.clone(), log.clone(), random, refusals.clone())
+        let (tenant, document) = (cluster.tenants[tenant].clone(), documents[tenant].clone());
+        SimulatedUser::new(
+            format!("p{number}"),
+            tenant,
+            document,
+            gateways.clone(),
+            log.clone(),
+            random,
+            refusals.clone(),
+        )
     };
-    (0..PEOPLE).map(person).collect()
+    (0..USERS).map(user).collect()
 }
 
-/// Returns the client that grants credit.
-async fn granter(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Person {
-    let (house, random) = (Tenant::platform(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
+/// Creates the client that grants credit.
+async fn create_granter(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> SimulatedUser {
+    let (tenant, random) = (Tenant::platform(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
     let (log, refusals) = (log.clone(), refusals.clone());
-    Person::new("giver".to_owned(), house, String::new(), gateways(cluster), log, random, refusals)
+    SimulatedUser::new("granter".to_owned(), tenant, String::new(), gateways(cluster), log, random, refusals)
 }
 
 /// Returns the gateways' addresses, which do not change when their processes restart.
 fn gateways(cluster: &Cluster) -> Vec<String> {
-    cluster.gateways.iter().map(|gateway| gateway.door.address()).collect()
+    cluster.gateways.iter().map(|gateway| gateway.listener_proxy.address()).collect()
 }
 
 /// Returns the number of rounds whose decisions were answered.

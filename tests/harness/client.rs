@@ -58,7 +58,7 @@ pub struct Events {
 
 impl Client {
     pub async fn connect(url: &str, token: Option<&str>) -> Self {
-        Self::try_connect(url, token).await.expect("the server is reached")
+        Self::try_connect(url, token).await.expect("the server is reachable")
     }
 
     pub async fn try_connect(url: &str, token: Option<&str>) -> Result<Self, tonic::transport::Error> {
@@ -85,7 +85,7 @@ impl Client {
         let id = document.document_id;
         folio_testkit::wait_for("the document's text", LIMIT, || async {
             let request = v1::GetDocumentRequest { document_id: id.clone() };
-            let found = self.documents.clone().get_document(request).await.expect("the document is there").into_inner();
+            let found = self.documents.clone().get_document(request).await.expect("the document exists").into_inner();
             let state = found.document.expect("a document").state();
             assert_ne!(state, v1::DocumentState::Failed);
             matches!(state, v1::DocumentState::Ready | v1::DocumentState::NoText).then_some(())
@@ -139,11 +139,11 @@ impl Client {
 
     /// Approves every pending call.
     pub async fn approve_all(&self, waiting: &v1::AwaitingApproval) -> v1::ApproveResponse {
-        self.approve(decide(waiting, approved)).await.expect("the approval is taken")
+        self.approve(decide(waiting, approved)).await.expect("the approval is accepted")
     }
 
     pub async fn turn(&self, turn: &str) -> v1::Turn {
-        self.try_turn(turn).await.expect("the turn is there")
+        self.try_turn(turn).await.expect("the turn exists")
     }
 
     pub async fn try_turn(&self, turn: &str) -> Result<v1::Turn, Status> {
@@ -169,7 +169,7 @@ impl Client {
 
     pub async fn thread(&self, thread: &str) -> v1::GetThreadResponse {
         let request = v1::GetThreadRequest { thread_id: thread.to_owned(), ..Default::default() };
-        within("a thread", self.threads.clone().get_thread(request)).await.expect("the thread is there").into_inner()
+        within("a thread", self.threads.clone().get_thread(request)).await.expect("the thread exists").into_inner()
     }
 
     pub async fn tag_names(&self) -> Vec<String> {
@@ -200,13 +200,13 @@ impl Events {
 
     /// Reads until an event with this name, and returns it.
     pub async fn until(&mut self, name: &str) -> v1::Event {
-        if let Some(found) = self.seen.iter().find(|event| name_of(event) == name) {
+        if let Some(found) = self.seen.iter().find(|event| event_name(event) == name) {
             return found.clone();
         }
         loop {
             let event =
                 self.next().await.unwrap_or_else(|| panic!("the stream ended before {name}: {:?}", self.names()));
-            if name_of(&event) == name {
+            if event_name(&event) == name {
                 return event;
             }
         }
@@ -234,7 +234,7 @@ impl Events {
     pub async fn pause(self) -> v1::AwaitingApproval {
         match self.close().await {
             Kind::AwaitingApproval(waiting) => waiting,
-            other => panic!("no pause: {other:?}"),
+            other => panic!("expected a pause: {other:?}"),
         }
     }
 
@@ -266,7 +266,7 @@ impl Events {
     }
 
     pub fn names(&self) -> Vec<&'static str> {
-        self.seen.iter().map(name_of).collect()
+        self.seen.iter().map(event_name).collect()
     }
 }
 
@@ -276,7 +276,7 @@ pub fn ask(document: &str, text: &str) -> v1::ChatRequest {
 }
 
 /// Returns the name of the event in the proto files.
-pub fn name_of(event: &v1::Event) -> &'static str {
+pub fn event_name(event: &v1::Event) -> &'static str {
     match event.kind.as_ref().expect("an event has a kind") {
         Kind::TurnStarted(_) => "turn_started",
         Kind::RoundStarted(_) => "round_started",
@@ -298,7 +298,7 @@ pub fn name_of(event: &v1::Event) -> &'static str {
 
 /// Returns the names of events, with consecutive deltas of one kind as one.
 pub fn outline(events: &[v1::Event]) -> Vec<&'static str> {
-    let mut names: Vec<&'static str> = events.iter().map(name_of).collect();
+    let mut names: Vec<&'static str> = events.iter().map(event_name).collect();
     names.dedup_by(|a, b| a == b && a.ends_with("_delta"));
     names
 }
@@ -345,7 +345,7 @@ pub fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
 #[track_caller]
 pub fn refused<T>(result: Result<T, Status>) -> Error {
     match result {
-        Ok(_) => panic!("it was not refused"),
+        Ok(_) => panic!("the call was not refused"),
         Err(status) => folio_proto::status::to_error(&status),
     }
 }

@@ -1,6 +1,7 @@
 //! A cluster of several processes: gateways and nodes on shared stores, with a proxy before each connection.
 
 use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use folio_storage::Stores;
@@ -9,7 +10,7 @@ use folio_types::{Incarnation, ThreadId};
 use tempfile::TempDir;
 
 use super::client::Client;
-use super::process::Process;
+use super::process::{self, Process};
 use super::settings;
 use super::sim::Sim;
 use super::tenant::{self, Tenant};
@@ -17,7 +18,7 @@ use super::{LIMIT, within};
 
 /// Times after which silent nodes are detected.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct HeartbeatTimes {
     /// Interval between heartbeats.
     pub heartbeat: Duration,
     /// Timeout of a heartbeat.
@@ -26,9 +27,9 @@ pub struct Pace {
     pub dead_after: Duration,
 }
 
-impl Pace {
+impl HeartbeatTimes {
     /// Folio's defaults.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         heartbeat: Duration::from_millis(1_500),
         answer: Duration::from_secs(1),
         dead_after: Duration::from_secs(5),
@@ -51,9 +52,9 @@ pub struct Setup {
     /// CQL servers: `127.0.0.1:PORT`, `127.0.0.2:PORT`, …, separated by commas.
     pub cql: String,
     pub replication_factor: u8,
-    pub pace: Pace,
+    pub heartbeat_times: HeartbeatTimes,
     pub variables: Vec<(String, String)>,
-    pub marks: Vec<&'static str>,
+    pub markers: Vec<&'static str>,
 }
 
 impl Setup {
@@ -66,9 +67,9 @@ impl Setup {
             redis,
             cql: cql.into(),
             replication_factor: 1,
-            pace: Pace::USUAL,
+            heartbeat_times: HeartbeatTimes::DEFAULT,
             variables: Vec::new(),
-            marks: vec!["alpha"],
+            markers: vec!["alpha"],
         }
     }
 
@@ -82,13 +83,12 @@ impl Setup {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let sim = Sim::start(folder.path(), &self.script).await;
         let keyspace = format!("t{:x}", rand::random::<u64>());
-        std::fs::write(folder.path().join("folio.toml"), self.settings(&sim, &keyspace)).expect("settings are written");
-        let blobs = folder.path().join("blobs");
-        std::fs::create_dir_all(&blobs).expect("a folder for blobs");
-        let stores = tenant::open(&self.cql, &keyspace, self.replication_factor, &blobs).await;
+        let settings = settings::for_models_at(&sim.base_url());
+        std::fs::write(folder.path().join("folio.toml"), settings).expect("the settings are written");
+        let stores = tenant::open_stores(&self.cql, &keyspace, self.replication_factor, folder.path()).await;
         let mut tenants = Vec::new();
-        for mark in &self.marks {
-            tenants.push(Tenant::make(&stores, mark).await);
+        for marker in &self.markers {
+            tenants.push(Tenant::create(&stores, marker).await);
         }
         let mut cluster =
             Cluster { sim, gateways: Vec::new(), nodes: Vec::new(), tenants, stores, keyspace, folder, setup: self };
@@ -104,20 +104,65 @@ impl Setup {
         futures::future::join_all(all.map(|member| member.start(&[]))).await;
         cluster
     }
+}
 
-    fn settings(&self, sim: &Sim, keyspace: &str) -> String {
-        let Pace { heartbeat, answer, dead_after } = self.pace;
-        format!(
-            "{}\n[cluster]\nsecrets = [\"a secret of the tests, long enough to sign with\"]\n\
-             heartbeat_seconds = {}\nheartbeat_answer_seconds = {}\ndead_after_seconds = {}\n\n\
-             [storage.redis]\nprefix = \"{keyspace}\"\n\n\
-             [storage.cql]\nkeyspace = \"{keyspace}\"\nreplication_factor = {}\n",
-            settings::for_models_at(&sim.base_url()),
-            heartbeat.as_secs_f64(),
-            answer.as_secs_f64(),
-            dead_after.as_secs_f64(),
-            self.replication_factor,
-        )
+/// Starts processes of a cluster: their folder, stores and environment variables.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    folder: PathBuf,
+    /// Flags of the commands with the addresses of Redis and the CQL servers.
+    stores: [String; 4],
+    variables: Vec<(String, String)>,
+}
+
+impl Launcher {
+    /// Creates a launcher for processes that share a keyspace. The blobs are in the folder `blobs` below `folder`.
+    pub fn new(folder: &Path, redis: &str, cql: &str, keyspace: &str, replication_factor: u8) -> Self {
+        std::fs::create_dir_all(folder.join("blobs")).expect("a folder for blobs");
+        let launcher = Self {
+            folder: folder.to_owned(),
+            stores: ["--redis", redis, "--cql", cql].map(str::to_owned),
+            variables: Vec::new(),
+        };
+        launcher
+            .with("FOLIO_STORAGE__CQL__KEYSPACE", keyspace)
+            .with("FOLIO_STORAGE__CQL__REPLICATION_FACTOR", replication_factor)
+            .with("FOLIO_STORAGE__REDIS__PREFIX", keyspace)
+            .with("FOLIO_CLUSTER__SECRETS", "[\"a secret of a test, thirty-two bytes or more\"]")
+    }
+
+    #[must_use]
+    pub fn with(mut self, variable: &str, value: impl ToString) -> Self {
+        self.variables.push((variable.to_owned(), value.to_string()));
+        self
+    }
+
+    fn variables(&self) -> Vec<(&str, &str)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
+    /// Runs a command of `folio` on the stores to its end.
+    pub fn run(&self, words: &[&str]) -> Output {
+        let mut command = process::command(process::binary("folio"), &self.folder, &self.variables());
+        command.args(words).args(&self.stores).stdin(Stdio::null()).output().expect("folio starts")
+    }
+
+    pub fn gateway(&self) -> Process {
+        self.try_serve(&["gateway", "--listen", "127.0.0.1:0"]).expect("the gateway starts")
+    }
+
+    pub fn node(&self) -> Process {
+        self.try_serve(&["node", "--node-listen", "127.0.0.1:0"]).expect("the node starts")
+    }
+
+    /// Starts a process with a role and its flags. The error is the stderr of a process that exited before it listened.
+    fn try_serve(&self, role: &[&str]) -> Result<Process, String> {
+        let blobs = self.folder.join("blobs").display().to_string();
+        let mut arguments = vec!["serve", "--health-listen", "127.0.0.1:0", "--blobs", &blobs];
+        arguments.extend(self.stores.iter().map(String::as_str).chain(["--roles"]).chain(role.iter().copied()));
+        let variables = self.variables();
+        let is_faulty = variables.iter().any(|(name, _)| *name == "FOLIO_FAULT");
+        Process::try_start(if is_faulty { "folio-faulty" } else { "folio" }, &self.folder, &arguments, &variables)
     }
 }
 
@@ -146,17 +191,14 @@ pub struct Member {
     pub role: Role,
     pub number: usize,
     /// Proxy before its listener: the public API of a gateway, or the internal services of a node.
-    pub door: Proxy,
+    pub listener_proxy: Proxy,
     /// Proxy before Redis.
     pub redis: Proxy,
     /// Proxy before the CQL servers.
     pub cql: Proxy,
-    contact_points: String,
-    folder: PathBuf,
-    variables: Vec<(String, String)>,
+    launcher: Launcher,
     process: Option<Process>,
-    /// True if the running process has additional environment variables.
-    changed: bool,
+    has_extra_variables: bool,
 }
 
 impl Member {
@@ -168,18 +210,16 @@ impl Member {
         let cql = Proxy::before(hosts, Some(port)).await;
         let redis = Proxy::before(1, Some(setup.redis)).await;
         let contact_points: Vec<_> = (1..=hosts).map(|host| format!("127.0.0.{host}:{}", cql.port())).collect();
-        Self {
-            role,
-            number,
-            door: Proxy::start().await,
-            redis,
-            cql,
-            contact_points: contact_points.join(","),
-            folder: cluster.folder.path().to_owned(),
-            variables: setup.variables.clone(),
-            process: None,
-            changed: false,
-        }
+        let (redis_url, contact_points) = (format!("redis://{}", redis.address()), contact_points.join(","));
+        let HeartbeatTimes { heartbeat, answer, dead_after } = setup.heartbeat_times;
+        let mut launcher =
+            Launcher::new(cluster.folder(), &redis_url, &contact_points, &cluster.keyspace, setup.replication_factor)
+                .with("FOLIO_CLUSTER__HEARTBEAT_SECONDS", heartbeat.as_secs_f64())
+                .with("FOLIO_CLUSTER__HEARTBEAT_ANSWER_SECONDS", answer.as_secs_f64())
+                .with("FOLIO_CLUSTER__DEAD_AFTER_SECONDS", dead_after.as_secs_f64());
+        launcher.variables.extend(setup.variables.iter().cloned());
+        let listener_proxy = Proxy::start().await;
+        Self { role, number, listener_proxy, redis, cql, launcher, process: None, has_extra_variables: false }
     }
 
     /// Starts the process with additional environment variables.
@@ -191,33 +231,17 @@ impl Member {
 
     /// Like [`Member::start`], but returns the process's stderr if it exits before it listens.
     pub async fn try_start(&mut self, more: &[(&str, &str)]) -> Result<(), String> {
-        let mut arguments = vec!["serve".to_owned(), "--roles".to_owned()];
-        match self.role {
-            Role::Gateway => arguments.extend(["gateway", "--listen", "127.0.0.1:0"].map(str::to_owned)),
-            Role::Node => {
-                arguments.extend(["node", "--node-listen", "127.0.0.1:0", "--node-advertise"].map(str::to_owned));
-                arguments.push(self.door.address());
-            }
-        }
-        let redis = format!("redis://{}", self.redis.address());
-        let blobs = self.folder.join("blobs").display().to_string();
-        for (flag, value) in [("--redis", &redis), ("--cql", &self.contact_points), ("--blobs", &blobs)] {
-            arguments.extend([flag.to_owned(), value.clone()]);
-        }
-        let mut variables = self.variables.clone();
-        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let folder = self.folder.clone();
-        let started = tokio::task::spawn_blocking(move || {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            let is_faulty = variables.iter().any(|(name, _)| *name == "FOLIO_FAULT");
-            Process::try_start(if is_faulty { "folio-faulty" } else { "folio" }, &folder, &arguments, &variables)
+        let (role, address) = (self.role, self.listener_proxy.address());
+        let launcher = more.iter().fold(self.launcher.clone(), |launcher, (name, value)| launcher.with(name, value));
+        let started = tokio::task::spawn_blocking(move || match role {
+            Role::Gateway => launcher.try_serve(&["gateway", "--listen", "127.0.0.1:0"]),
+            Role::Node => launcher.try_serve(&["node", "--node-listen", "127.0.0.1:0", "--node-advertise", &address]),
         });
         let process = started.await.expect("the start does not panic")?;
         let port = process.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-        self.door.lead_to(port);
+        self.listener_proxy.lead_to(port);
         self.process = Some(process);
-        self.changed = !more.is_empty();
+        self.has_extra_variables = !more.is_empty();
         Ok(())
     }
 
@@ -229,9 +253,9 @@ impl Member {
         self.process.as_mut().is_some_and(|process| !process.is_dead())
     }
 
-    /// Returns true if the process has additional environment variables or is stopped.
-    pub fn is_changed(&self) -> bool {
-        self.changed || self.process.as_ref().is_some_and(Process::is_stopped)
+    /// Returns true if the process runs with additional environment variables or is stopped.
+    pub fn needs_restart(&self) -> bool {
+        self.has_extra_variables || self.process.as_ref().is_some_and(Process::is_stopped)
     }
 
     pub fn kill(&mut self) {
@@ -250,19 +274,19 @@ impl Member {
     }
 
     /// Returns the end of the stderr.
-    pub fn last_words(&self) -> String {
+    pub fn last_errors(&self) -> String {
         let text = self.errors();
         text.get(text.ceil_char_boundary(text.len().saturating_sub(2_000))..).unwrap_or_default().to_owned()
     }
 
     /// Waits until the process exits.
-    pub async fn dead(&mut self) {
+    pub async fn wait_until_dead(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         folio_testkit::wait_for("a dead process", LIMIT, || std::future::ready(process.is_dead().then_some(()))).await;
     }
 
     /// Waits until the process stops itself.
-    pub async fn stopped(&self) {
+    pub async fn wait_until_stopped(&self) {
         let process = self.process();
         folio_testkit::wait_for("a stopped process", LIMIT, || std::future::ready(process.is_stopped().then_some(())))
             .await;
@@ -279,7 +303,7 @@ impl Member {
 impl Cluster {
     /// Returns a client of a gateway with the token of a tenant.
     pub async fn client_of(&self, gateway: usize, tenant: usize) -> Client {
-        let url = format!("http://{}", self.gateways[gateway].door.address());
+        let url = format!("http://{}", self.gateways[gateway].listener_proxy.address());
         Client::connect(&url, Some(&self.tenants[tenant].token)).await
     }
 

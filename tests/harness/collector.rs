@@ -17,7 +17,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct Span {
     pub name: String,
     pub trace: String,
     pub id: String,
@@ -32,7 +32,7 @@ pub struct Seen {
     pub schema: String,
 }
 
-impl Seen {
+impl Span {
     /// Returns an attribute. Empty: there is none.
     pub fn get(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)
@@ -41,7 +41,7 @@ impl Seen {
 
 #[derive(Default)]
 struct Received {
-    spans: Vec<Seen>,
+    spans: Vec<Span>,
     metrics: BTreeSet<String>,
     /// All data as text.
     text: String,
@@ -58,10 +58,10 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let received = Arc::<Mutex<Received>>::default();
-        let keeps = Receiver(Arc::clone(&received));
+        let receiver = Receiver(Arc::clone(&received));
         let serving = Server::builder()
-            .add_service(TraceServiceServer::new(keeps.clone()))
-            .add_service(MetricsServiceServer::new(keeps))
+            .add_service(TraceServiceServer::new(receiver.clone()))
+            .add_service(MetricsServiceServer::new(receiver))
             .serve_with_incoming(TcpIncoming::from(listener));
         let mut server = JoinSet::new();
         server.spawn(async move { serving.await.expect("the collector serves") });
@@ -76,7 +76,7 @@ impl Collector {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn spans(&self) -> Vec<Seen> {
+    pub fn spans(&self) -> Vec<Span> {
         self.received().spans.clone()
     }
 
@@ -85,7 +85,7 @@ impl Collector {
     }
 
     /// Returns true if received data contains this word.
-    pub fn knows(&self, word: &str) -> bool {
+    pub fn has_received(&self, word: &str) -> bool {
         self.received().text.contains(word)
     }
 }
@@ -109,14 +109,14 @@ impl TraceService for Receiver {
         let mut received = self.received();
         received.text.push_str(&format!("{request:?}\n"));
         for part in request.resource_spans {
-            let whose = part.resource.map(|resource| texts(&resource.attributes)).unwrap_or_default();
+            let resource = part.resource.map(|resource| texts(&resource.attributes)).unwrap_or_default();
             let scopes = part.scope_spans.into_iter();
             let spans =
                 scopes.flat_map(|scope| scope.spans.into_iter().map(move |span| (scope.schema_url.clone(), span)));
             for (schema, span) in spans {
                 let mut attributes = texts(&span.attributes);
-                attributes.extend(whose.clone());
-                received.spans.push(Seen {
+                attributes.extend(resource.clone());
+                received.spans.push(Span {
                     name: span.name,
                     trace: hex(&span.trace_id),
                     id: hex(&span.span_id),

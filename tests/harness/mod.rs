@@ -3,9 +3,9 @@
 pub mod client;
 pub mod cluster;
 pub mod collector;
+pub mod payment_system;
 pub mod process;
 pub mod settings;
-pub mod shop;
 pub mod sim;
 pub mod tenant;
 
@@ -15,6 +15,8 @@ use std::time::Duration;
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Awaits a future for at most [`LIMIT`].
-pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("waited {LIMIT:?} in vain for: {what}"))
+pub async fn within<T>(subject: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future)
+        .await
+        .unwrap_or_else(|_| panic!("timed out after {LIMIT:?} waiting for {subject}"))
 }

@@ -1,5 +1,6 @@
 //! Processes of a test: started on a free port, killed by id, and killed when dropped.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Bytes of stderr that are kept for the output of a failed test.
-const KEPT_BYTES: usize = 1024 * 1024;
+/// Maximum number of bytes of stderr that are stored for the output of a failed test.
+const STDERR_BYTES_MAX: usize = 1024 * 1024;
 
 /// A process that prints `listening on ADDRESS`. Dropping it kills the process.
 pub struct Process {
@@ -30,6 +31,14 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
+/// Returns a command that runs in a folder with these environment variables and without those of a model endpoint.
+pub fn command(program: impl AsRef<OsStr>, folder: &Path, environment: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
+    command.envs(environment.iter().copied()).current_dir(folder);
+    command
+}
+
 impl Process {
     /// Starts a binary of the workspace in a folder and waits until it listens.
     pub fn start(name: &str, folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
@@ -46,18 +55,14 @@ impl Process {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Self, String> {
-        let mut child = Command::new(binary(name))
+        let mut child = command(binary(name), folder, environment)
             .args(arguments)
-            .env_remove("OPENAI_API_KEY")
-            .env_remove("OPENAI_BASE_URL")
-            .envs(environment.iter().copied())
-            .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
-        let errors = keep(child.stderr.take().expect("stderr is piped"), log_of(name, child.id()));
+        let errors = collect(child.stderr.take().expect("stderr is piped"), log_of(name, child.id()));
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let mut printed = String::new();
         let address = lines.find_map(|line| {
@@ -94,7 +99,7 @@ impl Process {
 
     /// Returns the text after `beginning` in the line that starts with it. The process printed the line before it
     /// listened.
-    pub fn announced(&self, beginning: &str) -> Option<&str> {
+    pub fn printed_after(&self, beginning: &str) -> Option<&str> {
         self.printed.lines().find_map(|line| line.strip_prefix(beginning))
     }
 
@@ -104,27 +109,28 @@ impl Process {
     }
 
     /// Kills the process with SIGKILL and reaps it.
-    pub fn kill(mut self) {
-        self.end(Signal::SIGKILL);
+    pub fn kill(self) {
+        drop(self);
     }
 
     /// Sends SIGTERM and waits. Returns true if the exit status is 0.
-    pub fn terminate(mut self) -> bool {
-        self.end(Signal::SIGTERM)
+    pub fn terminate(self) -> bool {
+        self.send_sigterm();
+        self.wait_for_exit()
     }
 
     /// Like [`Process::terminate`], without blocking the runtime, because the process waits for its clients.
     pub async fn stop(self) -> bool {
-        tokio::task::spawn_blocking(|| self.terminate()).await.expect("waiting does not panic")
+        tokio::task::spawn_blocking(|| self.terminate()).await.expect("the wait does not panic")
     }
 
-    /// Waits for the exit of a process that was asked to stop. Returns true if the exit status is 0.
-    pub fn ended(mut self) -> bool {
+    /// Waits for the exit of a process after [`Process::send_sigterm`]. Returns true if the exit status is 0.
+    pub fn wait_for_exit(mut self) -> bool {
         self.child.wait().is_ok_and(|status| status.success())
     }
 
     /// Sends SIGTERM without waiting.
-    pub fn ask_to_stop(&self) {
+    pub fn send_sigterm(&self) {
         self.signal(Signal::SIGTERM);
     }
 
@@ -148,11 +154,6 @@ impl Process {
         let id = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         let _ = kill(id, signal);
     }
-
-    fn end(&mut self, signal: Signal) -> bool {
-        self.signal(signal);
-        self.child.wait().is_ok_and(|status| status.success())
-    }
 }
 
 /// Returns a file for the output in the folder `FOLIO_TEST_LOGS`.
@@ -161,24 +162,23 @@ fn log_of(name: &str, id: u32) -> Option<std::fs::File> {
     std::fs::File::create(folder.join(format!("{name}-{id}.log"))).ok()
 }
 
-/// Reads a stream to its end in a thread, and keeps its last bytes.
-fn keep(mut stream: std::process::ChildStderr, mut log: Option<std::fs::File>) -> Arc<Mutex<String>> {
-    let kept = Arc::new(Mutex::new(String::new()));
-    let end = Arc::clone(&kept);
+/// Reads a stream to its end in a thread, and stores its last bytes.
+fn collect(mut stream: std::process::ChildStderr, mut log: Option<std::fs::File>) -> Arc<Mutex<String>> {
+    let collected = Arc::new(Mutex::new(String::new()));
+    let end = Arc::clone(&collected);
     std::thread::spawn(move || {
         let mut buffer = [0; 4_096];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             if let Some(log) = &mut log {
                 let _ = log.write_all(&buffer[..count]);
             }
-            let mut kept = end.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push_str(&String::from_utf8_lossy(&buffer[..count]));
-            let over = kept.len().saturating_sub(KEPT_BYTES);
-            let over = kept.ceil_char_boundary(over);
-            kept.drain(..over);
+            let mut text = end.lock().unwrap_or_else(PoisonError::into_inner);
+            text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            let excess = text.ceil_char_boundary(text.len().saturating_sub(STDERR_BYTES_MAX));
+            text.drain(..excess);
         }
     });
-    kept
+    collected
 }
 
 impl Drop for Process {

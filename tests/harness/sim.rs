@@ -36,11 +36,11 @@ impl Sim {
         assert!(status.is_success(), "{path}: {status} {text}");
     }
 
-    pub async fn script(&self, yaml: &str) {
+    pub async fn set_script(&self, yaml: &str) {
         self.put("script", yaml.to_owned()).await;
     }
 
-    pub async fn faults(&self, plan: &FaultPlan) {
+    pub async fn set_faults(&self, plan: &FaultPlan) {
         self.put("faults", serde_json::to_string(plan).expect("a plan is JSON")).await;
     }
 
@@ -50,25 +50,34 @@ impl Sim {
         assert!(response.status().is_success());
     }
 
-    pub async fn open(&self, gate: &str) {
+    pub async fn open_gate(&self, gate: &str) {
         let response = self.http.post(self.control(&format!("gates/{gate}"))).send().await.expect("llm-sim answers");
         assert!(response.status().is_success());
     }
 
-    pub async fn chats(&self) -> Vec<RecordedRequest> {
+    pub async fn chat_requests(&self) -> Vec<RecordedRequest> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
-        let all: Vec<RecordedRequest> = response.json().await.expect("the record is read");
+        let all: Vec<RecordedRequest> = response.json().await.expect("the response contains the recorded requests");
         all.into_iter().filter(RecordedRequest::is_chat).collect()
     }
 
     /// Waits until the recorded chat requests satisfy a condition.
-    pub async fn until(&self, what: &str, wanted: impl Fn(&[RecordedRequest]) -> bool) -> Vec<RecordedRequest> {
-        folio_testkit::wait_for(what, LIMIT, || async { Some(self.chats().await).filter(|chats| wanted(chats)) }).await
+    pub async fn wait_for_requests(
+        &self,
+        subject: &str,
+        is_met: impl Fn(&[RecordedRequest]) -> bool,
+    ) -> Vec<RecordedRequest> {
+        folio_testkit::wait_for(subject, LIMIT, || async {
+            Some(self.chat_requests().await).filter(|chats| is_met(chats))
+        })
+        .await
     }
 
     /// Waits until the newest chat request waits at a gate, or hangs because of a fault.
-    pub async fn until_held(&self) {
-        self.until("a waiting request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Waiting))
-            .await;
+    pub async fn wait_for_waiting_request(&self) {
+        self.wait_for_requests("a waiting request", |chats| {
+            chats.last().is_some_and(|chat| chat.outcome == Outcome::Waiting)
+        })
+        .await;
     }
 }

@@ -14,23 +14,25 @@ use folio_types::{Environment as _, OrgId, Role, System, UserId};
 pub struct Tenant {
     pub org: OrgId,
     /// Marker of the tenant. All names and texts that the tenant creates contain it.
-    pub mark: String,
+    pub marker: String,
     pub token: String,
 }
 
-/// Opens the stores of a keyspace, after creating or migrating it.
-pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Path) -> Stores {
+/// Creates or migrates a keyspace and opens its stores. `cql` contains addresses, separated by commas.
+pub async fn open_stores(cql: &str, keyspace: &str, replication_factor: u8, folder: &Path) -> Stores {
     let contact_points = cql.split(',').map(str::to_owned).collect();
     let options = Options { keyspace: keyspace.to_owned(), replication_factor, ..Options::at(contact_points) };
     let store = Box::pin(CqlStore::open(options)).await.expect("the keyspace is opened");
-    store.stores(blobs_at(&blobs.display().to_string(), &S3Options::default()).expect("a folder for blobs"))
+    store.stores(
+        blobs_at(&folder.join("blobs").display().to_string(), &S3Options::default()).expect("a folder for blobs"),
+    )
 }
 
-pub async fn organization(stores: &Stores, org: &OrgId, name: &str) {
+pub async fn create_organization(stores: &Stores, org: &OrgId, name: &str) {
     let (key, create) = (format!("create-{org}"), OrganizationChange::Create { name: name.to_owned() });
     let key = key.parse().expect("a request id");
     let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
-    stores.of::<Organization>().decide(org, write).await.expect("an organization is made");
+    stores.of::<Organization>().decide(org, write).await.expect("the organization is created");
 }
 
 pub async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
@@ -40,20 +42,20 @@ pub async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
 
 impl Tenant {
     /// Creates an organization with an administrator.
-    pub async fn make(stores: &Stores, mark: &str) -> Self {
+    pub async fn create(stores: &Stores, marker: &str) -> Self {
         let org = OrgId::generate(&System);
         let token = Token::generate(&org, &System);
-        organization(stores, &org, mark).await;
+        create_organization(stores, &org, marker).await;
         store_token(stores, &token, NewToken::new(&token, UserId::generate(&System), Role::Admin, "admin")).await;
-        Self { org, mark: mark.to_owned(), token: token.reveal() }
+        Self { org, marker: marker.to_owned(), token: token.reveal() }
     }
 
     /// Creates the platform's administrator in a separate organization.
     pub async fn platform(stores: &Stores) -> Self {
-        let house = Self::make(stores, "house").await;
-        let token = Token::generate(&house.org, &System);
+        let tenant = Self::create(stores, "platform").await;
+        let token = Token::generate(&tenant.org, &System);
         let new = NewToken::new(&token, UserId::generate(&System), Role::Admin, "platform");
         store_token(stores, &token, NewToken { platform: true, ..new }).await;
-        Self { token: token.reveal(), ..house }
+        Self { token: token.reveal(), ..tenant }
     }
 }

@@ -28,16 +28,16 @@ async fn a_turn_is_cancelled_before_and_amid_the_models_answer_and_the_upstream_
         let sandbox = Sandbox::start(SCRIPT).await;
         let (client, document) = sandbox.with_document().await;
         let mut stream = client.chat(&document, text).await;
-        sandbox.sim.until_held().await;
+        sandbox.sim.wait_for_waiting_request().await;
         if text == "amid" {
             stream.until("text_delta").await;
         }
         let (turn, thread) = (stream.turn(), stream.thread());
         assert_eq!(client.cancel(&turn).await.unwrap().status(), v1::TurnStatus::Cancelled);
         assert_eq!(outline(&stream.end().await).last(), Some(&"cancelled"));
-        let left =
+        let is_closed =
             |chats: &[llm_sim::RecordedRequest]| chats.iter().all(|chat| chat.outcome == Outcome::ClosedByClient);
-        sandbox.sim.until("the end of the upstream request", left).await;
+        sandbox.sim.wait_for_requests("the end of the upstream request", is_closed).await;
         // A repetition changes nothing, and the thread accepts the next chat.
         assert_eq!(client.cancel(&turn).await.unwrap().status(), v1::TurnStatus::Cancelled);
         assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
@@ -45,16 +45,16 @@ async fn a_turn_is_cancelled_before_and_amid_the_models_answer_and_the_upstream_
 }
 
 #[tokio::test]
-async fn invariant_5_a_call_whose_turn_was_cancelled_is_cut_or_read_to_its_end_and_charged() {
+async fn invariant_5_a_call_whose_turn_was_cancelled_is_aborted_or_read_to_its_end_and_charged() {
     for (policy, completed, basis) in
         [("cut", false, v1::UsageBasis::Counted), ("drain", true, v1::UsageBasis::Reported)]
     {
         let sandbox = Setup::new(SCRIPT).with("FOLIO_CREDIT__ABANDONED_CALLS", policy).start().await;
         let (client, document) = sandbox.with_document().await;
         let stream = client.chat(&document, "amid").await;
-        sandbox.sim.until_held().await;
+        sandbox.sim.wait_for_waiting_request().await;
         assert_eq!(client.cancel(&stream.turn()).await.unwrap().status(), v1::TurnStatus::Cancelled);
-        sandbox.sim.open("g").await;
+        sandbox.sim.open_gate("g").await;
         let mut usages = UsageServiceClient::new(client.channel.clone());
         let entries = async || {
             let sent = usages.clone().download_usage(v1::DownloadUsageRequest::default()).await.unwrap();

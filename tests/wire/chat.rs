@@ -1,17 +1,16 @@
 //! `folio chat` through a pipe, against a real server.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{ChildStdin, Stdio};
 
 use folio_proto::v1;
 use folio_testkit::proxy::Proxy;
 use llm_sim::{Fault, FaultPlan};
 
-use crate::LIMIT;
-use crate::process::binary;
+use crate::process::{binary, command};
+use crate::program::{Output, Running};
 use crate::sandbox::{INVOICE, Sandbox};
 
 const SCRIPT: &str = r#"
@@ -34,98 +33,65 @@ rules:
     answer: {text: "Hello there."}
 "#;
 
-/// A running `folio chat`. The drop kills it.
+/// A running `folio chat` with pipes.
 struct Chat {
-    child: Child,
+    running: Running,
     input: Option<ChildStdin>,
-    output: Arc<Mutex<String>>,
+    output: Output,
 }
 
 impl Chat {
-    fn start(sandbox: &Sandbox, server: &str, document: &str, variables: &[(&str, &str)]) -> Self {
-        let server = server.trim_start_matches("http://");
-        let mut child = Command::new(binary("folio"))
-            .args(["chat", document, "--server", server])
-            .env("FOLIO_TOKEN", sandbox.token())
-            .envs(variables.iter().copied())
-            .current_dir(sandbox.folder())
+    /// Starts a chat about `invoice.txt`.
+    fn start(sandbox: &Sandbox, server: &str, variables: &[(&str, &str)]) -> Self {
+        let token = sandbox.token();
+        let mut child = command(binary("folio"), sandbox.folder(), &[variables, &[("FOLIO_TOKEN", &token)]].concat())
+            .args(["chat", "invoice.txt", "--server", server.trim_start_matches("http://")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
             .spawn()
             .expect("folio chat starts");
-        let output = Arc::new(Mutex::new(String::new()));
-        let (kept, stdout) = (Arc::clone(&output), child.stdout.take().expect("stdout is piped"));
-        std::thread::spawn(move || {
-            let mut stdout = BufReader::new(stdout);
-            loop {
-                let taken = match stdout.fill_buf() {
-                    Ok([]) | Err(_) => return,
-                    Ok(bytes) => {
-                        kept.lock().expect("no panic").push_str(&String::from_utf8_lossy(bytes));
-                        bytes.len()
-                    }
-                };
-                stdout.consume(taken);
-            }
-        });
-        Self { input: child.stdin.take(), child, output }
+        let output = Output::of(child.stdout.take().expect("stdout is piped"));
+        Self { input: child.stdin.take(), running: Running(child), output }
     }
 
-    fn say(&mut self, line: &str) {
+    /// Starts a server and a chat about a document, which is written into the sandbox's folder.
+    async fn in_sandbox() -> (Sandbox, Self) {
+        let sandbox = sandbox_with_file().await;
+        let chat = Self::start(&sandbox, &sandbox.url(), &[]);
+        (sandbox, chat)
+    }
+
+    fn write_lines(&mut self, lines: &[&str]) {
         let input = self.input.as_mut().expect("the input is open");
-        writeln!(input, "{line}").and_then(|()| input.flush()).expect("the chat reads");
+        writeln!(input, "{}", lines.join("\n")).and_then(|()| input.flush()).expect("the chat reads");
     }
 
-    fn output(&self) -> String {
-        self.output.lock().expect("no panic").clone()
-    }
-
-    /// Waits until the text was written this many times.
-    async fn until(&self, text: &str, times: usize) {
-        self.wait(text, || self.output().matches(text).count() >= times).await;
-    }
-
-    /// Waits for a condition; on a time-out, panics with the output.
-    async fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
-        let forever = LIMIT * 2;
-        let waiting = folio_testkit::wait_for(what, forever, || std::future::ready(condition().then_some(())));
-        let waited = tokio::time::timeout(LIMIT, waiting).await;
-        assert!(waited.is_ok(), "waited in vain for {what:?} in:\n{}", self.output());
+    /// Waits until the text was written.
+    async fn until(&self, text: &str) {
+        self.output.until(text, 1).await;
     }
 
     /// Ends the input, and returns the output.
     async fn end(mut self) -> String {
         drop(self.input.take());
-        // The thread that reads the output ends with the process.
-        self.wait("the end of the chat", || Arc::strong_count(&self.output) == 1).await;
-        assert!(self.child.wait().expect("it ended").success(), "{}", self.output());
-        self.output()
+        self.output.wait("the end of the chat", || self.output.is_complete().then_some(())).await;
+        assert!(self.running.0.wait().expect("the chat ends").success(), "{}", self.output.raw());
+        self.output.raw()
     }
 }
 
-impl Drop for Chat {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Writes a document into the sandbox's folder.
-fn file(sandbox: &Sandbox, name: &str) {
-    std::fs::write(sandbox.folder().join(name), INVOICE).expect("the file is written");
+async fn sandbox_with_file() -> Sandbox {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    std::fs::write(sandbox.folder().join("invoice.txt"), INVOICE).expect("the file is written");
+    sandbox
 }
 
 #[tokio::test]
 async fn a_person_approves_edits_and_rejects_through_a_pipe() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
+    let sandbox = sandbox_with_file().await;
     let editor = editor(sandbox.folder(), "sed -i s/second/edited/ \"$1\"");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[("EDITOR", &editor), ("VISUAL", "")]);
-    chat.say("tags");
-    chat.say("r not that one");
-    chat.say("e");
-    chat.say("a");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), &[("EDITOR", &editor), ("VISUAL", "")]);
+    chat.write_lines(&["tags", "r not that one", "e", "a"]);
     let output = chat.end().await;
     for line in [
         "invoice.txt, 1 page of text",
@@ -144,74 +110,64 @@ async fn a_person_approves_edits_and_rejects_through_a_pipe() {
     let mut names = sandbox.client().await.tag_names().await;
     names.sort();
     assert_eq!(names, ["edited", "third"]);
-    let request_body = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
+    let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
     assert!(
         request_body.contains("User rejected this action.") && request_body.contains("not that one"),
         "{request_body}"
     );
-    assert!(!output.contains('\u{1b}'), "plain where it is piped:\n{output}");
+    assert!(!output.contains('\u{1b}'), "a pipe receives no control sequences:\n{output}");
 }
 
 /// Writes a script that edits a given file.
 pub(crate) fn editor(folder: &Path, command: &str) -> String {
     let path = folder.join("editor.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{command}\n")).expect("the editor is written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it may run");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the editor is executable");
     path.to_string_lossy().into_owned()
 }
 
 #[tokio::test]
-async fn edited_arguments_that_do_not_fit_are_not_sent() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
+async fn invalid_edited_arguments_are_not_sent() {
+    let sandbox = sandbox_with_file().await;
     let editor = editor(sandbox.folder(), "sed -i 's/\"name\"/\"nome\"/' \"$1\"");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[("EDITOR", &editor), ("VISUAL", "")]);
-    chat.say("tags");
-    chat.say("e");
-    chat.until("the edited arguments are not sent", 1).await;
-    chat.say("/cancel");
-    chat.until("The turn was cancelled.", 1).await;
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), &[("EDITOR", &editor), ("VISUAL", "")]);
+    chat.write_lines(&["tags", "e"]);
+    chat.until("the edited arguments are not sent").await;
+    chat.write_lines(&["/cancel"]);
+    chat.until("The turn was cancelled.").await;
     chat.end().await;
     assert!(sandbox.client().await.tag_names().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_is_found_again_by_another_chat() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    chat.say("hello");
-    chat.say("tags");
-    chat.say("a");
-    chat.say("/quit");
+async fn a_waiting_turn_is_listed_and_resumed_by_another_chat() {
+    let (sandbox, mut chat) = Chat::in_sandbox().await;
+    chat.write_lines(&["hello", "tags", "a", "/quit"]);
     let output = chat.end().await;
     assert!(output.contains("A turn waits for approval"), "{output}");
     assert!(sandbox.client().await.tag_names().await.is_empty(), "one decision of three runs nothing");
 
     // The local file is deleted, so the name selects the uploaded document.
-    std::fs::remove_file(sandbox.folder().join("invoice.txt")).expect("the file was there");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    chat.say("/threads");
-    chat.until("1  hello  (2 turns)  ● a turn runs or waits", 1).await;
-    chat.say("/resume 1");
-    chat.say("all");
-    chat.until("Two tags are made.", 1).await;
-    chat.say("/new");
-    chat.say("hello");
-    chat.until("Hello there.", 2).await;
-    chat.say("/threads");
-    chat.until("  2  hello  (2 turns)", 1).await;
+    std::fs::remove_file(sandbox.folder().join("invoice.txt")).expect("the file is removed");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), &[]);
+    chat.write_lines(&["/threads"]);
+    chat.until("1  hello  (2 turns)  ● a turn runs or waits").await;
+    chat.write_lines(&["/resume 1", "all"]);
+    chat.until("Two tags are made.").await;
+    chat.write_lines(&["/new", "hello"]);
+    chat.output.until("Hello there.", 2).await;
+    chat.write_lines(&["/threads"]);
+    chat.until("  2  hello  (2 turns)").await;
     let output = chat.end().await;
     assert!(output.contains("you: hello") && output.contains("I make three tags."), "{output}");
     assert_eq!(sandbox.client().await.tag_names().await.len(), 3);
 }
 
 #[tokio::test]
-async fn the_same_file_keeps_its_document() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
+async fn a_file_that_was_uploaded_before_is_not_uploaded_again() {
+    let sandbox = sandbox_with_file().await;
     for _ in 0..2 {
-        Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]).end().await;
+        Chat::start(&sandbox, &sandbox.url(), &[]).end().await;
     }
     let list = sandbox.client().await.documents.list_documents(v1::ListDocumentsRequest::default()).await;
     assert_eq!(list.expect("documents are listed").into_inner().total_size, 1);
@@ -219,31 +175,23 @@ async fn the_same_file_keeps_its_document() {
 
 #[tokio::test]
 async fn hostile_text_does_not_reach_the_terminal() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    chat.say("hostile");
-    chat.until("gnp.exe", 1).await;
-    chat.say("hostile tool");
-    chat.until("┌ create_tag", 1).await;
-    chat.say("r");
+    let (_sandbox, mut chat) = Chat::in_sandbox().await;
+    chat.write_lines(&["hostile"]);
+    chat.until("gnp.exe").await;
+    chat.write_lines(&["hostile tool"]);
+    chat.until("┌ create_tag").await;
+    chat.write_lines(&["r"]);
     let output = chat.end().await;
-    let steering = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
-    assert!(!output.contains(steering), "{output:?}");
+    let is_control = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!output.contains(is_control), "{output:?}");
     assert_eq!(output.lines().filter(|line| line.starts_with('└')).count(), 1, "{output}");
 }
 
 #[tokio::test]
 async fn local_commands_are_answered_without_the_model() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    for line in
-        ["/help", "/nonsense", "/cancel", "/retry", "/resume 3", "/threads", "/model", "/model second", "/thinking"]
-    {
-        chat.say(line);
-    }
-    chat.say("hello");
+    let (sandbox, mut chat) = Chat::in_sandbox().await;
+    chat.write_lines(&["/help", "/nonsense", "/cancel", "/retry", "/resume 3", "/threads", "/model", "/model second"]);
+    chat.write_lines(&["/thinking", "hello"]);
     let output = chat.end().await;
     for line in [
         "/resume N         continue thread N",
@@ -259,51 +207,46 @@ async fn local_commands_are_answered_without_the_model() {
     ] {
         assert!(output.contains(line), "{line:?} in:\n{output}");
     }
-    assert_eq!(sandbox.sim.chats().await.pop().expect("a call").body["model"], "second-upstream");
+    assert_eq!(sandbox.sim.chat_requests().await.pop().expect("a call").body["model"], "second-upstream");
 }
 
 #[tokio::test]
 async fn a_failed_turn_continues_when_it_is_retried() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    sandbox.sim.faults(&FaultPlan::always(Fault::Status { code: 500, retry_after: None, body: None })).await;
-    chat.say("hello");
-    chat.until("/retry resumes it", 1).await;
-    sandbox.sim.faults(&FaultPlan::none()).await;
-    chat.say("/retry");
-    chat.until("Hello there.", 1).await;
+    let (sandbox, mut chat) = Chat::in_sandbox().await;
+    sandbox.sim.set_faults(&FaultPlan::always(Fault::Status { code: 500, retry_after: None, body: None })).await;
+    chat.write_lines(&["hello"]);
+    chat.until("/retry resumes it").await;
+    sandbox.sim.set_faults(&FaultPlan::none()).await;
+    chat.write_lines(&["/retry"]);
+    chat.until("Hello there.").await;
     chat.end().await;
 }
 
 #[tokio::test]
 async fn a_running_turn_is_cancelled_by_the_next_line() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
-    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
-    chat.say("slow");
-    sandbox.sim.until_held().await;
-    chat.say("/cancel");
-    chat.until("The turn was cancelled.", 1).await;
-    chat.say("hello");
-    chat.until("Hello there.", 1).await;
+    let (sandbox, mut chat) = Chat::in_sandbox().await;
+    chat.write_lines(&["slow"]);
+    sandbox.sim.wait_for_waiting_request().await;
+    chat.write_lines(&["/cancel"]);
+    chat.until("The turn was cancelled.").await;
+    chat.write_lines(&["hello"]);
+    chat.until("Hello there.").await;
     chat.end().await;
 }
 
 #[tokio::test]
 async fn a_broken_stream_is_resumed_without_a_gap() {
-    let sandbox = Sandbox::start(SCRIPT).await;
-    file(&sandbox, "invoice.txt");
+    let sandbox = sandbox_with_file().await;
     let port = sandbox.url().rsplit(':').next().and_then(|port| port.parse().ok());
     let proxy = Proxy::before(1, port).await;
-    let mut chat = Chat::start(&sandbox, &proxy.address(), "invoice.txt", &[]);
-    chat.say("slow");
-    sandbox.sim.until_held().await;
-    chat.until("one", 1).await;
+    let mut chat = Chat::start(&sandbox, &proxy.address(), &[]);
+    chat.write_lines(&["slow"]);
+    sandbox.sim.wait_for_waiting_request().await;
+    chat.until("one").await;
     proxy.cut();
-    chat.until("(the connection broke; joining again)", 1).await;
-    sandbox.sim.open("g").await;
-    chat.until("ten", 1).await;
+    chat.until("(the connection broke; joining again)").await;
+    sandbox.sim.open_gate("g").await;
+    chat.until("ten").await;
     let output = chat.end().await;
     let (_, answer) = output.split_once("you: slow\n").expect("the message is shown");
     let answer = answer.replace("\n(the connection broke; joining again)\n", "");

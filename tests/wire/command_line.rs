@@ -1,21 +1,17 @@
 //! The command line: `folio demo`, `folio config`, `folio serve` on a folder.
 
 use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{Process, binary};
+use crate::process::{Process, binary, command};
 
 /// Runs `folio` to its end in a folder.
 pub(crate) fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Output {
-    let mut child = Command::new(binary("folio"))
+    let mut child = command(binary("folio"), folder, environment)
         .args(arguments)
-        .env_remove("OPENAI_API_KEY")
-        .env_remove("OPENAI_BASE_URL")
-        .envs(environment.iter().copied())
-        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -33,7 +29,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 fn report(output: &Output) -> Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let out = text(&output.stdout);
-    assert_eq!(out.lines().count(), 1, "stdout holds one JSON object and nothing else:\n{out}");
+    assert_eq!(out.lines().count(), 1, "stdout must be one JSON object:\n{out}");
     serde_json::from_str(&out).expect("stdout is JSON")
 }
 
@@ -45,7 +41,7 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     let members = ["approvals", "document", "extraction", "model", "prompt", "rounds", "schema", "usage"];
     let mut found: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
     found.sort_unstable();
-    assert_eq!(found, members, "these and no others");
+    assert_eq!(found, members, "the members of the report");
     assert!(members.iter().all(|member| !report[*member].is_null()), "{report}");
     assert_eq!(report["extraction"]["invoice_number"], "INV-2026-0417");
     assert_eq!(report["extraction"]["total"], 957.0);
@@ -56,11 +52,11 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     for step in ["is no LLM", "Round 1", "validate_schema", "create_schema", "approved: run_extraction"] {
         assert!(stderr.contains(step), "stderr does not show {step:?}:\n{stderr}");
     }
-    assert!(!folder.path().join("folio-data").exists(), "the demo leaves nothing behind");
+    assert!(!folder.path().join("folio-data").exists(), "the demo removes its folder");
 }
 
 #[test]
-fn the_demo_extracts_a_file_that_it_has_never_seen() {
+fn the_demo_extracts_an_unknown_file() {
     let folder = tempfile::tempdir().unwrap();
     let letter = "Nordwind Stromversorgung\n\nContract Number: 77-1203-9\nMeter Reading: 48112\nPeriod: 2026-01\n\
                   Amount due: 118.40 EUR\nPay by: 2026-02-15\n";
@@ -74,7 +70,7 @@ fn the_demo_extracts_a_file_that_it_has_never_seen() {
 }
 
 #[test]
-fn a_person_who_is_asked_can_reject() {
+fn the_user_can_reject_a_call_of_the_demo() {
     let folder = tempfile::tempdir().unwrap();
     let output =
         folio(folder.path(), &["demo", "--ask", "--json"], &[], "no I want another name\nn\nn\nn\nn\nn\nn\nn\n");
@@ -83,7 +79,7 @@ fn a_person_who_is_asked_can_reject() {
     assert_eq!((first["decision"].as_str(), first["reason"].as_str()), (Some("rejected"), Some("I want another name")));
     let result = report["rounds"].to_string();
     assert!(result.contains("User rejected this action.") && result.contains("I want another name"), "{result}");
-    assert!(report["extraction"].is_null(), "a call without approval had no effect");
+    assert!(report["extraction"].is_null(), "a rejected call has no effect");
 }
 
 #[test]
@@ -131,13 +127,12 @@ fn a_closed_pipe_is_not_an_error_but_a_full_disk_is() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&["config"][..], &["demo", "--json"]] {
         let start = |out: Stdio| {
-            let mut command = Command::new(binary("folio"));
-            command.args(arguments).current_dir(folder.path()).env_remove("OPENAI_API_KEY");
-            command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+            let mut command = command(binary("folio"), folder.path(), &[]);
+            command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
         };
-        let mut left = start(Stdio::piped());
-        drop(left.stdout.take());
-        let output = left.wait_with_output().unwrap();
+        let mut closed = start(Stdio::piped());
+        drop(closed.stdout.take());
+        let output = closed.wait_with_output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = start(full.into()).wait_with_output().unwrap();
@@ -156,29 +151,29 @@ fn the_first_start_prints_the_token_once_and_keeps_it_for_its_owner() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let token = std::fs::read_to_string(&file).unwrap();
     assert!(first.printed().contains(token.trim()) && token.starts_with("folio_"));
-    assert!(first.terminate(), "SIGTERM ends the server in order");
+    assert!(first.terminate(), "the server exits with status 0");
     let second = Process::start("folio", folder.path(), &arguments, &[]);
-    assert!(!second.printed().contains("folio_"), "the token is printed at the first start only");
+    assert!(!second.printed().contains("folio_"), "only the first start prints the token");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
     let stored = files_below(&folder.path().join("folio-data/store"));
-    assert!(!stored.is_empty(), "the store keeps files");
+    assert!(!stored.is_empty(), "the store has files");
     let secret = token.trim().rsplit('_').next().unwrap().as_bytes().to_vec();
     assert!(
-        stored.iter().all(|bytes| !bytes.windows(secret.len()).any(|window| window == secret)),
+        stored.iter().all(|(_, bytes)| !bytes.windows(secret.len()).any(|window| window == secret)),
         "only a hash is stored"
     );
     assert!(second.terminate());
 }
 
-/// Returns the bytes of every file below a folder.
-fn files_below(folder: &Path) -> Vec<Vec<u8>> {
+/// Returns every file below a folder with its content.
+pub(crate) fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files_below(&path));
         } else {
-            found.push(std::fs::read(path).unwrap());
+            found.push((path.clone(), std::fs::read(path).unwrap()));
         }
     }
     found

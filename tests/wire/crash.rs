@@ -37,7 +37,7 @@ async fn after_a_kill_during_a_model_call_the_turn_fails_retriably_and_is_resume
         let (client, document) = sandbox.with_document().await;
         let stream = client.chat(&document, text).await;
         let (turn, thread) = (stream.turn(), stream.thread());
-        sandbox.sim.until_held().await;
+        sandbox.sim.wait_for_waiting_request().await;
         sandbox.kill();
         drop(stream);
 
@@ -45,7 +45,7 @@ async fn after_a_kill_during_a_model_call_the_turn_fails_retriably_and_is_resume
         let found = client.until(&turn, v1::TurnStatus::Failed).await;
         assert!(found.retriable, "{text}: {found:?}");
         assert_eq!(found.error.unwrap().reason, "NODE_LOST", "{text}");
-        sandbox.sim.open("g").await;
+        sandbox.sim.open_gate("g").await;
         let completed = client.resume(&turn).await.unwrap().completed().await;
         assert!(!completed.text.is_empty());
         assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Completed);
@@ -63,10 +63,10 @@ async fn invariant_3_a_kill_during_a_tool_call_leaves_one_effect() {
     let request = v1::ChatRequest { auto_approve: true, ..crate::client::ask(&document, "extract") };
     let stream = client.send(request).await.unwrap();
     let turn = stream.turn();
-    sandbox.sim.until_held().await;
+    sandbox.sim.wait_for_waiting_request().await;
     sandbox.kill();
     drop(stream);
-    sandbox.sim.open("g").await;
+    sandbox.sim.open_gate("g").await;
 
     let client = sandbox.restart().await;
     let failed = client.until(&turn, v1::TurnStatus::Failed).await;
@@ -86,19 +86,19 @@ async fn a_signal_within_a_turn_refuses_waiting_chats_and_the_turn_resumes_after
     let (client, document) = sandbox.with_document().await;
     let running = client.chat(&document, "before").await;
     let (turn, thread) = (running.turn(), running.thread());
-    sandbox.sim.until_held().await;
+    sandbox.sim.wait_for_waiting_request().await;
     let queued = {
         let (client, if_busy) = (client.clone(), v1::IfBusy::Enqueue.into());
         let request = v1::ChatRequest { thread_id: thread, text: "hello".into(), if_busy, ..Default::default() };
         tokio::spawn(async move { client.send(request).await.map(drop) })
     };
-    sandbox.server().ask_to_stop();
+    sandbox.server().send_sigterm();
     let error = crate::client::refused(crate::within("the refusal", queued).await.unwrap());
     assert_eq!(error.code, folio_types::Code::Unavailable, "{error:?}");
-    sandbox.dead().await;
+    sandbox.wait_until_dead().await;
     drop(running);
     let client = sandbox.restart().await;
     assert!(client.until(&turn, v1::TurnStatus::Failed).await.retriable);
-    sandbox.sim.open("g").await;
+    sandbox.sim.open_gate("g").await;
     assert_eq!(client.resume(&turn).await.unwrap().completed().await.text, "Answered.");
 }

@@ -46,7 +46,7 @@ async fn text(client: &Client, id: &str, from_page: u32) -> v1::GetDocumentTextR
 
 fn program(path: &Path, text: &str) {
     std::fs::write(path, text).expect("a program is written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it may be run");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("the program is executable");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
         sandbox.restart().await;
     }
     sandbox.kill();
-    std::fs::remove_file(&slow).expect("the mark goes");
+    std::fs::remove_file(&slow).expect("the mark is deleted");
     let client = sandbox.restart().await;
     for image in &images {
         let document = until(&client, image, DocumentState::Ready, crate::LIMIT).await;
@@ -82,7 +82,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
     }
     let left = || std::fs::read_dir(sandbox.data().join("scratch")).map_or(0, Iterator::count);
     let empty = || std::future::ready((left() == 0).then_some(()));
-    folio_testkit::wait_for("what was on its way is removed", crate::LIMIT, empty).await;
+    folio_testkit::wait_for("the scratch folder to be empty", crate::LIMIT, empty).await;
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn a_text_of_nearly_the_maximum_size_is_accepted_read_and_shown_in_bounded
     assert!(last.contains("[…"), "{}", &last[last.len().saturating_sub(200)..]);
 
     client.send(ask(&id, "hello")).await.expect("a chat").completed().await;
-    let sent = sandbox.sim.chats().await;
+    let sent = sandbox.sim.chat_requests().await;
     let system = sent[0].body["messages"][0]["content"].as_str().expect("a system message").to_owned();
     let from = system.find("line 0000000").expect("the excerpt");
     assert!(system.contains("line 0000100") && !system[from..].contains("line 0000200"), "{}", system.len());
@@ -162,7 +162,7 @@ async fn health_reports_a_full_disk_and_its_recovery() {
         let refused = tag(&client, &format!("unknown {name}")).await.expect_err("the disk is full");
         assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
         becomes(ServingStatus::NotServing).await;
-        assert!(client.tag_names().await.contains(&"before".to_owned()), "what is stored can be read");
+        assert!(client.tag_names().await.contains(&"before".to_owned()), "stored tags can be read");
         limit_files(sandbox.server().id(), "unlimited");
         becomes(ServingStatus::Serving).await;
         tag(&client, name).await.expect("the disk works again");

@@ -1,6 +1,5 @@
 //! Deletion of an organization: nothing of it remains in the store, in the files, or in the server's answers.
 
-use std::path::Path;
 use std::time::Duration;
 
 use folio_proto::v1;
@@ -10,6 +9,7 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::{Code, OrgId};
 
 use crate::client::{Client, refused};
+use crate::command_line::files_below;
 use crate::sandbox::Sandbox;
 
 /// A word in every resource of the organization.
@@ -25,38 +25,25 @@ rules:
 ";
 
 /// Creates an organization with documents, a thread, a pending turn, and members.
-async fn full(admin: &Client, url: &str) -> (Client, v1::Organization) {
+async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Organization) {
     let create = v1::CreateOrganizationRequest {
         organization: Some(v1::Organization { name: format!("The {WORD}"), ..Default::default() }),
         admin_name: format!("Keeper of the {WORD}"),
         request_id: "make".into(),
     };
     let mut organizations = OrganizationServiceClient::new(admin.channel.clone());
-    let made = organizations.create_organization(create).await.unwrap().into_inner();
-    let organization_id = made.organization.as_ref().unwrap().organization_id.clone();
+    let created = organizations.create_organization(create).await.unwrap().into_inner();
+    let organization_id = created.organization.as_ref().unwrap().organization_id.clone();
     let grant = v1::GrantCreditRequest { organization_id, credits: 5, note: WORD.into(), ..Default::default() };
     CreditServiceClient::new(admin.channel.clone()).grant_credit(grant).await.unwrap();
-    let client = Client::connect(url, Some(&made.admin_token)).await;
+    let client = Client::connect(url, Some(&created.admin_token)).await;
     let document = client.upload(&format!("{WORD}.txt"), format!("All about the {WORD}.").as_bytes()).await;
     let tag =
         v1::CreateTagRequest { tag: Some(v1::Tag { name: WORD.into(), ..Default::default() }), ..Default::default() };
     client.tags.clone().create_tag(tag).await.unwrap();
     client.chat(&document, &format!("What of the {WORD}?")).await.completed().await;
     client.chat(&document, "write").await.pause().await;
-    (client, made.organization.unwrap())
-}
-
-/// Returns the files below a folder that contain the word.
-fn files_with_the_word(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(files_with_the_word(&entry.path()));
-        } else if String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).contains(WORD) {
-            found.push(entry.path().display().to_string());
-        }
-    }
-    found
+    (client, created.organization.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +52,7 @@ async fn no_data_of_a_deleted_organization_remains() {
     let admin = sandbox.client().await;
     let kept = admin.upload("kept.txt", b"All about the hippopotamus.").await;
     let mut platform = OrganizationServiceClient::new(admin.channel.clone());
-    let (client, organization) = full(&admin, &sandbox.url()).await;
+    let (client, organization) = create_full_organization(&admin, &sandbox.url()).await;
     let delete = |name: &str| v1::DeleteOrganizationRequest {
         organization_id: organization.organization_id.clone(),
         name: name.to_owned(),
@@ -81,11 +68,12 @@ async fn no_data_of_a_deleted_organization_remains() {
     let refusal =
         async || client.documents.clone().list_documents(list.clone()).await.err().map(|status| status.code());
     let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
-    folio_testkit::wait_for("its tokens are refused", Duration::from_secs(20), unauthenticated).await;
+    folio_testkit::wait_for("the tokens to be refused", Duration::from_secs(20), unauthenticated).await;
     let blobs = sandbox.data().join("blobs");
-    let is_erased = async || files_with_the_word(&blobs).is_empty().then_some(());
-    folio_testkit::wait_for("the bytes are deleted", Duration::from_secs(20), is_erased).await;
-    platform.delete_organization(delete("whatever it was called")).await.unwrap();
+    let is_clean = |(_, bytes): &(_, Vec<u8>)| !String::from_utf8_lossy(bytes).contains(WORD);
+    let is_erased = async || files_below(&blobs).iter().all(is_clean).then_some(());
+    folio_testkit::wait_for("the blobs to be deleted", Duration::from_secs(20), is_erased).await;
+    platform.delete_organization(delete("any name")).await.unwrap();
     let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.organizations.len(), 1, "{all:?}");
     let own = v1::DeleteOrganizationRequest {
@@ -96,7 +84,7 @@ async fn no_data_of_a_deleted_organization_remains() {
     assert_eq!(refused(platform.delete_organization(own).await).code, Code::FailedPrecondition);
     admin.documents.clone().get_document(v1::GetDocumentRequest { document_id: kept }).await.unwrap();
 
-    assert!(sandbox.stop().await, "the server ends in order");
+    assert!(sandbox.stop().await, "the server exits with status 0");
     let store = EmbeddedStore::open(Options::at(sandbox.data())).unwrap();
     let rows = store.everything().unwrap();
     let with = |word: &str| rows.iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
@@ -108,11 +96,11 @@ async fn no_data_of_a_deleted_organization_remains() {
     // rows of its creation and deletion, and the entry of the deletion.
     let (platform, id) = (OrgId::platform(), &organization.organization_id);
     let (tombstone, ops) = (format!("{platform}/organization/{id} "), format!("{platform}/op/{id}/"));
-    let known =
+    let expected =
         [tombstone.as_str(), &ops, "deleted/organization/", "/token_use/", "/block/", "/audit/", "/idempotency/"];
-    assert!(left.iter().all(|row| known.iter().any(|part| row.contains(part))), "{left:?}");
+    assert!(left.iter().all(|row| expected.iter().any(|part| row.contains(part))), "{left:?}");
     let has_tombstone = left.iter().any(|row| row.starts_with(&tombstone) && row.contains("tombstone"));
     assert!(has_tombstone, "the tombstone is missing: {left:?}");
-    assert!(with("hippopotamus").len() == 1, "rows of other organizations are kept");
+    assert!(with("hippopotamus").len() == 1, "rows of other organizations remain");
     store.close().await;
 }

@@ -35,7 +35,7 @@ async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_continues_i
     let sandbox = setup.start().await;
     let (client, document) = sandbox.with_document().await;
     for (fault, reason) in cases {
-        sandbox.sim.faults(&FaultPlan::always(fault.clone())).await;
+        sandbox.sim.set_faults(&FaultPlan::always(fault.clone())).await;
         let stream = client.chat(&document, "hello").await;
         let turn = stream.turn();
         let failed = stream.failed().await;
@@ -43,10 +43,10 @@ async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_continues_i
         assert!(failed.retriable, "{fault:?}");
         let found = client.turn(&turn).await;
         assert_eq!((found.status(), found.retriable), (v1::TurnStatus::Failed, true), "{fault:?}");
-        sandbox.sim.faults(&FaultPlan::none()).await;
+        sandbox.sim.set_faults(&FaultPlan::none()).await;
         let completed = client.resume(&turn).await.unwrap().completed().await;
         assert_eq!(completed.text, "Hello there, this is an answer of some length.", "{fault:?}");
     }
-    let hung = |chats: &[llm_sim::RecordedRequest]| chats.iter().all(|chat| chat.outcome != Outcome::Waiting);
-    sandbox.sim.until("no upstream request left open", hung).await;
+    let none_waits = |chats: &[llm_sim::RecordedRequest]| chats.iter().all(|chat| chat.outcome != Outcome::Waiting);
+    sandbox.sim.wait_for_requests("no upstream request left open", none_waits).await;
 }

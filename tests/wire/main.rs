@@ -16,6 +16,7 @@ mod faults;
 mod malformed;
 mod operate;
 mod phases;
+mod program;
 mod purchases;
 mod rejoin;
 mod sandbox;

@@ -41,7 +41,7 @@ async fn bytes_that_are_no_request_are_refused() {
             let status = Status::from_header_map(response.headers());
             let error = folio_proto::status::to_error(&status.expect("a status and no message"));
             assert_eq!((error.code, error.reason.as_str()), (Code::InvalidArgument, reason), "{what} at {path}");
-            assert!(error.violations.is_empty(), "what cannot be read has no fields to name: {error:?}");
+            assert!(error.violations.is_empty(), "an unreadable message has no field violations: {error:?}");
             assert!(error.message.len() > 5 && !error.message.contains("internal"), "{what} at {path}: {error:?}");
             let bytes = response.bytes().await.unwrap_or_default();
             assert!(bytes.is_empty(), "{what} at {path}: {bytes:?}");

@@ -1,6 +1,6 @@
 //! A process as an operator sees it: its health port, a public listener, its shutdown.
 
-use crate::command_line::{folio, text};
+use crate::command_line::{files_below, folio, text};
 use crate::process::Process;
 use crate::within;
 
@@ -9,16 +9,16 @@ async fn the_health_port_serves_probes_and_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--health-listen", "127.0.0.1:0"];
     let server = Process::start("folio", folder.path(), &arguments, &[]);
-    let health = format!("http://{}", server.announced("health on ").expect("a health port"));
+    let health = format!("http://{}", server.printed_after("health on ").expect("a health port"));
     for arguments in [&["health", &health][..], &["health", &health, "--service", "live"], &["health", &server.url()]] {
         let output = folio(folder.path(), arguments, &[], "");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), "SERVING\n");
     }
-    let figures = within("figures", async { reqwest::get(format!("{health}/metrics")).await?.text().await }).await;
-    let figures = figures.expect("the metrics are served");
-    for figure in ["folio_draining 0", "folio_conversations 0", "# TYPE folio_conversations_failed_total counter"] {
-        assert!(figures.lines().any(|line| line == figure), "{figure} is missing in:\n{figures}");
+    let metrics = within("metrics", async { reqwest::get(format!("{health}/metrics")).await?.text().await }).await;
+    let metrics = metrics.expect("the metrics are served");
+    for metric in ["folio_draining 0", "folio_conversations 0", "# TYPE folio_conversations_failed_total counter"] {
+        assert!(metrics.lines().any(|line| line == metric), "{metric} is missing in:\n{metrics}");
     }
     drop(server);
     let output = folio(folder.path(), &["health", &health], &[], "");
@@ -29,8 +29,8 @@ async fn the_health_port_serves_probes_and_metrics() {
 #[tokio::test]
 async fn commands_reach_a_server_with_tls_by_its_authority() {
     let folder = tempfile::tempdir().unwrap();
-    let made = folio(folder.path(), &["dev-certs", "--out", "certs", "--name", "localhost"], &[], "");
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    let created = folio(folder.path(), &["dev-certs", "--out", "certs", "--name", "localhost"], &[], "");
+    assert!(created.status.success(), "{}", text(&created.stderr));
     let tls = ["--tls-cert", "certs/node.pem", "--tls-key", "certs/node-key.pem"];
     let server =
         Process::start("folio", folder.path(), &[&["serve", "--listen", "127.0.0.1:0"][..], &tls].concat(), &[]);
@@ -47,12 +47,12 @@ async fn commands_reach_a_server_with_tls_by_its_authority() {
 }
 
 #[test]
-fn plain_text_in_the_open_is_refused() {
+fn a_public_listener_without_tls_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["serve", "--listen", "0.0.0.0:0", "--data", "data"], &[], "");
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("--insecure"), "{}", text(&output.stderr));
-    assert!(!folder.path().join("data").exists(), "nothing was made before the refusal");
+    assert!(!folder.path().join("data").exists(), "nothing is created before the refusal");
 
     let half = folio(folder.path(), &["serve", "--tls-cert", "cert.pem"], &[], "");
     assert!(text(&half.stderr).contains("--tls-key"), "{}", text(&half.stderr));
@@ -72,7 +72,7 @@ fn an_invalid_blob_address_is_refused() {
 }
 
 #[tokio::test]
-async fn documents_live_in_the_folder_of_blobs() {
+async fn documents_are_stored_in_the_folder_of_blobs() {
     let folder = tempfile::tempdir().unwrap();
     let shared = folder.path().join("shared");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--blobs", &shared.to_string_lossy()];
@@ -83,16 +83,6 @@ async fn documents_live_in_the_folder_of_blobs() {
     let chat = ["chat", "note.txt", "--server", &url, "--token", token.trim()];
     let output = folio(folder.path(), &chat, &[], "/quit\n");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let kept = walk(&shared);
-    assert!(kept.iter().any(|bytes| bytes == b"total: 5"), "the document is not in the folder");
-}
-
-/// Returns the content of every file below a folder.
-fn walk(folder: &std::path::Path) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(walk(&path)) } else { found.push(std::fs::read(path).unwrap()) }
-    }
-    found
+    let stored = files_below(&shared);
+    assert!(stored.iter().any(|(_, bytes)| bytes == b"total: 5"), "the document is not in the folder");
 }

@@ -68,30 +68,30 @@ async fn check(sandbox: &Sandbox, client: &Client, document: &str, point: &str) 
     assert_eq!(results, [v1::CallStatus::Ok, v1::CallStatus::Ok], "{point}");
     // llm-sim refuses a history in which a call has no result.
     assert_eq!(client.say(&found.thread_id, "hello").await.completed().await.text, "Hello.", "{point}");
-    let sent = sandbox.sim.chats().await.pop().expect("a request").body["messages"].to_string();
+    let sent = sandbox.sim.chat_requests().await.pop().expect("a request").body["messages"].to_string();
     assert_eq!(sent.matches("\"create_tag\"").count(), 1, "{point}: {sent}");
 }
 
 /// Runs the turn until the server dies at a point (after an earlier death at another, if given), then to its end.
-async fn dies_at(point: &str, then: Option<&str>) {
-    let mut sandbox = Setup::new(SCRIPT).with("FOLIO_FAILPOINT", point).start().await;
+async fn run_with_crash(failpoint: &str, next_failpoint: Option<&str>) {
+    let mut sandbox = Setup::new(SCRIPT).with("FOLIO_FAILPOINT", failpoint).start().await;
     let (client, document) = sandbox.with_document().await;
     let ended = drive(&client, &document).await;
-    assert!(ended.is_err(), "{point} was never reached");
-    sandbox.dead().await;
-    if let Some(next) = then {
+    assert!(ended.is_err(), "{failpoint} was never reached");
+    sandbox.wait_until_dead().await;
+    if let Some(next) = next_failpoint {
         sandbox.fail_at(Some(next));
         if sandbox.try_start_folio().is_ok()
             && let Ok(client) = Client::try_connect(&sandbox.url(), Some(&sandbox.token())).await
         {
             let ended = drive(&client, &document).await;
-            assert!(ended.is_err(), "{next} was never reached after {point}");
+            assert!(ended.is_err(), "{next} was never reached after {failpoint}");
         }
-        sandbox.dead().await;
+        sandbox.wait_until_dead().await;
     }
     sandbox.fail_at(None);
     let client = sandbox.restart().await;
-    check(&sandbox, &client, &document, point).await;
+    check(&sandbox, &client, &document, failpoint).await;
 }
 
 macro_rules! points {
@@ -101,7 +101,7 @@ macro_rules! points {
             #[allow(unused_mut, unused_assignments, reason = "some points have no second one")]
             let mut next = None;
             $(next = Some($next);)?
-            dies_at($point, next).await;
+            run_with_crash($point, next).await;
         })+
     };
 }
@@ -146,13 +146,13 @@ async fn a_cancel_interrupted_while_closing_is_finished_and_runs_nothing_more() 
         let request = v1::ChatRequest { auto_approve: true, ..ask(&document, "extract") };
         let stream = client.send(request).await.unwrap();
         let turn = stream.turn();
-        sandbox.sim.until_held().await;
+        sandbox.sim.wait_for_waiting_request().await;
         assert!(client.cancel(&turn).await.is_err(), "{point} was never reached");
-        sandbox.dead().await;
+        sandbox.wait_until_dead().await;
         drop(stream);
         sandbox.fail_at(None);
         let client = sandbox.restart().await;
-        sandbox.sim.open("g").await;
+        sandbox.sim.open_gate("g").await;
         let found = folio_testkit::wait_for("an ended turn", crate::LIMIT, || async {
             let found = client.turn(&turn).await;
             (found.status() != v1::TurnStatus::Running).then_some(found)

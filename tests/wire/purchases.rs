@@ -4,7 +4,7 @@ use folio_proto::v1;
 use folio_proto::v1::audit_service_client::AuditServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
 use folio_tests::harness::collector::Collector;
-use folio_tests::harness::shop::{self, SECRET, sign};
+use folio_tests::harness::payment_system::{self, SECRET, sign};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -28,7 +28,8 @@ async fn a_message_continues_the_trace_of_its_sender() {
     let collector = Collector::start().await;
     let sandbox = with_purchases().with("FOLIO_TELEMETRY__ENDPOINT", collector.url()).start().await;
     let parent = format!("00-{TRACE}-{SENDER}-01");
-    let unsigned = reqwest::Client::new().post(shop::url(sandbox.server())).header("traceparent", parent).body("{}");
+    let unsigned =
+        reqwest::Client::new().post(payment_system::url(sandbox.server())).header("traceparent", parent).body("{}");
     let status = within("an answer", unsigned.send()).await.expect("it answers").status();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     let received = || async { collector.spans().into_iter().find(|span| span.name == "POST /webhooks/purchases") };
@@ -40,9 +41,9 @@ async fn a_message_continues_the_trace_of_its_sender() {
 #[tokio::test]
 async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
     let sandbox = with_purchases().start().await;
-    let (client, url) = (sandbox.client().await, shop::url(sandbox.server()));
-    let report = async |body: &str, headers| shop::send(&url, body, headers).await;
-    let signed = async |secret: &str, message: &Value| shop::send_signed(&url, secret, message).await;
+    let (client, url) = (sandbox.client().await, payment_system::url(sandbox.server()));
+    let report = async |body: &str, headers| payment_system::send(&url, body, headers).await;
+    let signed = async |secret: &str, message: &Value| payment_system::send_signed(&url, secret, message).await;
     let mut usages = UsageServiceClient::new(client.channel.clone());
     let mut balance = async || usages.get_balance(v1::GetBalanceRequest::default()).await.unwrap().into_inner();
     let mut organizations = v1::organization_service_client::OrganizationServiceClient::new(client.channel.clone());
@@ -69,7 +70,7 @@ async fn purchased_credit_is_granted_once_and_only_for_signed_messages() {
     assert_eq!(report(&body, unsigned).await, StatusCode::UNAUTHORIZED, "no signature");
     let mut hostile = sign(SECRET, at, &body);
     hostile[1].1 = i64::MIN.to_string();
-    assert_eq!(report(&body, hostile).await, StatusCode::UNAUTHORIZED, "no time");
+    assert_eq!(report(&body, hostile).await, StatusCode::UNAUTHORIZED, "a time out of range");
 
     let changed = |name: &str, value: Value| {
         let mut message = purchase("p3", 1);

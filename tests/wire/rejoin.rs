@@ -26,13 +26,13 @@ async fn a_turn_continues_without_its_client_and_is_watched_again_from_any_event
     stream.until("text_delta").await;
     let (turn, seen) = (stream.turn(), stream.seen.len() as u64);
     drop(stream);
-    sandbox.sim.until_held().await;
+    sandbox.sim.wait_for_waiting_request().await;
     assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Running);
 
     let other = sandbox.client().await;
     let whole = other.watch(&turn, 0).await.unwrap();
     // The next event may not have been sent yet.
-    let (rejoined, ()) = tokio::join!(other.watch(&turn, seen + 1), sandbox.sim.open("g"));
+    let (rejoined, ()) = tokio::join!(other.watch(&turn, seen + 1), sandbox.sim.open_gate("g"));
     let rejoined = rejoined.unwrap();
     let (rest, all) = (rejoined.end().await, whole.end().await);
     assert_numbered(&rest, seen + 1);
@@ -57,11 +57,11 @@ async fn a_callers_deadline_ends_its_call_and_not_the_turn() {
     let mut request = tonic::Request::new(decide(&waiting, approved));
     request.set_timeout(std::time::Duration::from_millis(500));
     let mut conversations = client.conversations.clone();
-    let (late, ()) = tokio::join!(conversations.approve(request), sandbox.sim.until_held());
+    let (late, ()) = tokio::join!(conversations.approve(request), sandbox.sim.wait_for_waiting_request());
     let status = late.unwrap_err();
     assert!(matches!(status.code(), tonic::Code::DeadlineExceeded | tonic::Code::Cancelled), "{status:?}");
     assert_eq!(client.turn(&waiting.turn_id).await.status(), v1::TurnStatus::Running);
-    sandbox.sim.open("g").await;
+    sandbox.sim.open_gate("g").await;
     client.until(&waiting.turn_id, v1::TurnStatus::Completed).await;
     let answer = client.approve_all(&waiting).await;
     assert!(matches!(answer.outcome, Some(v1::approve_response::Outcome::Completed(_))), "{answer:?}");
@@ -85,6 +85,6 @@ async fn a_callers_deadline_ends_its_stream_and_not_the_turn() {
     };
     assert_eq!(status.code(), tonic::Code::DeadlineExceeded, "{status:?}");
     assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Running);
-    sandbox.sim.open("g").await;
+    sandbox.sim.open_gate("g").await;
     client.until(&turn, v1::TurnStatus::Completed).await;
 }

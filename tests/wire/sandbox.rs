@@ -77,11 +77,13 @@ impl Sandbox {
         self.folio.as_ref().expect("the server runs")
     }
 
-    /// Waits until the server has died by itself.
-    pub(crate) async fn dead(&mut self) {
+    /// Waits until the server has died.
+    pub(crate) async fn wait_until_dead(&mut self) {
         let Some(mut folio) = self.folio.take() else { return };
-        let what = "the server dies";
-        folio_testkit::wait_for(what, crate::LIMIT, || std::future::ready(folio.is_dead().then_some(()))).await;
+        folio_testkit::wait_for("the death of the server", crate::LIMIT, || {
+            std::future::ready(folio.is_dead().then_some(()))
+        })
+        .await;
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -118,14 +120,14 @@ impl Sandbox {
         self.folio.take().expect("the server runs").kill();
     }
 
-    /// Stops the server by SIGTERM. Returns true if it ended in order.
+    /// Stops the server by SIGTERM. Returns true if its exit status is 0.
     pub(crate) async fn stop(&mut self) -> bool {
         self.folio.take().expect("the server runs").stop().await
     }
 
     /// Stops the server, changes its stores, and starts it again.
     pub(crate) async fn offline<T>(&mut self, change: impl AsyncFnOnce(Stores) -> T) -> T {
-        assert!(self.stop().await, "the server ends in order");
+        assert!(self.stop().await, "the server exits with status 0");
         let store = EmbeddedStore::open(Options::at(self.data())).expect("the store opens");
         let result = change(store.stores()).await;
         store.close().await;

@@ -11,7 +11,7 @@ use crate::process::Process;
 fn refused(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let output = folio(folder, arguments, environment, "");
     let printed = text(&output.stderr);
-    assert!(!output.status.success(), "{arguments:?} is to be refused: {printed}");
+    assert!(!output.status.success(), "{arguments:?} must be refused: {printed}");
     assert!(!printed.contains("panicked"), "{printed}");
     printed
 }

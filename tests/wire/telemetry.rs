@@ -28,13 +28,13 @@ rules:
 ";
 
 /// Words of a document and of a user that occur nowhere else.
-const OF_DOCUMENT: &str = "quokkaberry";
-const OF_PERSON: &str = "zephyrquill";
+const DOCUMENT_WORD: &str = "quokkaberry";
+const USER_WORD: &str = "zephyrquill";
 
 async fn converse(sandbox: &Sandbox) -> String {
     let client = sandbox.client().await;
-    let document = client.upload("invoice.txt", format!("Total: 957 {OF_DOCUMENT}").as_bytes()).await;
-    let request = v1::ChatRequest { auto_approve: true, ..ask(&document, &format!("read {OF_PERSON}")) };
+    let document = client.upload("invoice.txt", format!("Total: 957 {DOCUMENT_WORD}").as_bytes()).await;
+    let request = v1::ChatRequest { auto_approve: true, ..ask(&document, &format!("read {USER_WORD}")) };
     client.send(request).await.expect("the chat is accepted").completed().await;
     document
 }
@@ -62,7 +62,7 @@ async fn content_is_exported_only_if_it_is_enabled() {
         let document = converse(&sandbox).await;
         let failed = sandbox.client().await.chat(&document, "read again").await.failed().await;
         let error = failed.error.unwrap_or_default().message;
-        assert!(error.contains(OF_PERSON), "the caller receives the provider's message: {error}");
+        assert!(error.contains(USER_WORD), "the caller receives the provider's message: {error}");
         turn_span_exported(&collector).await;
         let log = sandbox.server().errors();
         for message in ["model call failed; retrying", "model call failed"] {
@@ -70,9 +70,9 @@ async fn content_is_exported_only_if_it_is_enabled() {
         }
         let statuses = [["status=500", "status=400"], ["\"status\":500", "\"status\":400"]];
         assert!(statuses.iter().any(|both| both.iter().all(|status| log.contains(status))), "{log}");
-        assert!(sandbox.stop().await, "the server ends in order");
-        for word in [OF_DOCUMENT, OF_PERSON] {
-            assert_eq!(collector.knows(word), captured, "{word}");
+        assert!(sandbox.stop().await, "the server exits with status 0");
+        for word in [DOCUMENT_WORD, USER_WORD] {
+            assert_eq!(collector.has_received(word), captured, "{word}");
             assert!(!log.contains(word), "{word} is in the log");
         }
         if captured {
@@ -130,9 +130,9 @@ async fn an_unavailable_or_silent_collector_delays_no_call() {
         for _ in 0..3 {
             converse(&sandbox).await;
         }
-        let begun = Instant::now();
-        assert!(sandbox.stop().await, "the server ends in order");
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        let start = Instant::now();
+        assert!(sandbox.stop().await, "the server exits with status 0");
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }
 }
 

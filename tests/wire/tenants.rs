@@ -19,7 +19,7 @@ rules:
 const FORMAT: &str = r#"{"type":"json_schema","json_schema":{"name":"bill","strict":true,"schema":{"type":"object","properties":{"total":{"type":"number"}},"required":["total"],"additionalProperties":false}}}"#;
 
 /// Ids of the resources of an organization. The other organization has the same, under the same names and request ids.
-struct Belongings {
+struct TenantResources {
     document: String,
     tag: String,
     schema: String,
@@ -29,7 +29,7 @@ struct Belongings {
     extraction: String,
 }
 
-async fn furnish(client: &Client) -> Belongings {
+async fn create_resources(client: &Client) -> TenantResources {
     let mut c = client.clone();
     let document = client.upload("same.txt", INVOICE.as_bytes()).await;
     let tag = v1::CreateTagRequest {
@@ -61,15 +61,15 @@ async fn furnish(client: &Client) -> Belongings {
         ..Default::default()
     };
     let extraction = c.extractions.run_extraction(run).await.unwrap().into_inner().extraction.unwrap().extraction_id;
-    Belongings { document, tag, schema, schema_revid, prompt, prompt_revid, extraction }
+    TenantResources { document, tag, schema, schema_revid, prompt, prompt_revid, extraction }
 }
 
 /// Creates a second organization next to the first: an admin of each, and its resources.
-async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
+async fn create_tenants(sandbox: &mut Sandbox) -> [(Client, TenantResources); 2] {
     let token = sandbox
         .offline(async |stores| {
             let org = OrgId::generate(&System);
-            tenant::organization(&stores, &org, "other").await;
+            tenant::create_organization(&stores, &org, "other").await;
             let token = Token::generate(&org, &System);
             // The user id equals that of the first organization's admin.
             let new = NewToken::new(&token, UserId::derive(&["first user"]), Role::Admin, "other");
@@ -78,15 +78,15 @@ async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
         })
         .await;
     let (us, them) = (sandbox.client().await, Client::connect(&sandbox.url(), Some(&token)).await);
-    let (ours, theirs) = (furnish(&us).await, furnish(&them).await);
+    let (ours, theirs) = (create_resources(&us).await, create_resources(&them).await);
     [(us, ours), (them, theirs)]
 }
 
 #[tokio::test]
 async fn invariant_6_neither_a_mention_nor_a_tool_reaches_another_organization() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
-    let [(us, ours), (_, theirs)] = two(&mut sandbox).await;
-    let Belongings { document, tag, schema, schema_revid, prompt, prompt_revid, extraction, .. } = &theirs;
+    let [(us, ours), (_, theirs)] = create_tenants(&mut sandbox).await;
+    let TenantResources { document, tag, schema, schema_revid, prompt, prompt_revid, extraction, .. } = &theirs;
     let reads = format!(
         "[{{name: get_schema, arguments: {{schema_revid: {schema_revid}}}}}, \
           {{name: validate_against_schema, arguments: {{schema_revid: {schema_revid}, data: {{}}}}}}, \
@@ -111,7 +111,7 @@ async fn invariant_6_neither_a_mention_nor_a_tool_reaches_another_organization()
     let script = format!(
         "rules: [{{when: {{user: pry}}, rounds: [{{calls: {reads}}}, {{calls: {writes}}}, {{calls: {lists}}}, {{text: Tried.}}]}}]"
     );
-    sandbox.sim.script(&script).await;
+    sandbox.sim.set_script(&script).await;
     use v1::mention::Target;
     let mention = |target| v1::Mention { target: Some(target) };
     let request = v1::ChatRequest {
@@ -124,7 +124,7 @@ async fn invariant_6_neither_a_mention_nor_a_tool_reaches_another_organization()
         ..ask(&ours.document, "pry")
     };
     let rounds = us.send(request).await.unwrap().completed().await.rounds;
-    let system = sandbox.sim.chats().await.pop().unwrap().body["messages"][0]["content"].to_string();
+    let system = sandbox.sim.chat_requests().await.pop().unwrap().body["messages"][0]["content"].to_string();
     assert_eq!(system.matches("Not found: it was deleted or never existed.").count(), 3, "{system}");
     for round in &rounds[..2] {
         for (call, result) in round.calls.iter().zip(&round.results) {

@@ -1,11 +1,9 @@
 //! Input at a terminal: `folio chat` and `folio demo --ask` on a pseudo-terminal.
 
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::ExitStatus;
 
 use folio_proto::v1;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -14,9 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 
-use crate::LIMIT;
 use crate::chat::editor;
-use crate::process::binary;
+use crate::process::{binary, command};
+use crate::program::{Output, Running};
 use crate::sandbox::{INVOICE, Sandbox};
 
 const SCRIPT: &str = "
@@ -44,19 +42,19 @@ const DECISION: &str = "decision> ";
 
 /// A program on its own pseudo-terminal. Dropping it kills the program.
 struct Terminal {
-    child: Child,
+    running: Running,
     keyboard: File,
     /// The program's side, to check in which state it leaves the terminal.
     line: File,
     before: Termios,
     /// Length of the output when the last keys were pressed.
     answered: usize,
-    written: Arc<Mutex<Vec<u8>>>,
+    output: Output,
 }
 
 impl Terminal {
     /// Starts `folio` in a folder, in a session on this terminal.
-    fn start(folder: &Path, arguments: &[&str], variables: &[(&str, OsString)]) -> Self {
+    fn start(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
         // Processes that other tests start at the same time must not inherit the terminal.
@@ -66,40 +64,29 @@ impl Terminal {
         let (keyboard, line) = (File::from(pty.master), File::from(pty.slave));
         let before = tcgetattr(&line).expect("the terminal has settings");
         let end = || line.try_clone().expect("the terminal is shared");
-        let child = Command::new("setsid")
+        let child = command("setsid", folder, variables)
             .arg("--ctty")
             .arg(binary("folio"))
             .args(arguments)
             .env("TERM", "xterm-256color")
             .env("VISUAL", "")
             .env_remove("NO_COLOR")
-            .env_remove("OPENAI_API_KEY")
-            .env_remove("OPENAI_BASE_URL")
-            .envs(variables.iter().map(|(name, value)| (name, value)))
-            .current_dir(folder)
             .stdin(end())
             .stdout(end())
             .stderr(end())
             .spawn()
             .expect("setsid starts folio");
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (kept, mut screen) = (Arc::clone(&written), keyboard.try_clone().expect("the terminal is shared"));
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4_096];
-            while let Ok(count @ 1..) = screen.read(&mut buffer) {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
-            }
-        });
-        Self { child, keyboard, line, before, answered: 0, written }
+        let output = Output::of(keyboard.try_clone().expect("the terminal is shared"));
+        Self { running: Running(child), keyboard, line, before, answered: 0, output }
     }
 
     /// Starts `folio chat` about a file in the sandbox's folder.
     fn chat(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Self {
         std::fs::write(sandbox.folder().join("invoice.txt"), INVOICE).expect("the file is written");
         let server = sandbox.url().trim_start_matches("http://").to_owned();
-        let mut all = vec![("FOLIO_TOKEN", OsString::from(sandbox.token()))];
-        all.extend(variables.iter().map(|(name, value)| (*name, OsString::from(value))));
-        Self::start(sandbox.folder(), &["chat", "invoice.txt", "--server", &server], &all)
+        let token = sandbox.token();
+        let variables = [variables, &[("FOLIO_TOKEN", &token)]].concat();
+        Self::start(sandbox.folder(), &["chat", "invoice.txt", "--server", &server], &variables)
     }
 
     fn press(&mut self, keys: &str) {
@@ -115,55 +102,35 @@ impl Terminal {
 
     /// Waits for a prompt after the last keys.
     async fn asks(&self, prompt: &str) {
-        self.wait(prompt, || self.shown().get(self.answered..).is_some_and(|new| new.ends_with(prompt))).await;
+        let is_new = || self.shown().get(self.answered..).is_some_and(|new| new.ends_with(prompt)).then_some(());
+        self.output.wait(prompt, is_new).await;
     }
 
-    /// Returns the complete output.
-    fn raw(&self) -> String {
-        String::from_utf8_lossy(&self.written.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
-    }
-
-    /// Returns the output without control sequences.
     fn shown(&self) -> String {
-        let raw = self.raw();
-        let mut parts = raw.split('\u{1b}');
-        let mut shown = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let after = part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |end| end + 1);
-            shown.push_str(&part[after..]);
-        }
-        shown.replace('\r', "")
+        self.output.shown()
     }
 
-    /// Waits until the text was shown this many times.
-    async fn until(&self, text: &str, times: usize) {
-        self.wait(text, || self.shown().matches(text).count() >= times).await;
-    }
-
-    async fn wait(&self, what: &str, condition: impl Fn() -> bool) {
-        let waiting = folio_testkit::wait_for(what, LIMIT * 2, || std::future::ready(condition().then_some(())));
-        let waited = tokio::time::timeout(LIMIT, waiting).await;
-        assert!(waited.is_ok(), "timed out waiting for {what:?} in:\n{}", self.shown());
+    /// Waits until the text was shown.
+    async fn until(&self, text: &str) {
+        self.output.until(text, 1).await;
     }
 
     /// Waits until the program has ended and restored the terminal.
     async fn ended(&mut self) -> ExitStatus {
-        let waiting = folio_testkit::wait_for("the end", LIMIT * 2, || {
-            std::future::ready(self.child.try_wait().expect("the program is ours"))
-        });
-        let waited = tokio::time::timeout(LIMIT, waiting).await;
-        let status = waited.unwrap_or_else(|_| panic!("the program does not end:\n{}", self.shown()));
+        let child = &mut self.running.0;
+        let status = self.output.wait("the end", || child.try_wait().expect("the program is a child")).await;
         assert_eq!(tcgetattr(&self.line).expect("the terminal has settings"), self.before, "the terminal is restored");
         // The last output may not have been read yet.
         for (on, off) in [("\u{1b}[?2004h", "\u{1b}[?2004l"), ("\u{1b}[?25l", "\u{1b}[?25h")] {
-            self.wait("pasting and the cursor as before", || self.raw().rfind(on) <= self.raw().rfind(off)).await;
+            let is_off = || (self.output.raw().rfind(on) <= self.output.raw().rfind(off)).then_some(());
+            self.output.wait("the previous modes of pasting and cursor", is_off).await;
         }
         status
     }
 
     fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).expect("a process id");
-        kill(Pid::from_raw(id), signal).expect("the program is ours");
+        let id = i32::try_from(self.running.0.id()).expect("a process id");
+        kill(Pid::from_raw(id), signal).expect("the program runs");
     }
 
     /// Quits the chat.
@@ -172,13 +139,6 @@ impl Terminal {
         self.press(CTRL_D);
         assert!(self.ended().await.success(), "{}", self.shown());
         self.shown()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -193,8 +153,8 @@ async fn a_person_rejects_with_a_reason_edits_and_approves() {
     chat.answer(DECISION, "r not that one").await;
     chat.answer(DECISION, "e").await;
     chat.answer(DECISION, "a").await;
-    chat.until("Two tags are made.", 1).await;
-    assert!(chat.raw().contains("\u{1b}[36m"), "colours: {:?}", chat.raw());
+    chat.until("Two tags are made.").await;
+    assert!(chat.output.raw().contains("\u{1b}[36m"), "colours: {:?}", chat.output.raw());
     let shown = chat.leave(YOU).await;
     for line in ["Write a message, or /help.", "I make three tags.", "\"name\": \"first\"", "– create_tag rejected: "]
     {
@@ -207,26 +167,26 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_the_turn() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let mut chat = Terminal::chat(&sandbox, &[]);
     chat.answer(YOU, "think").await;
-    chat.until("(33 characters; /thinking shows it)", 1).await;
-    chat.until("Thought.", 1).await;
+    chat.until("(33 characters; /thinking shows it)").await;
+    chat.until("Thought.").await;
     assert!(!chat.shown().contains("where the total stands"), "{}", chat.shown());
 
     chat.answer(YOU, "slow").await;
     // The received half of the answer is printed before the rest arrives.
-    chat.until("three", 1).await;
-    sandbox.sim.until_held().await;
+    chat.until("three").await;
+    sandbox.sim.wait_for_waiting_request().await;
     assert!(!chat.shown().contains("eight"));
     chat.press(CTRL_C);
-    chat.until("The turn was cancelled.", 1).await;
+    chat.until("The turn was cancelled.").await;
     // At the prompt, Ctrl-C only discards the typed line.
     chat.asks(YOU).await;
     chat.press("half a mess");
-    chat.until("half a mess", 1).await;
+    chat.until("half a mess").await;
     chat.press(CTRL_C);
     chat.answer(YOU, "hello").await;
-    chat.until("Hello there.", 1).await;
+    chat.until("Hello there.").await;
     chat.leave(YOU).await;
-    let request_body = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
+    let request_body = sandbox.sim.chat_requests().await.pop().expect("the model was called").body.to_string();
     assert!(!request_body.contains("half a mess"), "{request_body}");
 }
 
@@ -237,25 +197,25 @@ async fn a_signal_ends_the_chat_in_every_state_and_restores_the_terminal() {
     let mut chat = Terminal::chat(&sandbox, &[]);
     chat.asks(YOU).await;
     chat.press("half a mess");
-    chat.until("half a mess", 1).await;
+    chat.until("half a mess").await;
     chat.signal(Signal::SIGTERM);
     assert_eq!(chat.ended().await.code(), Some(143), "{}", chat.shown());
-    chat.until("half a mess\nfolio: ended by SIGTERM\n", 1).await;
+    chat.until("half a mess\nfolio: ended by SIGTERM\n").await;
 
     let mut chat = Terminal::chat(&sandbox, &[("EDITOR", &editor)]);
     chat.answer(YOU, "tags").await;
     chat.answer(DECISION, "e").await;
-    chat.until("editing", 1).await;
+    chat.until("editing").await;
     chat.signal(Signal::SIGTERM);
     assert_eq!(chat.ended().await.code(), Some(143), "{}", chat.shown());
     assert!(sandbox.client().await.tag_names().await.is_empty(), "invariant 2");
 
     let mut chat = Terminal::chat(&sandbox, &[]);
     chat.answer(YOU, "slow").await;
-    sandbox.sim.until_held().await;
+    sandbox.sim.wait_for_waiting_request().await;
     chat.signal(Signal::SIGHUP);
     assert_eq!(chat.ended().await.code(), Some(129), "{}", chat.shown());
-    sandbox.sim.open("g").await;
+    sandbox.sim.open_gate("g").await;
     let client = sandbox.client().await;
     let listed = client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
     let slow = listed.threads.iter().find(|thread| thread.title == "slow").expect("the thread exists");
@@ -264,7 +224,7 @@ async fn a_signal_ends_the_chat_in_every_state_and_restores_the_terminal() {
 }
 
 #[tokio::test]
-async fn ctrl_c_in_the_editor_and_at_a_card_decides_nothing() {
+async fn ctrl_c_in_the_editor_and_at_a_decision_decides_nothing() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let editor = editor(sandbox.folder(), "echo editing; exec sleep 60");
     let mut chat = Terminal::chat(&sandbox, &[("EDITOR", &editor)]);
@@ -272,11 +232,11 @@ async fn ctrl_c_in_the_editor_and_at_a_card_decides_nothing() {
     chat.asks(DECISION).await;
     chat.press(CTRL_C);
     chat.answer(DECISION, "e").await;
-    chat.until("editing", 1).await;
+    chat.until("editing").await;
     chat.press(CTRL_C);
-    chat.until("nothing is changed", 1).await;
+    chat.until("nothing is changed").await;
     chat.answer(DECISION, "/cancel").await;
-    chat.until("The turn was cancelled.", 1).await;
+    chat.until("The turn was cancelled.").await;
     let shown = chat.leave(YOU).await;
     assert_eq!(shown.matches("┌ create_tag (1 of 3)").count(), 3, "{shown}");
     assert!(sandbox.client().await.tag_names().await.is_empty(), "invariant 2");
@@ -290,7 +250,7 @@ async fn the_demo_asks_for_approval_in_color() {
         demo.answer("approve? [y]es, [n]o, or no and why: ", "y").await;
     }
     assert!(demo.ended().await.success(), "{}", demo.shown());
-    let (raw, shown) = (demo.raw(), demo.shown());
+    let (raw, shown) = (demo.output.raw(), demo.shown());
     assert!(raw.contains("\u{1b}[32m") && raw.contains("\u{1b}[1m"), "color on a terminal: {raw:?}");
     for line in
         ["create_schema wants to run with", "run_extraction wants to run with", "\"invoice_number\": \"INV-2026-0417\""]
@@ -300,14 +260,14 @@ async fn the_demo_asks_for_approval_in_color() {
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_the_demo_at_once_also_at_its_question() {
+async fn ctrl_c_ends_the_demo_at_once_even_at_a_question() {
     let folder = tempfile::tempdir().unwrap();
-    let variables = [("TMPDIR", folder.path().as_os_str().to_owned())];
+    let variables = [("TMPDIR", &*folder.path().to_string_lossy())];
     let mut demo = Terminal::start(folder.path(), &["demo", "--ask"], &variables);
-    demo.until("approve? ", 1).await;
+    demo.until("approve? ").await;
     demo.press(CTRL_C);
     assert!(!demo.ended().await.success());
     assert!(demo.shown().contains("stopped by a signal"), "{}", demo.shown());
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert!(left.is_empty(), "nothing is left behind: {left:?}");
+    assert!(left.is_empty(), "temporary files remain: {left:?}");
 }

@@ -16,10 +16,10 @@ async fn a_token_created_on_the_command_line_works_until_it_is_revoked() {
     let (server, admin) = (sandbox.url(), sandbox.token());
     let environment = [("FOLIO_SERVER", server.as_str()), ("FOLIO_TOKEN", admin.as_str())];
     let run = |arguments: &[&str]| tokio::task::block_in_place(|| folio(sandbox.folder(), arguments, &environment, ""));
-    let made =
+    let created =
         run(&["token", "create", "nightly import", "--role", "viewer", "--scope", "definitions", "--expires-in", "1h"]);
-    assert!(made.status.success(), "{}", text(&made.stderr));
-    let token = text(&made.stdout).trim().to_owned();
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let token = text(&created.stdout).trim().to_owned();
     let id = token.parse::<Token>().expect("the command prints a token").id().to_string();
     let client = Client::connect(&server, Some(&token)).await;
     let read = async || client.tags.clone().list_tags(v1::ListTagsRequest::default()).await;
@@ -28,7 +28,7 @@ async fn a_token_created_on_the_command_line_works_until_it_is_revoked() {
     assert_eq!(refused(documents).reason.as_str(), "SCOPE_NOT_ALLOWED");
 
     let listed = text(&run(&["token", "list"]).stdout);
-    let line = listed.lines().find(|line| line.starts_with(&id)).expect("it is listed");
+    let line = listed.lines().find(|line| line.starts_with(&id)).expect("the token is listed");
     assert!(line.contains("viewer definitions expires=20") && line.ends_with("nightly import"), "{line}");
     assert!(!listed.contains(token.rsplit('_').next().unwrap()), "no secret is listed");
 
@@ -40,6 +40,10 @@ async fn a_token_created_on_the_command_line_works_until_it_is_revoked() {
     .await;
     let listed = text(&run(&["token", "list"]).stdout);
     assert!(!listed.contains(&id), "{listed}");
-    let again = run(&["token", "revoke", "nonsense"]);
-    assert!(!again.status.success() && text(&again.stderr).contains("is not a token id"), "{}", text(&again.stderr));
+    let invalid = run(&["token", "revoke", "nonsense"]);
+    assert!(
+        !invalid.status.success() && text(&invalid.stderr).contains("is not a token id"),
+        "{}",
+        text(&invalid.stderr)
+    );
 }

@@ -68,7 +68,7 @@ async fn the_tools_of_prompts_and_extractions_work() {
     let (client, document) = sandbox.with_document().await;
     let (completed, results) = results(&client, &document, "prompts").await;
     assert_eq!(completed.text, "Prompts done.");
-    let calls = sandbox.sim.chats().await.len();
+    let calls = sandbox.sim.chat_requests().await.len();
     let counted = completed.usage.expect("what it used").model_calls;
     assert_eq!(usize::try_from(counted), Ok(calls), "usage includes the calls of run_extraction");
     ok(&results, "help_prompts", 0);
@@ -117,7 +117,7 @@ async fn invalid_arguments_of_each_tool_are_reported_to_the_model_and_change_not
     for (index, calls) in calls.chunks(30).enumerate() {
         let text = format!("bad {index}");
         let rule = serde_json::json!({"when": {"user": text}, "rounds": [{"calls": calls}, {"text": "Seen."}]});
-        sandbox.sim.script(&serde_json::json!({"rules": [rule]}).to_string()).await;
+        sandbox.sim.set_script(&serde_json::json!({"rules": [rule]}).to_string()).await;
         let request = v1::ChatRequest { auto_approve: true, ..ask(&document, &text) };
         let completed = client.send(request).await.unwrap().completed().await;
         for (call, result) in completed.rounds[0].calls.iter().zip(&completed.rounds[0].results) {

@@ -27,7 +27,11 @@ pub(crate) struct Measurements {
 }
 
 /// Creates conversations, waits until they are idle, adds a node, and chats on some of them and on as many new ones.
-pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usize) -> Result<Measurements> {
+pub(crate) async fn run(
+    cluster: &mut Cluster,
+    conversations: usize,
+    resumed_conversations: usize,
+) -> Result<Measurements> {
     let document = upload(&cluster.client(0).await).await;
     // A warm-up allocates memory that every process needs once.
     spread(cluster, &document, &vec![String::new(); 500]).await?;
@@ -39,13 +43,13 @@ pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usiz
 
     cluster.join();
     wait_for_the_joined(cluster).await?;
-    let again: Vec<String> = threads.into_iter().take(asked).collect();
+    let again: Vec<String> = threads.into_iter().take(resumed_conversations).collect();
     let before = of_the_joined(cluster, TAKEN_OVER).await?;
     spread(cluster, &document, &again).await?;
     let moved = of_the_joined(cluster, TAKEN_OVER).await?.saturating_sub(before) as f64 / again.len() as f64;
     let before = of_the_joined(cluster, LIVE).await?;
-    spread(cluster, &document, &vec![String::new(); asked]).await?;
-    let placed = of_the_joined(cluster, LIVE).await?.saturating_sub(before) as f64 / asked as f64;
+    spread(cluster, &document, &vec![String::new(); resumed_conversations]).await?;
+    let placed = of_the_joined(cluster, LIVE).await?.saturating_sub(before) as f64 / resumed_conversations as f64;
     Ok(Measurements { conversations, bytes_each, moved, placed })
 }
 

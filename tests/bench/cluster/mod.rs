@@ -26,20 +26,34 @@ pub(crate) struct Sizes {
     /// Paused turns before the kill of a node.
     paused: usize,
     /// Idle conversations that are resumed after a node joins.
-    asked: usize,
-    /// Turns of each kind whose store operations are counted.
-    counted: usize,
+    resumed_conversations: usize,
+    /// Turns of each kind whose store operations are counted_turns.
+    counted_turns: usize,
 }
 
 impl Sizes {
     /// Returns the sizes for published results.
     pub(crate) fn full() -> Self {
-        Self { turns: 2_000, latency_turns: 1_000, conversations: 10_000, paused: 60, asked: 600, counted: 50 }
+        Self {
+            turns: 2_000,
+            latency_turns: 1_000,
+            conversations: 10_000,
+            paused: 60,
+            resumed_conversations: 600,
+            counted_turns: 50,
+        }
     }
 
     /// Returns the sizes for a functional check.
     pub(crate) fn quick() -> Self {
-        Self { turns: 160, latency_turns: 80, conversations: 200, paused: 12, asked: 60, counted: 5 }
+        Self {
+            turns: 160,
+            latency_turns: 80,
+            conversations: 200,
+            paused: 12,
+            resumed_conversations: 60,
+            counted_turns: 5,
+        }
     }
 }
 
@@ -90,7 +104,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     }
 
     let mut cluster = Cluster::start(&stores, "takeover", &sim, 3).await?;
-    let operations = operations::run(&cluster, sizes.counted).await?;
+    let operations = operations::run(&cluster, sizes.counted_turns).await?;
     print_operations(&operations);
     let takeover = takeover::run(&mut cluster, sizes.paused).await?;
     row(
@@ -102,7 +116,7 @@ pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
     drop(cluster);
 
     let mut cluster = Cluster::start(&stores, "idle", &sim, 2).await?;
-    let idle = idle::run(&mut cluster, sizes.conversations, sizes.asked).await?;
+    let idle = idle::run(&mut cluster, sizes.conversations, sizes.resumed_conversations).await?;
     row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
     row("conversations moved when a third node joins", "", &format!("{:.1} %", idle.moved * 100.0));
     row("  new ones placed on it", "", &format!("{:.1} %", idle.placed * 100.0));

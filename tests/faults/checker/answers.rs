@@ -7,13 +7,14 @@ use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
 use folio_types::{Reason, TurnId};
 
+use super::Invariant::{Idempotent, Stored};
 use super::journal::Turn;
-use super::{AggregateSeen, Broken, Findings, ThreadSeen};
+use super::{Findings, ObservedAggregate, ObservedThread};
 use crate::faults::log::{ClientDecision, ClientEvent, Decisions, Logged};
 
 pub(super) fn check(
-    all: &[(&ThreadSeen, Vec<Turn<'_>>)],
-    aggregates: &[AggregateSeen],
+    all: &[(&ObservedThread, Vec<Turn<'_>>)],
+    aggregates: &[ObservedAggregate],
     log: &[Logged],
     findings: &mut Findings,
 ) {
@@ -23,16 +24,16 @@ pub(super) fn check(
     for line in log {
         match &line.event {
             ClientEvent::Accepted { request, turn } => match turns.get(turn) {
-                None => findings.add(Broken::Stored, turn, "the turn was acknowledged to a client, but is missing"),
+                None => findings.add(Stored, turn, "the turn was acknowledged to a client, but is missing"),
                 Some(found) if found.accepted.request != *request => {
-                    findings.add(Broken::Stored, turn, format!("a client received the turn for {request}"));
+                    findings.add(Stored, turn, format!("a client received the turn for {request}"));
                 }
                 Some(_) => {}
             },
             ClientEvent::Answered(decisions, answer) => {
                 let Some(turn) = turns.get(&decisions.turn) else {
                     findings.add(
-                        Broken::Stored,
+                        Stored,
                         &decisions.turn,
                         "an approval of the turn was answered, but the turn is missing",
                     );
@@ -46,8 +47,8 @@ pub(super) fn check(
                     && is_final(answer)
                     && **earlier != **answer
                 {
-                    let how = format!("the same decisions on round {} got two answers", decisions.round);
-                    findings.add(Broken::Idempotent, &decisions.turn, how);
+                    let reason = format!("the same decisions on round {} got two answers", decisions.round);
+                    findings.add(Idempotent, &decisions.turn, reason);
                 }
                 if is_final(answer) && same.is_none() {
                     final_answers.push((decisions, answer));
@@ -56,11 +57,13 @@ pub(super) fn check(
             ClientEvent::Refused(decisions, Reason::TurnExpired) => {
                 let ended = turns.get(&decisions.turn).and_then(|turn| turn.end());
                 let expired = matches!(ended.map(|end| &end.end), Some(End::Expired));
-                let how = "a client received an expiry of a turn that did not expire";
-                findings.add_unless(expired, Broken::Idempotent, &decisions.turn, how);
+                let reason = "a client received an expiry of a turn that did not expire";
+                findings.add_unless(expired, Idempotent, &decisions.turn, reason);
             }
-            ClientEvent::Made { id } if !aggregates.iter().any(|aggregate| aggregate.id == *id && aggregate.lives) => {
-                findings.add(Broken::Stored, id, "the resource was acknowledged, but is missing");
+            ClientEvent::Created { id }
+                if !aggregates.iter().any(|aggregate| aggregate.id == *id && aggregate.is_live) =>
+            {
+                findings.add(Stored, id, "the resource was acknowledged, but is missing");
             }
             _ => {}
         }
@@ -70,17 +73,12 @@ pub(super) fn check(
         for turn in turns {
             let (org, request) = (thread.org.as_str(), turn.accepted.request.as_str());
             if let Some(other) = requests.insert((org, request), &turn.id) {
-                findings.add(Broken::Idempotent, &turn.id, format!("request {request} became {other} too"));
+                findings.add(Idempotent, &turn.id, format!("request {request} also became {other}"));
             }
         }
         for row in thread.requests.iter().filter(|row| row.turn > 0) {
-            let is = turns.iter().any(|turn| turn.id.number == row.turn && turn.accepted.request == row.request);
-            findings.add_unless(
-                is,
-                Broken::Stored,
-                &thread.id,
-                format!("request {} refers to another turn", row.request),
-            );
+            let is_same = turns.iter().any(|turn| turn.id.number == row.turn && turn.accepted.request == row.request);
+            findings.add_unless(is_same, Stored, &thread.id, format!("request {} refers to another turn", row.request));
         }
     }
 }
@@ -102,7 +100,7 @@ fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Finding
             (Some(Decision::ApproveEdited { arguments }), ClientDecision::Edit(sent)) => arguments == sent,
             _ => false,
         };
-        findings.add_unless(same, Broken::Stored, call, "a decision was answered that is not recorded");
+        findings.add_unless(same, Stored, call, "an answered decision is not recorded");
     }
 }
 
@@ -112,7 +110,7 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
         Entry::Paused(paused) if paused.round > round => Some((paused.event, "awaiting_approval", Some(paused.round))),
         _ => None,
     });
-    let next = next.or_else(|| turn.end().map(|end| (end.event, word(&end.end), None)));
+    let next = next.or_else(|| turn.end().map(|end| (end.event, end_name(&end.end), None)));
     let reported = match &answer.outcome {
         Some(Outcome::AwaitingApproval(waiting)) => ("awaiting_approval", Some(waiting.round)),
         Some(Outcome::Completed(_)) => ("completed", None),
@@ -123,9 +121,9 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
         Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None => return,
     };
     match next {
-        Some((event, word, paused)) if (word, paused) == reported && event == answer.event_number => {}
+        Some((event, name, paused)) if (name, paused) == reported && event == answer.event_number => {}
         other => findings.add(
-            Broken::Idempotent,
+            Idempotent,
             &turn.id,
             format!(
                 "decisions on round {round} were answered {reported:?} (event {}), the journal contains {other:?}",
@@ -135,8 +133,9 @@ fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findi
     }
 }
 
-pub(super) fn word(how: &End) -> &'static str {
-    match how {
+/// Returns the name of an end in event names.
+pub(super) fn end_name(end: &End) -> &'static str {
+    match end {
         End::Completed { .. } => "completed",
         End::Failed { .. } => "failed",
         End::Cancelled => "cancelled",

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use folio_credit::{AccountEntry, LedgerRow};
 use folio_types::BlockId;
 
-use super::{AccountSeen, Broken, Findings};
+use super::Invariant::Spend;
+use super::{Findings, ObservedAccount};
 
-pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
-    let account = &seen.account;
-    let mut wrong = |how: String| findings.add(Broken::Spend, &seen.org, how);
+pub(super) fn check(observed: &ObservedAccount, findings: &mut Findings) {
+    let account = &observed.account;
+    let mut add = |reason: String| findings.add(Spend, &observed.org, reason);
     let (mut granted, mut withdrawn, mut drawn, mut closed) = (0, 0, BTreeMap::new(), BTreeMap::new());
-    for entry in &seen.entries {
+    for entry in &observed.entries {
         match entry {
             AccountEntry::Granted(grant) => granted += grant.amount,
             AccountEntry::Withdrawn { amount, .. } => withdrawn += amount,
@@ -21,53 +22,53 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
         }
     }
     if granted != account.granted + withdrawn {
-        wrong(format!("granted {granted} and withdrawn {withdrawn}, but the account states {}", account.granted));
+        add(format!("granted {granted} and withdrawn {withdrawn}, but the account states {}", account.granted));
     }
     let open: BTreeMap<&BlockId, u64> = account.blocks.iter().map(|block| (&block.id, block.amount())).collect();
     let available: u64 = account.grants.iter().map(|grant| grant.available).sum();
     let total = available + open.values().sum::<u64>() + account.settled;
     if account.granted != account.expired + total {
-        wrong(format!("{} granted, {} expired, {total} reserved or settled", account.granted, account.expired));
+        add(format!("{} granted, {} expired, {total} reserved or settled", account.granted, account.expired));
     }
     let mut settled = 0;
     for (block, amount) in &drawn {
-        let rows = seen.ledgers.get(*block).map_or(&[][..], Vec::as_slice);
+        let rows = observed.ledgers.get(*block).map_or(&[][..], Vec::as_slice);
         let taken: u64 = rows.iter().map(LedgerRow::charge).sum();
         if taken > *amount {
-            wrong(format!("block {block} of {amount} is overdrawn: {taken}"));
+            add(format!("block {block} of {amount} is overdrawn: {taken}"));
         }
         match (closed.get(block), open.get(block)) {
             (Some((amount, stated)), None) => {
                 settled += stated;
                 let ended = rows.iter().all(|row| row.settled.is_some());
                 if taken != *stated || !ended {
-                    wrong(format!(
-                        "block {block} was closed with {stated} of {amount}; its calls took {taken}: {rows:?}"
+                    add(format!(
+                        "block {block} was closed with {stated} of {amount}; the charges of its calls are {taken}: {rows:?}"
                     ));
                 }
             }
             (None, Some(_)) => {}
-            (closed, open) => wrong(format!("block {block}: closed {closed:?}, open {open:?}")),
+            (closed, open) => add(format!("block {block}: closed {closed:?}, open {open:?}")),
         }
     }
     if let Some(block) = open.keys().chain(closed.keys()).find(|block| !drawn.contains_key(**block)) {
-        wrong(format!("block {block} was never drawn"));
+        add(format!("block {block} was never drawn"));
     }
     if settled != account.settled {
-        wrong(format!("closed blocks settled {settled}, but the account states {}", account.settled));
+        add(format!("closed blocks settled {settled}, but the account states {}", account.settled));
     }
     // The ledgers may contain blocks that no account entry mentions.
     let mut charged: BTreeMap<&str, u32> = BTreeMap::new();
-    for (block, row) in seen.ledgers.iter().flat_map(|(block, rows)| rows.iter().map(move |row| (block, row))) {
+    for (block, row) in observed.ledgers.iter().flat_map(|(block, rows)| rows.iter().map(move |row| (block, row))) {
         if !drawn.contains_key(block) && row.charge() > 0 {
-            wrong(format!("a call of block {block}, which was never drawn: {row:?}"));
+            add(format!("a call charges block {block}, which was never drawn: {row:?}"));
         }
         if row.charge() > 0 {
             *charged.entry(&row.key).or_default() += 1;
         }
     }
     for (key, times) in charged.iter().filter(|(_, times)| **times > 1) {
-        wrong(format!("call {key} is charged {times} times"));
+        add(format!("call {key} is charged {times} times"));
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
 
     /// Returns an account with a grant of 100, a closed block of 10 with a call of 4 and an unsent call, and an open
     /// block of 20 with a call of 5.
-    fn good() -> AccountSeen {
+    fn good() -> ObservedAccount {
         let (mut account, mut ledgers) = (Account::default(), BTreeMap::new());
         let mut entries =
             vec![account.grant(Grant::new(GrantId::derive(&["g"]), GrantKind::Admin, 100, at(0)), at(0)).unwrap()];
@@ -116,18 +117,18 @@ mod tests {
             let drawn = account.draw(block(name), (amount, amount), at(1)).unwrap();
             entries.push(AccountEntry::Drawn(drawn));
         }
-        let given_up = LedgerRow { settled: None, ..call("b", 3) }.settled_as_not_sent(at(3));
-        ledgers.insert(block("closed").id, vec![call("a", 4), given_up]);
+        let unsent = LedgerRow { settled: None, ..call("b", 3) }.settled_as_not_sent(at(3));
+        ledgers.insert(block("closed").id, vec![call("a", 4), unsent]);
         ledgers.insert(block("open").id, vec![call("c", 5)]);
         entries.push(account.close(&block("closed").id, 4, at(4)).unwrap());
-        AccountSeen { org: OrgId::derive(&["org"]), account, entries, ledgers }
+        ObservedAccount { org: OrgId::derive(&["org"]), account, entries, ledgers }
     }
 
-    fn found(change: impl FnOnce(&mut AccountSeen)) -> usize {
+    fn found(change: impl FnOnce(&mut ObservedAccount)) -> usize {
         let (mut seen, mut findings) = (good(), Findings::default());
         change(&mut seen);
         check(&seen, &mut findings);
-        assert!(findings.0.iter().all(|found| found.broken == Broken::Spend));
+        assert!(findings.0.iter().all(|found| found.invariant == Spend));
         findings.0.len()
     }
 
@@ -144,7 +145,7 @@ mod tests {
         assert!(found(|seen| seen.account.granted += 1) > 0, "granted");
         assert!(found(|seen| seen.account.expired += 1) > 0, "expired");
         assert!(found(|seen| seen.account.grants[0].available += 1) > 0, "available");
-        assert!(found(|seen| drop(seen.account.blocks.pop())) > 0, "a block is forgotten");
+        assert!(found(|seen| drop(seen.account.blocks.pop())) > 0, "a block is missing");
         assert!(found(|seen| drop(seen.entries.pop())) > 0, "a block is neither open nor closed");
         assert!(found(|seen| drop(seen.entries.remove(1))) > 0, "a block was never drawn");
         assert!(found(|seen| seen.ledgers.get_mut(&closed).unwrap()[0] = call("a", 6)) > 0, "charged again");

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use folio_history::journal::{CallStatus, Decision, End, Intent};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
-use folio_types::{CallId, Digest, OrgId};
+use folio_types::{CallId, Digest};
 
-use super::journal::{CallSeen, Turn};
-use super::{AggregateSeen, Broken, Evidence, Findings, ThreadSeen};
+use super::Invariant::{EffectsOnce, Tenants};
+use super::journal::{ObservedCall, Turn};
+use super::{Evidence, Findings, ObservedAggregate, ObservedThread};
 
 /// Checks each call of a turn against the op row of its target.
 pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Findings) {
@@ -16,13 +17,13 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
     check_order(turn, &calls, findings);
     for ((round, index), call) in &calls {
         let id = CallId::new(turn.id.clone(), *round, *index);
-        let mut add = |how: String| findings.add(Broken::EffectsOnce, &id, how);
+        let mut add = |reason: String| findings.add(EffectsOnce, &id, reason);
         let Some((at, intent)) = call.intents.first() else { continue };
         if call.intents.len() > 1 {
-            add("it has two intents".to_owned());
+            add("the call has more than one intent".to_owned());
         }
         if call.at > *at {
-            add("its intent precedes the message with the call".to_owned());
+            add("the intent precedes the message with the call".to_owned());
         }
         let row = row_of(evidence, intent, &id);
         match (call.results.first().map(|(_, result)| result.status), row.map(|row| &row.state)) {
@@ -43,11 +44,11 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
         let closed = turn.closing().is_some();
         let aborted = matches!(row.map(|row| &row.state), Some(OpState::Aborted));
         if aborted && !closed && matches!(turn.end().map(|end| &end.end), Some(End::Completed { .. })) {
-            add("it was aborted in a turn that continued".to_owned());
+            add("the op of the call was aborted, but the turn completed".to_owned());
         }
         if let Some(row) = row.filter(|row| matches!(row.state, OpState::Done(_))) {
             if row.digest != Digest::of_json(arguments(call)) {
-                add("it happened with other arguments than were decided on".to_owned());
+                add("the op ran with other arguments than the decision approved".to_owned());
             }
             check_version(intent, row, &mut add);
         }
@@ -56,7 +57,7 @@ pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Finding
 
 /// Checks that intents are appended sequentially, each after the previous outcome, and that none is appended while the
 /// turn is ending.
-fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, findings: &mut Findings) {
+fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), ObservedCall<'_>>, findings: &mut Findings) {
     let mut intents: Vec<_> =
         calls.values().flat_map(|call| call.intents.iter().map(move |(at, _)| (*at, call))).collect();
     intents.sort_by_key(|(at, _)| *at);
@@ -64,20 +65,10 @@ fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, find
         let [(_, before), (at, call)] = two else { continue };
         let answered = before.results.iter().any(|(result, _)| result < at);
         let subject = format!("{}.{}.{}", turn.id, call.round, call.call.index);
-        findings.add_unless(
-            answered,
-            Broken::EffectsOnce,
-            subject,
-            "its intent precedes the outcome of the previous call",
-        );
+        findings.add_unless(answered, EffectsOnce, subject, "the intent precedes the outcome of the previous call");
     }
     if let (Some(closing), Some((last, _))) = (turn.closing(), intents.last()) {
-        findings.add_unless(
-            *last < closing,
-            Broken::EffectsOnce,
-            &turn.id,
-            "a call was started while the turn was being ended",
-        );
+        findings.add_unless(*last < closing, EffectsOnce, &turn.id, "a call was started after the closing of the turn");
     }
 }
 
@@ -88,20 +79,20 @@ fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
         OpState::Done(OpResult::Prompt { revid, .. }) => revid.version,
         _ => return,
     };
-    let most = match intent.expected {
+    let max_version = match intent.expected {
         Expected::Absent => 1,
         Expected::Version(version) => version.saturating_add(1),
     };
-    if u64::from(made) > most {
+    if u64::from(made) > max_version {
         add(format!(
-            "it made revision {made} where it was to change {:?}: an edit in between was overwritten",
+            "the op created revision {made}, but its intent expected {:?}: a concurrent edit was overwritten",
             intent.expected
         ));
     }
 }
 
 /// Returns the arguments that a call runs with.
-fn arguments<'a>(call: &CallSeen<'a>) -> &'a serde_json::Value {
+fn arguments<'a>(call: &ObservedCall<'a>) -> &'a serde_json::Value {
     let edited = call.decisions.iter().find_map(|(_, _, decision)| match decision {
         Decision::ApproveEdited { arguments } => Some(arguments),
         _ => None,
@@ -116,7 +107,7 @@ fn row_of<'a>(evidence: &'a Evidence, intent: &Intent, id: &CallId) -> Option<&'
 }
 
 /// Checks that every op row has a call, and every change has an op row.
-pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Evidence, findings: &mut Findings) {
+pub(super) fn check_rows(all: &[(&ObservedThread, Vec<Turn<'_>>)], evidence: &Evidence, findings: &mut Findings) {
     let mut done: BTreeMap<&CallId, &str> = BTreeMap::new();
     for aggregate in &evidence.aggregates {
         for row in &aggregate.ops {
@@ -125,53 +116,53 @@ pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Eviden
             if matches!(row.state, OpState::Done(_))
                 && let Some(other) = done.insert(call, &aggregate.id)
             {
-                findings.add(Broken::EffectsOnce, call, format!("it changed {other} and {}", aggregate.id));
+                findings.add(EffectsOnce, call, format!("the call changed {other} and {}", aggregate.id));
             }
         }
         let changes = aggregate.ops.iter().filter(|row| matches!(row.state, OpState::Done(_))).count() as u64;
         let version = aggregate.version.unwrap_or_default();
         // Dependents of a deleted document have no op row.
-        let counts = ["sch", "prm", "tag"].iter().any(|kind| aggregate.id.starts_with(kind));
-        if version > changes && counts {
+        let has_op_rows = ["sch", "prm", "tag"].iter().any(|kind| aggregate.id.starts_with(kind));
+        if version > changes && has_op_rows {
             findings.add(
-                Broken::EffectsOnce,
+                EffectsOnce,
                 &aggregate.id,
                 format!("the resource has version {version}, but {changes} op rows of changes"),
             );
         }
         if aggregate.version.is_none() && changes > 0 {
-            findings.add(Broken::EffectsOnce, &aggregate.id, "an op row exists, but the resource was never created");
+            findings.add(EffectsOnce, &aggregate.id, "an op row exists, but the resource was never created");
         }
     }
     check_names(evidence, findings);
 }
 
 fn check_row(
-    all: &[(&ThreadSeen, Vec<Turn<'_>>)],
-    aggregate: &AggregateSeen,
+    all: &[(&ObservedThread, Vec<Turn<'_>>)],
+    aggregate: &ObservedAggregate,
     call: &CallId,
     row: &OpRow,
     findings: &mut Findings,
 ) {
     let Some((thread, turns)) = all.iter().find(|(thread, _)| thread.id == call.turn.thread) else {
-        return findings.add(Broken::EffectsOnce, call, "the call has an op row, but its thread is missing");
+        return findings.add(EffectsOnce, call, "the call has an op row, but its thread is missing");
     };
     if thread.org.as_str() != aggregate.org {
-        findings.add(Broken::Tenants, call, format!("it changed {}, which is another tenant's", aggregate.id));
+        findings.add(Tenants, call, format!("the call changed {}, which belongs to another tenant", aggregate.id));
     }
-    let seen = turns.iter().find(|turn| turn.id == call.turn);
-    let calls = seen.map(Turn::calls).unwrap_or_default();
+    let turn = turns.iter().find(|turn| turn.id == call.turn);
+    let calls = turn.map(Turn::calls).unwrap_or_default();
     let intent = calls.get(&(call.round, call.index)).and_then(|call| call.intents.first());
     let is_done = matches!(row.state, OpState::Done(_));
     match intent {
         Some((_, intent)) if intent.target.to_string() == aggregate.id => {}
         Some(_) if !is_done => {}
         Some(_) => findings.add(
-            Broken::EffectsOnce,
+            EffectsOnce,
             call,
-            format!("it changed {}, which its intent does not name", aggregate.id),
+            format!("the call changed {}, which its intent does not name", aggregate.id),
         ),
-        None if is_done => findings.add(Broken::EffectsOnce, call, "it happened without an intent"),
+        None if is_done => findings.add(EffectsOnce, call, "the op ran without an intent"),
         None => {}
     }
 }
@@ -179,7 +170,7 @@ fn check_row(
 /// Checks that live aggregates of one kind have unique names in their organization.
 fn check_names(evidence: &Evidence, findings: &mut Findings) {
     let mut names: BTreeMap<(&str, &str, String), &str> = BTreeMap::new();
-    for aggregate in evidence.aggregates.iter().filter(|aggregate| aggregate.lives) {
+    for aggregate in evidence.aggregates.iter().filter(|aggregate| aggregate.is_live) {
         let kind = aggregate.id.split('_').next().unwrap_or_default();
         if !["sch", "prm", "tag"].contains(&kind) {
             continue;
@@ -187,15 +178,10 @@ fn check_names(evidence: &Evidence, findings: &mut Findings) {
         let Some(name) = &aggregate.name else { continue };
         if let Some(other) = names.insert((&aggregate.org, kind, name.to_lowercase()), &aggregate.id) {
             findings.add(
-                Broken::EffectsOnce,
+                EffectsOnce,
                 &aggregate.id,
-                format!("it has the name {name:?} of {other}, and both live"),
+                format!("{other} has the same name {name:?}, and both aggregates are live"),
             );
         }
     }
-}
-
-/// Returns the aggregates of a tenant.
-pub(super) fn of<'a>(evidence: &'a Evidence, org: &'a OrgId) -> impl Iterator<Item = &'a AggregateSeen> {
-    evidence.aggregates.iter().filter(move |aggregate| aggregate.org == org.as_str())
 }

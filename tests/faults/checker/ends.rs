@@ -4,14 +4,15 @@ use folio_history::journal::{Closing, ClosingCause, End, Entry, ResumeCause};
 use folio_history::thread::Phase;
 use folio_types::Timestamp;
 
+use super::Invariant::{Streams, VisibleEnd};
 use super::journal::Turn;
-use super::{Broken, Findings, ThreadSeen};
+use super::{Findings, ObservedThread};
 
-pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findings: &mut Findings) {
-    let mut add = |how: &str| findings.add(Broken::VisibleEnd, &turn.id, how);
+pub(super) fn check(thread: &ObservedThread, turn: &Turn<'_>, now: Timestamp, findings: &mut Findings) {
+    let mut add = |reason: &str| findings.add(VisibleEnd, &turn.id, reason);
     let open = thread.header.open_turn.as_ref().filter(|open| open.number == turn.id.number);
     match (turn.end(), turn.waits(), open) {
-        (Some(_), _, Some(_)) => add("the turn ended, but the header marks it as open"),
+        (Some(_), _, Some(_)) => add("the turn ended, but the header markers it as open"),
         (Some(_), _, None) => {}
         (None, Some(paused), Some(open)) if open.phase == Phase::Paused && paused.expires_at > now => {}
         (None, Some(_), Some(_)) => add("the turn waits although its pause has expired"),
@@ -27,7 +28,7 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
                 ended = None;
             }
             (_, Some(_)) => {
-                add("something follows its end");
+                add("an entry follows the end of the turn");
                 ended = None;
             }
             (Entry::Ended(end), None) => ended = Some(&end.end),
@@ -42,7 +43,7 @@ pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findin
         (Some(ClosingCause::Cancelled), Some(End::Cancelled))
         | (Some(ClosingCause::Superseded), Some(End::Superseded)) => {}
         (None, _) | (_, None) => {}
-        (Some(_), Some(_)) => add("the turn was being ended, but has another end"),
+        (Some(_), Some(_)) => add("the turn was closing, but has another end"),
     }
     check_numbers(turn, findings);
 }
@@ -56,7 +57,7 @@ fn check_numbers(turn: &Turn<'_>, findings: &mut Findings) {
             Entry::Ended(ended) => ended.event,
             _ => continue,
         };
-        findings.add_unless(event > last, Broken::Streams, &turn.id, format!("closing event {event} after {last}"));
+        findings.add_unless(event > last, Streams, &turn.id, format!("closing event {event} after {last}"));
         last = event;
     }
 }

@@ -14,18 +14,18 @@ use crate::faults::log::Logged;
 /// State that was collected when no turn was running.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    pub threads: Vec<ThreadSeen>,
+    pub threads: Vec<ObservedThread>,
     /// Every document, schema, prompt, tag and extraction, including deleted ones.
-    pub aggregates: Vec<AggregateSeen>,
-    pub accounts: Vec<AccountSeen>,
+    pub aggregates: Vec<ObservedAggregate>,
+    pub accounts: Vec<ObservedAccount>,
     /// Requests and responses of the clients, in the order of each client.
     pub log: Vec<Logged>,
     /// Marker of each tenant. All names and texts that the tenant creates contain its marker.
-    pub marks: BTreeMap<OrgId, String>,
+    pub markers: BTreeMap<OrgId, String>,
     /// Threads that stayed busy for too long.
-    pub busy: Vec<StillBusy>,
+    pub busy: Vec<StuckThread>,
     /// Entries of the audit logs. None: they are not checked.
-    pub audit: Option<Vec<AuditSeen>>,
+    pub audit: Option<Vec<ObservedAuditEntry>>,
     pub taken_at: Timestamp,
 }
 
@@ -50,7 +50,7 @@ impl Default for Evidence {
             aggregates: Vec::new(),
             accounts: Vec::new(),
             log: Vec::new(),
-            marks: BTreeMap::new(),
+            markers: BTreeMap::new(),
             busy: Vec::new(),
             audit: None,
             taken_at: Timestamp::now(),
@@ -60,7 +60,7 @@ impl Default for Evidence {
 
 /// A stored account with its history.
 #[derive(Debug, Clone)]
-pub struct AccountSeen {
+pub struct ObservedAccount {
     pub org: OrgId,
     pub account: Account,
     pub entries: Vec<AccountEntry>,
@@ -68,7 +68,7 @@ pub struct AccountSeen {
 }
 
 #[derive(Debug, Clone)]
-pub struct ThreadSeen {
+pub struct ObservedThread {
     pub org: OrgId,
     pub id: ThreadId,
     /// Column `epoch`, which fences writes.
@@ -83,13 +83,13 @@ pub struct ThreadSeen {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct AggregateSeen {
+pub struct ObservedAggregate {
     pub org: String,
     pub id: String,
     /// Version, which each change increments. None: never created.
     pub version: Option<u64>,
     /// True if the aggregate is not deleted.
-    pub lives: bool,
+    pub is_live: bool,
     pub name: Option<String>,
     pub ops: Vec<OpRow>,
     pub revisions: u64,
@@ -97,7 +97,7 @@ pub struct AggregateSeen {
 
 /// A stored audit entry.
 #[derive(Debug, Clone)]
-pub struct AuditSeen {
+pub struct ObservedAuditEntry {
     /// Call that the entry is about.
     pub call: Option<CallId>,
     pub kind: String,
@@ -108,7 +108,7 @@ pub struct AuditSeen {
 
 /// A busy thread that no node runs.
 #[derive(Debug, Clone)]
-pub struct StillBusy {
+pub struct StuckThread {
     pub thread: ThreadId,
     /// Time without progress.
     pub since: Duration,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use folio_history::journal::{Accepted, Call, CallResult, Decision, Ended, Entry, Intent, Paused};
 use folio_types::TurnId;
 
-use super::{Broken, Findings, ThreadSeen};
+use super::Invariant::OneWriter;
+use super::{Findings, ObservedThread};
 
 /// Index of an entry in the journal.
 pub(super) type Position = usize;
@@ -20,7 +21,7 @@ pub(super) struct Turn<'a> {
 
 /// A call with all journal entries about it.
 #[derive(Debug)]
-pub(super) struct CallSeen<'a> {
+pub(super) struct ObservedCall<'a> {
     pub(super) round: u32,
     pub(super) call: &'a Call,
     /// Position of the message that requested the call.
@@ -33,7 +34,7 @@ pub(super) struct CallSeen<'a> {
 }
 
 /// Returns the turns of a thread. Reports entries of a turn that was never accepted, and entries after a later turn.
-pub(super) fn turns<'a>(thread: &'a ThreadSeen, findings: &mut Findings) -> Vec<Turn<'a>> {
+pub(super) fn turns<'a>(thread: &'a ObservedThread, findings: &mut Findings) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for (position, (_, entry)) in thread.entries.iter().enumerate() {
         let number = match entry {
@@ -41,7 +42,12 @@ pub(super) fn turns<'a>(thread: &'a ThreadSeen, findings: &mut Findings) -> Vec<
             Entry::Accepted(accepted) => {
                 let id = TurnId::new(thread.id.clone(), accepted.turn);
                 let next = turns.last().map_or(1, |turn| turn.id.number + 1);
-                findings.add_unless(accepted.turn == next, Broken::OneWriter, &id, "its number is not the next one");
+                findings.add_unless(
+                    accepted.turn == next,
+                    OneWriter,
+                    &id,
+                    "the number of the turn is not the next number",
+                );
                 turns.push(Turn { id, accepted, entries: vec![(position, entry)] });
                 continue;
             }
@@ -49,9 +55,7 @@ pub(super) fn turns<'a>(thread: &'a ThreadSeen, findings: &mut Findings) -> Vec<
         };
         match turns.last_mut().filter(|turn| turn.id.number == number) {
             Some(turn) => turn.entries.push((position, entry)),
-            None => {
-                findings.add(Broken::OneWriter, &thread.id, format!("an entry of turn {number} is out of its turn"))
-            }
+            None => findings.add(OneWriter, &thread.id, format!("an entry of turn {number} is not within its turn")),
         }
     }
     turns
@@ -59,12 +63,12 @@ pub(super) fn turns<'a>(thread: &'a ThreadSeen, findings: &mut Findings) -> Vec<
 
 impl<'a> Turn<'a> {
     /// Returns every requested call by round and index.
-    pub(super) fn calls(&self) -> BTreeMap<(u32, u32), CallSeen<'a>> {
+    pub(super) fn calls(&self) -> BTreeMap<(u32, u32), ObservedCall<'a>> {
         let mut calls = BTreeMap::new();
         for (at, entry) in &self.entries {
             if let Entry::Round(round) = entry {
                 for call in &round.calls {
-                    calls.entry((round.round, call.index)).or_insert_with(|| CallSeen {
+                    calls.entry((round.round, call.index)).or_insert_with(|| ObservedCall {
                         round: round.round,
                         call,
                         at: *at,

@@ -21,11 +21,11 @@ mod tests;
 
 use std::fmt;
 
-pub use evidence::{AccountSeen, AggregateSeen, AuditSeen, Evidence, StillBusy, ThreadSeen};
+pub use evidence::{Evidence, ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedThread, StuckThread};
 use journal::Turn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Broken {
+pub enum Invariant {
     /// Invariant 1: a process other than the owner wrote, or a committed write was lost.
     OneWriter,
     /// Invariant 2: an effect without an approval of exactly this call.
@@ -54,15 +54,15 @@ pub enum Broken {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    pub broken: Broken,
+    pub invariant: Invariant,
     /// Thread, turn, call or aggregate.
     pub subject: String,
-    pub how: String,
+    pub reason: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {}: {}", self.broken, self.subject, self.how)
+        write!(f, "{:?} at {}: {}", self.invariant, self.subject, self.reason)
     }
 }
 
@@ -70,26 +70,21 @@ impl fmt::Display for Violation {
 pub(crate) struct Findings(Vec<Violation>);
 
 impl Findings {
-    pub(crate) fn add(&mut self, broken: Broken, subject: impl fmt::Display, how: impl Into<String>) {
-        self.0.push(Violation { broken, subject: subject.to_string(), how: how.into() });
+    fn add(&mut self, invariant: Invariant, subject: impl fmt::Display, reason: impl Into<String>) {
+        self.0.push(Violation { invariant, subject: subject.to_string(), reason: reason.into() });
     }
 
-    pub(crate) fn add_unless(
-        &mut self,
-        holds: bool,
-        broken: Broken,
-        subject: impl fmt::Display,
-        how: impl Into<String>,
-    ) {
-        if !holds {
-            self.add(broken, subject, how);
+    fn add_unless(&mut self, is_ok: bool, invariant: Invariant, subject: impl fmt::Display, reason: impl Into<String>) {
+        if !is_ok {
+            self.add(invariant, subject, reason);
         }
     }
 }
 
+/// Returns every violation in the evidence.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut findings = Findings::default();
-    let all: Vec<(&ThreadSeen, Vec<Turn<'_>>)> =
+    let all: Vec<(&ObservedThread, Vec<Turn<'_>>)> =
         evidence.threads.iter().map(|thread| (thread, journal::turns(thread, &mut findings))).collect();
     for (thread, turns) in &all {
         one_writer::check(thread, &mut findings);
@@ -109,7 +104,11 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     tenants::check(evidence, &mut findings);
     evidence.accounts.iter().for_each(|account| credit::check(account, &mut findings));
     for busy in &evidence.busy {
-        findings.add(Broken::Busy, &busy.thread, format!("still busy {:?} after all work ended", busy.since));
+        findings.add(
+            Invariant::Busy,
+            &busy.thread,
+            format!("the thread was still busy {:?} after the end of all work", busy.since),
+        );
     }
     findings.0
 }

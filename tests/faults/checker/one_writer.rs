@@ -2,19 +2,20 @@
 
 use folio_history::journal::Entry;
 
-use super::{Broken, Findings, ThreadSeen};
+use super::Invariant::OneWriter;
+use super::{Findings, ObservedThread};
 
-pub(super) fn check(thread: &ThreadSeen, findings: &mut Findings) {
-    let mut add = |how: String| findings.add(Broken::OneWriter, &thread.id, how);
+pub(super) fn check(thread: &ObservedThread, findings: &mut Findings) {
+    let mut add = |reason: String| findings.add(OneWriter, &thread.id, reason);
     let header = &thread.header;
     if (header.epoch, header.version) != (thread.epoch, thread.version) {
         add(format!(
-            "the header has epoch {} and version {}, its columns have {} and {}",
+            "the header has epoch {} and version {}, the columns have {} and {}",
             header.epoch, header.version, thread.epoch, thread.version
         ));
     }
     if thread.batches != thread.version {
-        add(format!("{} appends are committed, and the version is {}", thread.batches, thread.version));
+        add(format!("{} appends are committed, but the version is {}", thread.batches, thread.version));
     }
     if let Some((at, (number, _))) = thread.entries.iter().enumerate().find(|(at, (number, _))| *at as u64 != *number) {
         add(format!("entry {at} is missing; found {number}"));
@@ -30,10 +31,7 @@ pub(super) fn check(thread: &ThreadSeen, findings: &mut Findings) {
     for (number, entry) in &thread.entries {
         let Entry::Resumed(resumed) = entry else { continue };
         if resumed.epoch <= epoch || resumed.epoch > header.epoch {
-            add(format!(
-                "entry {number} is of epoch {} after {epoch}, the header's is {}",
-                resumed.epoch, header.epoch
-            ));
+            add(format!("entry {number} has epoch {} after {epoch}; the header has {}", resumed.epoch, header.epoch));
         }
         epoch = resumed.epoch;
     }

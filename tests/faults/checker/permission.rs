@@ -3,28 +3,31 @@
 
 use folio_history::journal::{Access, CallStatus, Decision};
 
-use super::journal::{CallSeen, Position, Turn};
-use super::{Broken, Findings};
+use super::Findings;
+use super::Invariant::Permission;
+use super::journal::{ObservedCall, Position, Turn};
 use crate::faults::log::{ClientDecision, ClientEvent, Logged};
 
 pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
     for ((round, index), call) in turn.calls() {
         let subject = format!("{}.{round}.{index}", turn.id);
-        let mut add = |how: &str| findings.add(Broken::Permission, &subject, how);
+        let mut add = |reason: &str| findings.add(Permission, &subject, reason);
         for (_, decisions, decision) in &call.decisions {
             match turn.pause(round) {
-                Some((_, paused)) if decisions.decided_at >= paused.expires_at => add("it was decided too late"),
+                Some((_, paused)) if decisions.decided_at >= paused.expires_at => {
+                    add("the call was decided after the expiry")
+                }
                 Some(_) => {}
-                None => add("it was decided without a pause"),
+                None => add("the call was decided without a pause"),
             }
-            if !sent(log, &call, turn, decision) {
+            if !is_sent(log, &call, turn, decision) {
                 add("no client sent the recorded decision");
             }
         }
         if call.decisions.len() > 1 && call.decisions.windows(2).any(|two| two[0].2 != two[1].2) {
             add("the call has two different decisions");
         }
-        let Some(ran_at) = ran(&call) else { continue };
+        let Some(ran_at) = run_position(&call) else { continue };
         if call.call.access == Access::ReadOnly && turn.pause(round).is_none() {
             continue;
         }
@@ -34,7 +37,7 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
                 of == round && other.call.needs_approval && !other.decisions.iter().any(|(at, ..)| *at < ran_at)
             });
             if open && turn.pause(round).is_some() {
-                add("it ran before the others of its round were decided");
+                add("the call ran before the other calls of its round were decided");
             }
             continue;
         }
@@ -42,19 +45,20 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
             *at < ran_at && matches!(decision, Decision::Approve | Decision::ApproveEdited { .. })
         });
         if !approved {
-            add("it ran, and no approval of it was recorded before");
+            add("the call ran before an approval was recorded");
         }
     }
 }
 
 /// Returns the position at which the call ran: its intent, or a result that is not synthetic.
-fn ran(call: &CallSeen<'_>) -> Option<Position> {
+fn run_position(call: &ObservedCall<'_>) -> Option<Position> {
     let results =
         call.results.iter().filter(|(_, result)| matches!(result.status, CallStatus::Ok | CallStatus::Conflict));
     call.intents.iter().map(|(at, _)| *at).chain(results.map(|(at, _)| *at)).min()
 }
 
-fn sent(log: &[Logged], call: &CallSeen<'_>, turn: &Turn<'_>, decision: &Decision) -> bool {
+/// Returns true if a client sent this decision.
+fn is_sent(log: &[Logged], call: &ObservedCall<'_>, turn: &Turn<'_>, decision: &Decision) -> bool {
     log.iter().any(|line| {
         let ClientEvent::Deciding(decisions) = &line.event else { return false };
         let at = folio_types::CallId::new(turn.id.clone(), call.round, call.call.index);

@@ -2,8 +2,9 @@
 
 use folio_history::journal::Entry;
 
+use super::Findings;
+use super::Invariant::Sendable;
 use super::journal::{Turn, results};
-use super::{Broken, Findings};
 
 pub(super) fn check(turn: &Turn<'_>, findings: &mut Findings) {
     let calls = turn.calls();
@@ -13,28 +14,23 @@ pub(super) fn check(turn: &Turn<'_>, findings: &mut Findings) {
         let mut contents: Vec<_> = call.results.iter().map(|(_, result)| (result.status, &result.content)).collect();
         contents.sort_by_key(|(status, content)| (format!("{status:?}"), *content));
         contents.dedup();
-        findings.add_unless(
-            contents.len() <= 1,
-            Broken::Sendable,
-            &subject,
-            format!("results that differ: {contents:?}"),
-        );
+        findings.add_unless(contents.len() <= 1, Sendable, &subject, format!("the results differ: {contents:?}"));
         let followed = turn.end().is_some() || *round < newest;
         findings.add_unless(
             !followed || !contents.is_empty(),
-            Broken::Sendable,
+            Sendable,
             &subject,
-            "no result, and more follows",
+            "the call has no result, but entries follow",
         );
     }
     let mut paused = 0;
     for (_, entry) in &turn.entries {
         for result in results(entry) {
             let subject = format!("{}.{}.{}", turn.id, result.round, result.index);
-            let known = calls.contains_key(&(result.round, result.index));
-            findings.add_unless(known, Broken::Sendable, &subject, "a result without a call");
+            let has_call = calls.contains_key(&(result.round, result.index));
+            findings.add_unless(has_call, Sendable, &subject, "the result has no call");
             let late = result.round < paused && matches!(entry, Entry::Outcome(_));
-            findings.add_unless(!late, Broken::Sendable, &subject, "its outcome comes after a later pause");
+            findings.add_unless(!late, Sendable, &subject, "the outcome follows a later pause");
         }
         if let Entry::Paused(pause) = entry {
             paused = pause.round;

@@ -3,7 +3,7 @@
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_proto::v1;
-use folio_proto::v1::approve_response::Outcome as Told;
+use folio_proto::v1::approve_response::Outcome as ApproveOutcome;
 use folio_resources::{Resource as _, Schema, Tag};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
 use folio_types::{
@@ -11,6 +11,9 @@ use folio_types::{
 };
 use serde_json::{Value, json};
 
+use super::Invariant::{
+    Audit, Busy, EffectsOnce, Idempotent, OneWriter, Permission, Sendable, Stored, Streams, Tenants, VisibleEnd,
+};
 use super::*;
 use crate::faults::log::{ClientDecision, ClientEvent, Decisions as ClientDecisions, Logged};
 
@@ -183,7 +186,7 @@ fn decided() -> ClientDecisions {
 fn answer(event: u64) -> v1::ApproveResponse {
     v1::ApproveResponse {
         turn_id: turn().to_string(),
-        outcome: Some(Told::Completed(v1::Completed { text: "Done.".to_owned(), ..Default::default() })),
+        outcome: Some(ApproveOutcome::Completed(v1::Completed { text: "Done.".to_owned(), ..Default::default() })),
         event_number: event,
         ..Default::default()
     }
@@ -197,14 +200,22 @@ fn logged(event: ClientEvent) -> Logged {
 fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
     let entries: Vec<_> = (0..).zip(entries).collect();
     let header = ThreadHeader { entries: entries.len() as u64, ..header() };
-    let seen =
-        ThreadSeen { org: org(), id: thread(), epoch: 3, version: 5, header, entries, batches: 5, requests: vec![] };
+    let thread = ObservedThread {
+        org: org(),
+        id: thread(),
+        epoch: 3,
+        version: 5,
+        header,
+        entries,
+        batches: 5,
+        requests: vec![],
+    };
     let made = matches!(state, Some(OpState::Done(_)));
-    let aggregate = AggregateSeen {
+    let aggregate = ObservedAggregate {
         org: org().to_string(),
         id: tag().to_string(),
         version: made.then_some(1),
-        lives: made,
+        is_live: made,
         name: made.then(|| "alpha 1".to_owned()),
         ops: state.map(op).into_iter().collect(),
         revisions: 0,
@@ -219,17 +230,9 @@ fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
         }),
         logged(ClientEvent::Deciding(decided())),
     ];
-    let marks = [(org(), "alpha".to_owned()), (OrgId::derive(&["other"]), "beta".to_owned())].into();
-    Evidence {
-        threads: vec![seen],
-        aggregates: vec![aggregate],
-        accounts: vec![],
-        log,
-        marks,
-        busy: vec![],
-        audit: None,
-        taken_at: at(10),
-    }
+    let markers = [(org(), "alpha".to_owned()), (OrgId::derive(&["other"]), "beta".to_owned())].into();
+    let (threads, aggregates) = (vec![thread], vec![aggregate]);
+    Evidence { threads, aggregates, log, markers, taken_at: at(10), ..Evidence::default() }
 }
 
 fn usual() -> Vec<Entry> {
@@ -246,25 +249,33 @@ fn usual() -> Vec<Entry> {
 
 fn good() -> Evidence {
     let mut evidence = evidence(usual(), Some(done()));
-    evidence.log.extend([
-        logged(ClientEvent::Answered(decided(), Box::new(answer(9)))),
-        logged(ClientEvent::Answered(decided(), Box::new(answer(9)))),
-    ]);
+    let answered = logged(ClientEvent::Answered(decided(), Box::new(answer(9))));
+    evidence.log.extend([answered.clone(), answered]);
+    evidence
+}
+
+/// Returns the good evidence with a change.
+fn with(change: impl FnOnce(&mut Evidence)) -> Evidence {
+    let mut evidence = good();
+    change(&mut evidence);
     evidence
 }
 
 #[track_caller]
-fn finds(evidence: &Evidence, broken: Broken, how: &str) {
+fn finds(evidence: &Evidence, invariant: Invariant, reason: &str) {
     let found = check(evidence);
-    assert!(found.iter().any(|violation| violation.broken == broken && violation.how.contains(how)), "{found:#?}");
+    assert!(
+        found.iter().any(|violation| violation.invariant == invariant && violation.reason.contains(reason)),
+        "{found:#?}"
+    );
 }
 
 /// Checks that a change of the usual journal is reported.
 #[track_caller]
-fn changed(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, broken: Broken, how: &str) {
+fn changed(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, invariant: Invariant, reason: &str) {
     let mut entries = usual();
     change(&mut entries);
-    finds(&evidence(entries, state), broken, how);
+    finds(&evidence(entries, state), invariant, reason);
 }
 
 #[test]
@@ -282,7 +293,7 @@ fn a_correct_history_has_no_violation() {
 
 #[test]
 fn a_cancelled_call_runs_only_after_its_turn_is_resumed() {
-    let given_up = |runs_again| {
+    let cancelled = |runs_again| {
         let mut end = ended(failed(), vec![result(CallStatus::NotRun)], 7);
         if let Entry::Ended(ended) = &mut end {
             ended.runs_again = runs_again;
@@ -290,92 +301,87 @@ fn a_cancelled_call_runs_only_after_its_turn_is_resumed() {
         [usual()[..5].to_vec(), vec![end]].concat()
     };
     let then = vec![resumed(3, ResumeCause::Retry), intent(), outcome(CallStatus::Ok), ended(completed(), vec![], 9)];
-    let approved = AuditSeen {
+    let approved = ObservedAuditEntry {
         call: Some(call()),
         kind: "call_approved".to_owned(),
         user: Some(UserId::derive(&["user"])),
         ok: false,
     };
-    let unrun = Evidence { audit: Some(vec![approved]), ..evidence(given_up(true), None) };
+    let unrun = Evidence { audit: Some(vec![approved]), ..evidence(cancelled(true), None) };
     assert_eq!(check(&unrun), []);
-    assert_eq!(check(&evidence([given_up(true), then.clone()].concat(), Some(done()))), []);
-    finds(&evidence(given_up(true), Some(done())), Broken::EffectsOnce, "without an intent");
-    finds(&evidence(given_up(false), None), Broken::EffectsOnce, "before the op was closed");
-    finds(&evidence([given_up(false), then].concat(), Some(done())), Broken::EffectsOnce, "two intents");
+    assert_eq!(check(&evidence([cancelled(true), then.clone()].concat(), Some(done()))), []);
+    finds(&evidence(cancelled(true), Some(done())), EffectsOnce, "without an intent");
+    finds(&evidence(cancelled(false), None), EffectsOnce, "before the op was closed");
+    finds(&evidence([cancelled(false), then].concat(), Some(done())), EffectsOnce, "more than one intent");
 }
 
 #[test]
-fn missing_duplicate_and_invented_audit_entries_are_found() {
-    let entry = |kind: &str| AuditSeen {
+fn missing_duplicate_and_unexpected_audit_entries_are_found() {
+    let entry = |kind: &str| ObservedAuditEntry {
         call: Some(call()),
         kind: kind.to_owned(),
         user: Some(UserId::derive(&["user"])),
         ok: kind == "call_effect",
     };
-    let whole = [entry("call_approved"), entry("call_effect")];
-    let with = |log: &[AuditSeen]| Evidence { audit: Some(log.to_vec()), ..good() };
-    assert_eq!(check(&with(&whole)), []);
-    finds(&with(&whole[..1]), Broken::Audit, "lacks call_effect");
-    finds(&with(&whole[1..]), Broken::Audit, "lacks call_approved");
-    finds(&with(&[&whole[..], &whole[..1]].concat()), Broken::Audit, "has 2 of call_approved");
-    finds(&with(&[&whole[..], &[entry("call_rejected")]].concat()), Broken::Audit, "knows nothing of call_rejected");
-    let another = AuditSeen { user: Some(UserId::derive(&["another"])), ..entry("call_approved") };
-    finds(&with(&[another, entry("call_effect")]), Broken::Audit, "another user");
-    let failed = AuditSeen { ok: false, ..entry("call_effect") };
-    finds(&with(&[entry("call_approved"), failed]), Broken::Audit, "does not say that it ran");
+    let complete = [entry("call_approved"), entry("call_effect")];
+    let with = |log: &[ObservedAuditEntry]| Evidence { audit: Some(log.to_vec()), ..good() };
+    assert_eq!(check(&with(&complete)), []);
+    finds(&with(&complete[..1]), Audit, "lacks call_effect");
+    finds(&with(&complete[1..]), Audit, "lacks call_approved");
+    finds(&with(&[&complete[..], &complete[..1]].concat()), Audit, "has 2 of call_approved");
+    finds(&with(&[&complete[..], &[entry("call_rejected")]].concat()), Audit, "has no call_rejected");
+    let another = ObservedAuditEntry { user: Some(UserId::derive(&["another"])), ..entry("call_approved") };
+    finds(&with(&[another, entry("call_effect")]), Audit, "another user");
+    let failed = ObservedAuditEntry { ok: false, ..entry("call_effect") };
+    finds(&with(&[entry("call_approved"), failed]), Audit, "no successful run");
 }
 
 #[test]
 fn invariant_1_a_lost_append_and_a_second_writer_are_found() {
-    let with = |change: fn(&mut ThreadSeen)| {
-        let mut evidence = good();
-        change(&mut evidence.threads[0]);
-        evidence
-    };
-    finds(&with(|thread| thread.batches = 6), Broken::OneWriter, "6 appends are committed, and the version is 5");
-    finds(&with(|thread| thread.header.version = 4), Broken::OneWriter, "the header has epoch");
-    finds(&with(|thread| drop(thread.entries.remove(5))), Broken::OneWriter, "is missing");
-    finds(&with(|thread| drop(thread.entries.pop())), Broken::OneWriter, "the header states 7");
-    finds(&with(|thread| thread.header.turns = 2), Broken::OneWriter, "turns were accepted");
+    let with = |change: fn(&mut ObservedThread)| with(|evidence| change(&mut evidence.threads[0]));
+    finds(&with(|thread| thread.batches = 6), OneWriter, "6 appends are committed, but the version is 5");
+    finds(&with(|thread| thread.header.version = 4), OneWriter, "the header has epoch");
+    finds(&with(|thread| drop(thread.entries.remove(5))), OneWriter, "is missing");
+    finds(&with(|thread| drop(thread.entries.pop())), OneWriter, "the header states 7");
+    finds(&with(|thread| thread.header.turns = 2), OneWriter, "turns were accepted");
     let twice = |entries: &mut Vec<Entry>| {
         entries.insert(5, resumed(3, ResumeCause::Takeover));
         entries.insert(6, resumed(3, ResumeCause::Takeover));
     };
-    changed(twice, Some(done()), Broken::OneWriter, "of epoch 3 after 3");
-    changed(|entries| entries.push(accepted(3, "r-2")), Some(done()), Broken::OneWriter, "not the next one");
+    changed(twice, Some(done()), OneWriter, "has epoch 3 after 3");
+    changed(|entries| entries.push(accepted(3, "r-2")), Some(done()), OneWriter, "not the next number");
     let late = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-2"), outcome(CallStatus::Ok)]);
-    changed(late, Some(done()), Broken::OneWriter, "out of its turn");
+    changed(late, Some(done()), OneWriter, "not within its turn");
 }
 
 #[test]
 fn invariant_2_an_effect_without_its_approval_is_found() {
-    let p = Broken::Permission;
-    changed(|entries| drop(entries.remove(3)), Some(done()), p, "no approval of it was recorded");
-    changed(|entries| entries.swap(3, 4), Some(done()), p, "no approval of it was recorded");
-    changed(|entries| entries[3] = decisions(Decision::Reject { reason: None }), Some(done()), p, "no approval");
+    let p = Permission;
+    changed(|entries| drop(entries.remove(3)), Some(done()), p, "before an approval was recorded");
+    changed(|entries| entries.swap(3, 4), Some(done()), p, "before an approval was recorded");
+    changed(|entries| entries[3] = decisions(Decision::Reject { reason: None }), Some(done()), p, "before an approval");
     changed(|entries| drop(entries.remove(2)), Some(done()), p, "without a pause");
     let edited = Decision::ApproveEdited { arguments: json!({"name": "alpha 2"}) };
-    changed(|entries| entries[3] = decisions(edited), Some(done()), Broken::EffectsOnce, "other arguments");
+    changed(|entries| entries[3] = decisions(edited), Some(done()), EffectsOnce, "other arguments");
     changed(
         |entries| entries.insert(4, decisions(Decision::Reject { reason: None })),
         Some(done()),
         p,
         "two different decisions",
     );
-    let mut unapproved = good();
-    unapproved.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_)));
-    finds(&unapproved, p, "no client sent");
+    let unsent = with(|evidence| evidence.log.retain(|line| !matches!(line.event, ClientEvent::Deciding(_))));
+    finds(&unsent, p, "no client sent");
     let late = |entries: &mut Vec<Entry>| {
         if let Entry::Decisions(decisions) = &mut entries[3] {
             decisions.decided_at = at(300);
         }
     };
-    changed(late, Some(done()), p, "too late");
+    changed(late, Some(done()), p, "after the expiry");
 }
 
 #[test]
 fn invariant_3_history_op_row_and_change_must_agree() {
-    let e = Broken::EffectsOnce;
+    let e = EffectsOnce;
     changed(|_| {}, None, e, "the history reports success, but its op row is None");
     changed(|_| {}, Some(OpState::Aborted), e, "the history reports success");
     changed(
@@ -392,36 +398,26 @@ fn invariant_3_history_op_row_and_change_must_agree() {
         "the effect happened, but the history reports",
     );
     changed(|entries| entries[5] = outcome(CallStatus::Cancelled), None, e, "before the op was closed");
-    changed(
-        |entries| entries[5] = outcome(CallStatus::Cancelled),
-        Some(OpState::Aborted),
-        e,
-        "in a turn that continued",
-    );
+    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), Some(OpState::Aborted), e, "but the turn completed");
     changed(|entries| drop(entries.remove(4)), Some(done()), e, "without an intent");
-    changed(|entries| entries.insert(5, intent()), Some(done()), e, "two intents");
+    changed(|entries| entries.insert(5, intent()), Some(done()), e, "more than one intent");
     changed(|entries| entries.swap(1, 4), Some(done()), e, "precedes the message with the call");
     let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(2) });
-    changed(|entries| entries.insert(4, closing), Some(done()), e, "while the turn was being ended");
-    let with = |change: fn(&mut Evidence)| {
-        let mut evidence = good();
-        change(&mut evidence);
-        evidence
-    };
+    changed(|entries| entries.insert(4, closing), Some(done()), e, "after the closing of the turn");
     finds(&with(|evidence| evidence.aggregates[0].version = Some(2)), e, "has version 2, but 1 op rows");
     finds(&with(|evidence| evidence.aggregates[0].version = None), e, "was never created");
     let another = |evidence: &mut Evidence| {
-        let other = AggregateSeen { id: TagId::derive(&["2"]).to_string(), ..evidence.aggregates[0].clone() };
+        let other = ObservedAggregate { id: TagId::derive(&["2"]).to_string(), ..evidence.aggregates[0].clone() };
         evidence.aggregates.push(other);
     };
     finds(&with(another), e, "which its intent does not name");
-    finds(&with(another), e, "it changed");
-    finds(&with(another), e, "and both live");
+    finds(&with(another), e, "the call changed");
+    finds(&with(another), e, "both aggregates are live");
     finds(&with(|evidence| evidence.threads.clear()), e, "its thread is missing");
 }
 
 #[test]
-fn invariant_3_an_edit_in_between_must_not_be_overwritten() {
+fn invariant_3_a_concurrent_edit_must_not_be_overwritten() {
     let id = SchemaId::derive(&["schema"]);
     let intent = |expected| {
         let target = Schema::target(&SchemaId::derive(&["schema"]));
@@ -432,58 +428,49 @@ fn invariant_3_an_edit_in_between_must_not_be_overwritten() {
     entries[4] = intent(Expected::Version(1));
     let mut evidence = evidence(entries, Some(OpState::Done(revised)));
     evidence.aggregates[0].id = id.to_string();
-    finds(&evidence, Broken::EffectsOnce, "was overwritten");
+    finds(&evidence, EffectsOnce, "was overwritten");
 }
 
 #[test]
 fn invariant_4_a_call_without_a_result_or_with_two_is_found() {
-    let s = Broken::Sendable;
-    changed(|entries| drop(entries.remove(5)), Some(done()), s, "no result, and more follows");
-    changed(|entries| entries.insert(6, outcome(CallStatus::Failed)), Some(done()), s, "results that differ");
-    changed(|entries| entries.insert(5, paused(2, 6)), Some(done()), s, "after a later pause");
+    let s = Sendable;
+    changed(|entries| drop(entries.remove(5)), Some(done()), s, "no result, but entries follow");
+    changed(|entries| entries.insert(6, outcome(CallStatus::Failed)), Some(done()), s, "the results differ");
+    changed(|entries| entries.insert(5, paused(2, 6)), Some(done()), s, "follows a later pause");
     let stray = |entries: &mut Vec<Entry>| drop(entries.remove(1));
-    changed(stray, Some(done()), s, "a result without a call");
+    changed(stray, Some(done()), s, "the result has no call");
 }
 
 #[test]
 fn invariant_6_data_of_another_tenant_is_found() {
-    let with = |change: fn(&mut Evidence)| {
-        let mut evidence = good();
-        change(&mut evidence);
-        evidence
-    };
-    let t = Broken::Tenants;
+    let t = Tenants;
     finds(&with(|evidence| evidence.threads[0].header.title = "beta work".into()), t, "beta");
     finds(&with(|evidence| evidence.aggregates[0].name = Some("beta 1".into())), t, "beta");
     finds(&with(|evidence| evidence.log.push(logged(ClientEvent::Listed(vec!["beta 1".into()])))), t, "beta");
     finds(&with(|evidence| evidence.aggregates[0].org = OrgId::derive(&["other"]).to_string()), t, "another tenant");
-    finds(&with(|evidence| evidence.threads[0].header.org = OrgId::derive(&["other"])), t, "another organization");
+    finds(
+        &with(|evidence| evidence.threads[0].header.org = OrgId::derive(&["other"])),
+        t,
+        "name different organizations",
+    );
 }
 
 #[test]
 fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found() {
-    let with = |event: ClientEvent| {
-        let mut evidence = good();
-        evidence.log.push(logged(event));
-        evidence
-    };
+    let with = |event: ClientEvent| with(|evidence| evidence.log.push(logged(event)));
     let mut other = answer(9);
-    other.outcome = Some(Told::Completed(v1::Completed { text: "Other.".into(), ..Default::default() }));
-    finds(&with(ClientEvent::Answered(decided(), Box::new(other))), Broken::Idempotent, "two answers");
-    finds(&with(ClientEvent::Answered(decided(), Box::new(answer(8)))), Broken::Idempotent, "the journal contains");
-    finds(&with(ClientEvent::Refused(decided(), Reason::TurnExpired)), Broken::Idempotent, "received an expiry");
+    other.outcome = Some(ApproveOutcome::Completed(v1::Completed { text: "Other.".into(), ..Default::default() }));
+    finds(&with(ClientEvent::Answered(decided(), Box::new(other))), Idempotent, "two answers");
+    finds(&with(ClientEvent::Answered(decided(), Box::new(answer(8)))), Idempotent, "the journal contains");
+    finds(&with(ClientEvent::Refused(decided(), Reason::TurnExpired)), Idempotent, "received an expiry");
     let twice = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-1")]);
-    changed(twice, Some(done()), Broken::Idempotent, "request r-1 became");
+    changed(twice, Some(done()), Idempotent, "request r-1 also became");
 }
 
 #[test]
 fn acknowledged_data_that_is_not_stored_is_found() {
-    let with = |event: ClientEvent| {
-        let mut evidence = good();
-        evidence.log.push(logged(event));
-        evidence
-    };
-    let s = Broken::Stored;
+    let with = |event: ClientEvent| with(|evidence| evidence.log.push(logged(event)));
+    let s = Stored;
     let missing_turn = TurnId::new(ThreadId::derive(&["gone"]), 1);
     let request: RequestId = "r-2".parse().unwrap();
     finds(&with(ClientEvent::Accepted { request: request.clone(), turn: missing_turn.clone() }), s, "is missing");
@@ -494,18 +481,17 @@ fn acknowledged_data_that_is_not_stored_is_found() {
         "is missing",
     );
     let rejected = ClientDecisions { on: [(call(), ClientDecision::Reject)].into(), ..decided() };
-    finds(&with(ClientEvent::Answered(rejected, Box::new(answer(9)))), s, "not recorded");
-    finds(&with(ClientEvent::Made { id: TagId::derive(&["made"]).to_string() }), s, "is missing");
-    let mut row = good();
-    row.threads[0].requests.push(RequestRow { request: "r-9".parse().unwrap(), turn: 1, digest: Digest::of(b"") });
-    finds(&row, s, "refers to another turn");
+    finds(&with(ClientEvent::Answered(rejected, Box::new(answer(9)))), s, "is not recorded");
+    finds(&with(ClientEvent::Created { id: TagId::derive(&["made"]).to_string() }), s, "is missing");
+    let row = RequestRow { request: "r-9".parse().unwrap(), turn: 1, digest: Digest::of(b"") };
+    finds(&super::tests::with(|evidence| evidence.threads[0].requests.push(row)), s, "refers to another turn");
 }
 
 #[test]
 fn invariant_8_a_turn_without_its_end_is_found() {
-    let v = Broken::VisibleEnd;
+    let v = VisibleEnd;
     changed(|entries| drop(entries.pop()), Some(done()), v, "the turn has no end");
-    changed(|entries| entries.push(ended(completed(), vec![], 12)), Some(done()), v, "something follows its end");
+    changed(|entries| entries.push(ended(completed(), vec![], 12)), Some(done()), v, "an entry follows the end");
     let closing = Entry::Closing(Closing { turn: 1, cause: ClosingCause::Cancelled, at: at(2) });
     changed(|entries| entries.insert(6, closing), Some(done()), v, "has another end");
     let open = |phase, entries: usize| {
@@ -520,19 +506,17 @@ fn invariant_8_a_turn_without_its_end_is_found() {
     finds(&over, v, "pause has expired");
     let mut both = good();
     both.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase: Phase::Running, expires_at: None });
-    finds(&both, v, "the header marks it as open");
+    finds(&both, v, "the header markers it as open");
 }
 
 #[test]
 fn invariant_9_streams_that_cannot_be_resumed_are_found() {
     let received = |events: Vec<(u64, &'static str)>| {
-        let mut evidence = good();
-        evidence.log.push(logged(ClientEvent::Streamed { turn: turn(), events, complete: true }));
-        evidence
+        with(|evidence| evidence.log.push(logged(ClientEvent::Streamed { turn: turn(), events, complete: true })))
     };
-    let s = Broken::Streams;
+    let s = Streams;
     finds(&received(vec![(2, "text_delta"), (2, "text_delta")]), s, "event (2");
-    finds(&received(vec![(4, "awaiting_approval"), (9, "completed")]), s, "after a closing event");
+    finds(&received(vec![(4, "awaiting_approval"), (9, "completed")]), s, "follow a closing event");
     finds(&received(vec![(1, "turn_started")]), s, "without a closing event");
     finds(&received(vec![(8, "completed")]), s, "not in the journal");
     changed(|entries| entries[2] = paused(1, 0), Some(done()), s, "closing event 0");
@@ -541,7 +525,6 @@ fn invariant_9_streams_that_cannot_be_resumed_are_found() {
 
 #[test]
 fn a_busy_thread_that_no_node_runs_is_found() {
-    let mut evidence = good();
-    evidence.busy.push(StillBusy { thread: thread(), since: std::time::Duration::from_secs(9) });
-    finds(&evidence, Broken::Busy, "9s");
+    let stuck = StuckThread { thread: thread(), since: std::time::Duration::from_secs(9) };
+    finds(&with(|evidence| evidence.busy.push(stuck)), Busy, "9s");
 }

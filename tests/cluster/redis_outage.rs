@@ -7,7 +7,7 @@ use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
 use folio_types::{Code, Reason};
 
-use crate::stage::{Stage, on_stage};
+use crate::test_cluster::{TestCluster, assert_completed, on_cluster, thread_of};
 
 const SCRIPT: &str = "
 rules:
@@ -27,111 +27,112 @@ rules:
     answer: {text: Hello.}
 ";
 
-fn flush(stage: &Stage) {
-    stage.redis.ask("FLUSHALL").expect("Redis answers");
+fn flush(test: &TestCluster) {
+    test.redis.ask("FLUSHALL").expect("Redis answers");
 }
 
 /// Minimum time without Redis: longer than the heartbeat time, after which a dead node would be replaced.
-const AWAY: Duration = Duration::from_secs(20);
+const REDIS_OUTAGE: Duration = Duration::from_secs(20);
 /// Minimum number of turns that complete before Redis is started again.
-const TURNS_AWAY: usize = 20;
+const TURNS_WITHOUT_REDIS: usize = 20;
 /// Maximum number of threads that are created until another node owns some of them.
-const MADE: usize = 40;
+const THREADS_MAX: usize = 40;
 
 #[test]
 fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
-    on_stage(SCRIPT, async |stage| {
+    on_cluster(SCRIPT, async |test| {
         // First flush: during the model call, with a watcher at another gateway.
-        let stream = stage.chat(0, "write").await;
+        let stream = test.chat(0, "write").await;
         let turn = stream.turn();
-        stage.cluster.sim.until_held().await;
-        let watcher = stage.client(1).await.watch(&turn, 0).await.unwrap();
-        flush(stage);
-        stage.cluster.sim.open("begin").await;
+        test.cluster.sim.wait_for_waiting_request().await;
+        let watcher = test.client(1).await.watch(&turn, 0).await.unwrap();
+        flush(test);
+        test.cluster.sim.open_gate("begin").await;
         let waiting = stream.pause().await;
         drop(watcher.end().await);
         // Second flush: while the turn waits for approval.
-        flush(stage);
-        let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
+        flush(test);
+        let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
         let Some(Outcome::AwaitingApproval(waiting)) = answer.outcome else { panic!("{answer:?}") };
         // Third flush: after the decided calls ran, during the next model call.
-        let request = Stage::all_of(&waiting);
+        let request = TestCluster::approvals_of(&waiting);
         let answer = {
-            let approving = stage.approve(0, &request);
+            let approving = test.approve(0, &request);
             tokio::pin!(approving);
             tokio::select! {
                 answer = &mut approving => panic!("{answer:?}"),
-                () = stage.cluster.sim.until_held() => {}
+                () = test.cluster.sim.wait_for_waiting_request() => {}
             }
-            flush(stage);
-            stage.cluster.sim.open("end").await;
+            flush(test);
+            test.cluster.sim.open_gate("end").await;
             approving.await.unwrap()
         };
-        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+        assert_completed(&answer);
         // Fourth flush: after the end of the turn, before the next turn.
-        flush(stage);
-        assert_eq!(stage.approve_until_taken(1, &request).await, answer, "the recorded answer");
-        let client = stage.client(1).await;
+        flush(test);
+        assert_eq!(test.approve_until_accepted(1, &request).await, answer, "the recorded answer");
+        let client = test.client(1).await;
         assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Completed);
-        let thread = turn.split('.').next().unwrap();
+        let thread = thread_of(&turn);
         assert_eq!(client.say(thread, "hello").await.completed().await.text, "Hello.");
-        stage.assert_clean().await;
+        test.assert_clean().await;
     });
 }
 
 #[test]
 fn emptying_redis_does_not_revive_a_dead_owner() {
-    on_stage(SCRIPT, async |stage| {
-        let waiting = stage.chat(0, "pause").await.pause().await;
-        let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
-        stage.node(owner).kill();
-        flush(stage);
+    on_cluster(SCRIPT, async |test| {
+        let waiting = test.chat(0, "pause").await.pause().await;
+        let owner = test.owner(&waiting.turn_id).await;
+        test.node(owner).kill();
+        flush(test);
         // Redis declares the owner dead once the data after the flush is old enough.
-        let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
-        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-        stage.assert_clean().await;
+        let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
+        assert_completed(&answer);
+        test.assert_clean().await;
     });
 }
 
 #[test]
 fn while_redis_is_unavailable_turns_of_live_owners_complete_and_takeovers_wait() {
-    on_stage(SCRIPT, async |stage| {
-        let client = stage.client(0).await;
-        let orphan = stage.chat(0, "pause orphan").await.pause().await;
-        let owner = stage.cluster.owner(orphan.turn_id.split('.').next().unwrap()).await;
+    on_cluster(SCRIPT, async |test| {
+        let client = test.client(0).await;
+        let orphan = test.chat(0, "pause orphan").await.pause().await;
+        let owner = test.owner(&orphan.turn_id).await;
         let mut owned = (Vec::new(), Vec::new());
-        for number in 0..MADE {
-            let stream = stage.chat(0, "hello").await;
+        for number in 0..THREADS_MAX {
+            let stream = test.chat(0, "hello").await;
             let thread = stream.thread();
             stream.completed().await;
-            if stage.cluster.owner(&thread).await != owner {
+            if test.cluster.owner(&thread).await != owner {
                 owned.0.push(thread);
             }
-            let waiting = stage.chat(0, &format!("pause {number}")).await.pause().await;
-            if stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await != owner {
+            let waiting = test.chat(0, &format!("pause {number}")).await.pause().await;
+            if test.owner(&waiting.turn_id).await != owner {
                 owned.1.push(waiting);
             }
             if owned.0.len() >= 2 && owned.1.len() >= 2 {
                 break;
             }
         }
-        assert!(!owned.0.is_empty() && !owned.1.is_empty(), "another node owns something");
-        stage.redis.kill();
-        stage.node(owner).kill();
+        assert!(!owned.0.is_empty() && !owned.1.is_empty(), "another node owns a thread and a paused turn");
+        test.redis.kill();
+        test.node(owner).kill();
         let (mut turns, mut refused) = (0, 0);
         for waiting in &owned.1 {
-            let answer = stage.approve(1, &Stage::all_of(waiting)).await.expect("an approval on a living owner");
-            assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+            let answer =
+                test.approve(1, &TestCluster::approvals_of(waiting)).await.expect("an approval at a live owner");
+            assert_completed(&answer);
             turns += 1;
         }
         let stopped_at = Instant::now();
-        while stopped_at.elapsed() < AWAY || turns < TURNS_AWAY {
+        while stopped_at.elapsed() < REDIS_OUTAGE || turns < TURNS_WITHOUT_REDIS {
             for thread in &owned.0 {
                 assert_eq!(client.say(thread, "hello").await.completed().await.text, "Hello.");
                 turns += 1;
             }
             if refused < 3 {
-                let status = stage.approve(0, &Stage::all_of(&orphan)).await.expect_err("a takeover waits");
+                let status = test.approve(0, &TestCluster::approvals_of(&orphan)).await.expect_err("a takeover waits");
                 let error = folio_proto::status::to_error(&status);
                 assert_eq!(error.code, Code::Unavailable, "{error:?}");
                 assert!(error.retry_after.is_some(), "{error:?}");
@@ -140,27 +141,27 @@ fn while_redis_is_unavailable_turns_of_live_owners_complete_and_takeovers_wait()
             assert_eq!(client.turn(&orphan.turn_id).await.status(), v1::TurnStatus::AwaitingApproval, "reads work");
         }
         println!("{turns} turns completed without Redis in {:?}", stopped_at.elapsed());
-        stage.redis.run().expect("Redis starts again");
-        let answer = stage.approve_until_taken(1, &Stage::all_of(&orphan)).await;
-        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
-        stage.assert_clean().await;
+        test.redis.run().expect("Redis starts again");
+        let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&orphan)).await;
+        assert_completed(&answer);
+        test.assert_clean().await;
     });
 }
 
 #[test]
-fn nothing_that_redis_lost_is_missed_when_an_open_turn_has_no_owner() {
-    on_stage(SCRIPT, async |stage| {
-        let stream = stage.chat(0, "write").await;
+fn an_open_turn_without_an_owner_ends_after_redis_lost_its_data() {
+    on_cluster(SCRIPT, async |test| {
+        let stream = test.chat(0, "write").await;
         let turn = stream.turn();
-        stage.cluster.sim.until_held().await;
-        let owner = stage.cluster.owner(turn.split('.').next().unwrap()).await;
-        stage.node(owner).kill();
-        stage.redis.run_emptied().expect("Redis starts with nothing");
+        test.cluster.sim.wait_for_waiting_request().await;
+        let owner = test.owner(&turn).await;
+        test.node(owner).kill();
+        test.redis.run_emptied().expect("Redis starts without data");
         drop(stream);
-        stage.until_not_busy(&turn).await;
-        let found = stage.turn(&turn).await;
+        test.wait_until_idle(&turn).await;
+        let found = test.turn(&turn).await;
         assert_eq!(found.status(), v1::TurnStatus::Failed);
         assert_eq!(found.error.unwrap().reason, Reason::NodeLost.as_str());
-        stage.assert_clean().await;
+        test.assert_clean().await;
     });
 }

@@ -7,9 +7,9 @@ use anyhow::Result;
 use folio_history::thread::Phase;
 use folio_types::{ThreadId, Timestamp};
 
-use super::checker::{Evidence, StillBusy, ThreadSeen};
+use super::checker::{Evidence, ObservedThread, StuckThread};
 use super::log::Log;
-use super::reading::Tables;
+use super::tables::Tables;
 use crate::harness::tenant::Tenant;
 
 /// Polling interval of the threads.
@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Time limits for turns to end.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct TimeLimits {
     /// Time without progress after which a thread counts as stuck.
     pub stuck: Duration,
     /// Time limit for all threads together.
@@ -26,30 +26,30 @@ pub struct Patience {
 
 /// Waits until every turn ended or waits for approval and the index of open turns is consistent. Returns the stored
 /// state with the clients' log.
-pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, patience: Patience) -> Result<Evidence> {
-    let busy = settle(tables, patience).await?;
-    let marks = tenants.iter().map(|tenant| (tenant.org.clone(), tenant.mark.clone())).collect();
+pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, limits: TimeLimits) -> Result<Evidence> {
+    let busy = settle(tables, limits).await?;
+    let markers = tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
     Ok(Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,
         accounts: tables.accounts().await?,
         log: log.lines(),
         audit: Some(tables.audit().await?),
-        marks,
+        markers,
         busy,
         taken_at: Timestamp::now(),
     })
 }
 
 /// Returns the threads that stayed at one version for too long.
-async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
+async fn settle(tables: &Tables, limits: TimeLimits) -> Result<Vec<StuckThread>> {
     let begun = Instant::now();
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
     loop {
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
-        let busy: Vec<&ThreadSeen> =
-            threads.iter().filter(|thread| is_busy(thread) || rows.iter().any(|row| is_left(row, thread))).collect();
+        let busy: Vec<&ObservedThread> =
+            threads.iter().filter(|thread| is_busy(thread) || rows.iter().any(|row| is_stale(row, thread))).collect();
         let now = Instant::now();
         seen.retain(|thread, _| busy.iter().any(|busy| busy.id == *thread));
         for thread in &busy {
@@ -58,12 +58,12 @@ async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
                 *entry = (thread.version, now);
             }
         }
-        let stuck = |since: &Instant| now.duration_since(*since) > patience.stuck;
-        let all_stuck = seen.values().all(|(_, since)| stuck(since));
-        if all_stuck || begun.elapsed() > patience.total {
-            let still =
-                seen.into_iter().map(|(thread, (_, since))| StillBusy { thread, since: now.duration_since(since) });
-            return Ok(still.collect());
+        let is_stuck = |since: &Instant| now.duration_since(*since) > limits.stuck;
+        let all_stuck = seen.values().all(|(_, since)| is_stuck(since));
+        if all_stuck || begun.elapsed() > limits.total {
+            let stuck =
+                seen.into_iter().map(|(thread, (_, since))| StuckThread { thread, since: now.duration_since(since) });
+            return Ok(stuck.collect());
         }
         // The interval also bounds the load on the store.
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -71,12 +71,12 @@ async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
 }
 
 /// Returns true if a row of the index refers to an ended turn of the thread. The next sweep removes it.
-fn is_left((id, turn, epoch): &(String, u32, u64), thread: &ThreadSeen) -> bool {
+fn is_stale((id, turn, epoch): &(String, u32, u64), thread: &ObservedThread) -> bool {
     let open = thread.header.open_turn.as_ref().is_some_and(|open| open.number == *turn);
     *id == thread.id.as_str() && !open && thread.header.turns >= *turn && thread.header.epoch >= *epoch
 }
 
-fn is_busy(thread: &ThreadSeen) -> bool {
+fn is_busy(thread: &ObservedThread) -> bool {
     let due = |open: &folio_history::thread::OpenTurn| open.expires_at.is_some_and(|end| end <= Timestamp::now());
     thread.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused || due(open))
 }

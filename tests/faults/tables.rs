@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::checker::{AccountSeen, AggregateSeen, AuditSeen, ThreadSeen};
+use super::checker::{ObservedAccount, ObservedAggregate, ObservedAuditEntry, ObservedThread};
 
 pub struct Tables {
     session: Session,
@@ -25,7 +25,8 @@ pub struct Tables {
 #[serde(rename_all = "snake_case")]
 enum ThreadRecord {
     Live(Box<ThreadHeader>),
-    Gone {},
+    #[serde(rename = "gone")]
+    Deleted {},
 }
 
 /// Rows of a partition by part: key and value.
@@ -55,7 +56,7 @@ impl Tables {
     }
 
     /// Returns every live thread.
-    pub async fn threads(&self) -> Result<Vec<ThreadSeen>> {
+    pub async fn threads(&self) -> Result<Vec<ObservedThread>> {
         type Row = (
             String,
             String,
@@ -88,17 +89,17 @@ impl Tables {
 
     /// Returns every credit account. Accounts are read before the ledgers of their blocks, so the ledgers of closed
     /// blocks are final.
-    pub async fn accounts(&self) -> Result<Vec<AccountSeen>> {
+    pub async fn accounts(&self) -> Result<Vec<ObservedAccount>> {
         type Row = (String, Option<String>, Option<Vec<u8>>, Option<Vec<u8>>);
         let text = "SELECT org, key, account, value FROM credit_accounts";
         let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<Row>()?;
-        let mut found: BTreeMap<String, AccountSeen> = BTreeMap::new();
+        let mut found: BTreeMap<String, ObservedAccount> = BTreeMap::new();
         while let Some((org, key, account, value)) = rows.try_next().await? {
             let seen = match found.entry(org) {
-                Entry::Occupied(there) => there.into_mut(),
-                Entry::Vacant(place) => {
-                    let (org, account) = (place.key().parse()?, read(&account.unwrap_or_default())?);
-                    place.insert(AccountSeen { org, account, entries: Vec::new(), ledgers: BTreeMap::new() })
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let (org, account) = (entry.key().parse()?, read(&account.unwrap_or_default())?);
+                    entry.insert(ObservedAccount { org, account, entries: Vec::new(), ledgers: BTreeMap::new() })
                 }
             };
             if key.is_some() {
@@ -117,7 +118,7 @@ impl Tables {
     }
 
     /// Returns every entry of every audit log.
-    pub async fn audit(&self) -> Result<Vec<AuditSeen>> {
+    pub async fn audit(&self) -> Result<Vec<ObservedAuditEntry>> {
         let mut rows = self.session.query_iter("SELECT value FROM audit", ()).await?.rows_stream::<(Vec<u8>,)>()?;
         let mut found = Vec::new();
         while let Some((value,)) = rows.try_next().await? {
@@ -142,7 +143,7 @@ impl Tables {
     }
 
     /// Returns every aggregate, including deleted ones.
-    pub async fn aggregates(&self) -> Result<Vec<AggregateSeen>> {
+    pub async fn aggregates(&self) -> Result<Vec<ObservedAggregate>> {
         type Row = (
             String,
             String,
@@ -171,10 +172,10 @@ impl Tables {
     }
 }
 
-fn audited(bytes: &[u8]) -> Result<AuditSeen> {
+fn audited(bytes: &[u8]) -> Result<ObservedAuditEntry> {
     let entry: Value = read(bytes)?;
     let text = |name: &str| entry[name].as_str();
-    Ok(AuditSeen {
+    Ok(ObservedAuditEntry {
         call: text("call").map(str::parse).transpose()?,
         kind: text("kind").context("an audit entry without a kind")?.to_owned(),
         user: text("user").map(str::parse).transpose()?,
@@ -182,9 +183,9 @@ fn audited(bytes: &[u8]) -> Result<AuditSeen> {
     })
 }
 
-fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
+fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ObservedThread> {
     let ThreadRecord::Live(header) = read(&rows.header).with_context(|| format!("header of {id}"))? else {
-        return Err(anyhow!("the column of {id} marks the thread as live, but its record is a tombstone"));
+        return Err(anyhow!("the column of {id} markers the thread as live, but its record is a tombstone"));
     };
     let imported = rows.creation.as_ref().map(|creation| format!("imported {creation}"));
     let parts = imported.iter().map(String::as_str).chain(["entry"]);
@@ -195,7 +196,7 @@ fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
     }
     let requests = rows.parts.get("request").into_iter().flatten();
     let requests: Result<Vec<RequestRow>> = requests.map(|(_, value)| read(value)).collect();
-    Ok(ThreadSeen {
+    Ok(ObservedThread {
         org: org.parse()?,
         id: id.parse()?,
         epoch: rows.fence.0,
@@ -207,17 +208,17 @@ fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
     })
 }
 
-fn aggregate(org: String, id: String, rows: &AggregateRows) -> Result<AggregateSeen> {
+fn aggregate(org: String, id: String, rows: &AggregateRows) -> Result<ObservedAggregate> {
     let ops = rows.parts.get("op").into_iter().flatten();
     let ops: Result<Vec<OpRow>> = ops.map(|(_, value)| read(value)).collect();
     let record: Value = if rows.record.is_empty() { Value::Null } else { read(&rows.record)? };
     let live = &record["live"];
     let name = live["name"].as_str().or_else(|| live["latest"]["name"].as_str());
-    Ok(AggregateSeen {
+    Ok(ObservedAggregate {
         org,
         id,
         version: rows.version,
-        lives: rows.live,
+        is_live: rows.live,
         name: name.map(str::to_owned),
         ops: ops?,
         revisions: rows.parts.get("revision").map_or(0, Vec::len) as u64,

@@ -1,4 +1,4 @@
-//! The cluster that the tests share.
+//! The cluster that all tests share.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -9,12 +9,13 @@ use folio_proto::v1;
 use folio_storage::Stores;
 use folio_test_servers::Redis;
 use folio_testkit::proxy::Mode;
-use folio_tests::faults::checker::{Broken, Violation, check};
+use folio_tests::faults::checker::{Invariant, Violation, check};
 use folio_tests::faults::log::{ClientEvent, Decisions, Log};
-use folio_tests::faults::reading::Tables;
-use folio_tests::faults::rest::{Patience, gather};
-use folio_tests::harness::client::{Client, approved, decide};
-use folio_tests::harness::cluster::{Cluster, Member, Pace, Setup};
+use folio_tests::faults::settle::{TimeLimits, gather};
+use folio_tests::faults::tables::Tables;
+use folio_tests::harness::LIMIT;
+use folio_tests::harness::client::{Client, Events, approved, ask, decide};
+use folio_tests::harness::cluster::{Cluster, HeartbeatTimes, Member, Setup};
 use folio_tests::harness::settings::INVOICE;
 use folio_tests::harness::tenant::Tenant;
 use futures::FutureExt as _;
@@ -24,20 +25,20 @@ use tonic::Status;
 /// The runtime of all tests. Its proxies and connections live as long as the process.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// The shared cluster. It exists while a test uses it or waits for it.
-static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
+static CLUSTER: Mutex<Weak<tokio::sync::Mutex<TestCluster>>> = Mutex::new(Weak::new());
 
 /// Silence after which a node counts as dead.
-pub(crate) const DEAD_AFTER: Duration = Pace::QUICK.dead_after;
+pub(crate) const DEAD_AFTER: Duration = HeartbeatTimes::QUICK.dead_after;
 /// Time until another node has taken over the turns of a dead one.
 pub(crate) const TAKEN_OVER: Duration = DEAD_AFTER.saturating_add(Duration::from_secs(1));
 /// Time that a busy machine may add to a bound; `cargo xtask bench cluster` measures the bound itself.
-pub(crate) const BUSY: Duration = Duration::from_secs(8);
+pub(crate) const BUSY_MARGIN: Duration = Duration::from_secs(8);
 
 /// Lines per process that are printed when a test fails.
 const LINES_PRINTED: usize = 15;
 
-/// The cluster with its stores, and the organization of the current test.
-pub(crate) struct Stage {
+/// The shared cluster with its stores, and the document and log of the current test.
+pub(crate) struct TestCluster {
     pub(crate) cluster: Cluster,
     pub(crate) redis: Redis,
     pub(crate) tables: Tables,
@@ -46,25 +47,25 @@ pub(crate) struct Stage {
 }
 
 /// Runs a test on the cluster with this script for the models.
-pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
+pub(crate) fn on_cluster(script: &str, run: impl AsyncFnOnce(&mut TestCluster)) {
     let shared = {
-        let mut stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-        match stage.upgrade() {
+        let mut test = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+        match test.upgrade() {
             Some(shared) => shared,
             None => {
-                let shared = Arc::new(tokio::sync::Mutex::new(RUNTIME.block_on(Stage::start())));
-                *stage = Arc::downgrade(&shared);
+                let shared = Arc::new(tokio::sync::Mutex::new(RUNTIME.block_on(TestCluster::start())));
+                *test = Arc::downgrade(&shared);
                 shared
             }
         }
     };
     RUNTIME.block_on(async {
-        let mut stage = shared.lock().await;
-        stage.prepare(script).await;
-        let played = AssertUnwindSafe(play(&mut stage)).catch_unwind().await;
-        if let Err(panic) = played {
-            stage.print_logs();
-            drop(stage);
+        let mut test = shared.lock().await;
+        test.prepare(script).await;
+        let result = AssertUnwindSafe(run(&mut test)).catch_unwind().await;
+        if let Err(panic) = result {
+            test.print_logs();
+            drop(test);
             resume_unwind(panic);
         }
     });
@@ -72,11 +73,12 @@ pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
     drop(shared);
 }
 
-impl Stage {
+impl TestCluster {
     async fn start() -> Self {
         let (redis, cql) = tokio::task::spawn_blocking(|| (Redis::start(), folio_test_servers::cql())).await.unwrap();
         let (redis, cql) = (redis.expect("Redis starts"), cql.expect("a CQL server"));
-        let setup = Setup { pace: Pace::QUICK, ..Setup::new("rules: []", redis.port(), cql.clone()) };
+        let setup =
+            Setup { heartbeat_times: HeartbeatTimes::QUICK, ..Setup::new("rules: []", redis.port(), cql.clone()) };
         let setup =
             setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).with("FOLIO_CONVERSATION__STORE_TIMEOUT_SECONDS", 4);
         let cluster = setup.start().await;
@@ -91,24 +93,24 @@ impl Stage {
             self.redis.run().expect("Redis starts again");
         }
         for member in self.cluster.nodes.iter_mut().chain(&mut self.cluster.gateways) {
-            for proxy in [&member.door, &member.redis, &member.cql] {
+            for proxy in [&member.listener_proxy, &member.redis, &member.cql] {
                 proxy.set(Mode::Pass);
             }
-            if member.is_changed() {
+            if member.needs_restart() {
                 member.kill();
             }
         }
         self.cluster.restore().await;
-        self.forget().await;
+        self.delete_open_threads().await;
         self.cluster.sim.reset().await;
-        self.cluster.sim.script(script).await;
+        self.cluster.sim.set_script(script).await;
         self.log = Log::default();
-        self.cluster.tenants = vec![Tenant::make(&self.cluster.stores, "alpha").await];
+        self.cluster.tenants = vec![Tenant::create(&self.cluster.stores, "alpha").await];
         self.document = self.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     }
 
     /// Deletes threads with open turns of earlier tests, so that nodes do not take them over during this test.
-    async fn forget(&self) {
+    async fn delete_open_threads(&self) {
         for thread in self.tables.threads().await.expect("the tables are read") {
             if thread.header.open_turn.is_some() {
                 let deleted = self.stores().threads.delete(&thread.org, &thread.id, None).await;
@@ -133,6 +135,11 @@ impl Stage {
         self.cluster.client(gateway).await
     }
 
+    /// Returns the number of the node that owns the thread of a turn.
+    pub(crate) async fn owner(&self, turn: &str) -> usize {
+        self.cluster.owner(thread_of(turn)).await
+    }
+
     pub(crate) fn stores(&self) -> &Stores {
         &self.cluster.stores
     }
@@ -141,9 +148,8 @@ impl Stage {
         &mut self.cluster.nodes[number]
     }
 
-    /// Restarts one node with these environment variables while the others are stopped, so that it owns every new
-    /// thread. Then starts the others.
-    pub(crate) async fn alone(&mut self, number: usize, variables: &[(&str, &str)]) {
+    /// Stops all nodes and starts one with these environment variables, so that it owns every new thread.
+    pub(crate) async fn run_single_node(&mut self, number: usize, variables: &[(&str, &str)]) {
         for node in &mut self.cluster.nodes {
             node.kill();
         }
@@ -159,7 +165,7 @@ impl Stage {
         own: &[(&str, &str)],
         others: &[(&str, &str)],
     ) -> v1::AwaitingApproval {
-        self.alone(number, own).await;
+        self.run_single_node(number, own).await;
         let waiting = self.chat(0, text).await.pause().await;
         self.start_others(others).await;
         waiting
@@ -171,10 +177,10 @@ impl Stage {
     }
 
     /// Chats about the test's document.
-    pub(crate) async fn chat(&self, gateway: usize, text: &str) -> folio_tests::harness::client::Events {
+    pub(crate) async fn chat(&self, gateway: usize, text: &str) -> Events {
         let client = self.client(gateway).await;
-        folio_testkit::wait_for("an accepted chat", folio_tests::harness::LIMIT, || async {
-            client.send(folio_tests::harness::client::ask(&self.document, text)).await.ok()
+        folio_testkit::wait_for("an accepted chat", LIMIT, || async {
+            client.send(ask(&self.document, text)).await.ok()
         })
         .await
     }
@@ -190,15 +196,13 @@ impl Stage {
     }
 
     /// Sends decisions until they are accepted.
-    pub(crate) async fn approve_until_taken(
+    pub(crate) async fn approve_until_accepted(
         &self,
         gateway: usize,
         request: &v1::ApproveRequest,
     ) -> v1::ApproveResponse {
-        folio_testkit::wait_for("an answered approval", folio_tests::harness::LIMIT, || async {
-            self.approve(gateway, request).await.ok()
-        })
-        .await
+        folio_testkit::wait_for("an answered approval", LIMIT, || async { self.approve(gateway, request).await.ok() })
+            .await
     }
 
     /// Sends decisions until they are accepted or permanently refused.
@@ -207,28 +211,33 @@ impl Stage {
         gateway: usize,
         request: &v1::ApproveRequest,
     ) -> Result<v1::ApproveResponse, Status> {
-        folio_testkit::wait_for("an answered approval", folio_tests::harness::LIMIT, || async {
+        folio_testkit::wait_for("an answered approval", LIMIT, || async {
             let answer = self.approve(gateway, request).await;
-            let again = answer.as_ref().is_err_and(|status| status.code() == tonic::Code::Unavailable);
-            (!again).then_some(answer)
+            let is_unavailable = answer.as_ref().is_err_and(|status| status.code() == tonic::Code::Unavailable);
+            (!is_unavailable).then_some(answer)
         })
         .await
     }
 
-    /// Sends decisions to a node that stops at a failpoint, and disconnects.
-    pub(crate) async fn approve_until_stopped(&self, request: &v1::ApproveRequest, node: usize) {
+    /// Sends decisions, and disconnects at an event that precedes the answer.
+    pub(crate) async fn approve_until(&self, request: &v1::ApproveRequest, event: impl Future<Output = ()>) {
         tokio::select! {
             answer = self.approve(0, request) => panic!("{answer:?}"),
-            () = self.cluster.nodes[node].stopped() => {}
+            () = event => {}
         }
+    }
+
+    /// Sends decisions to a node that stops at a failpoint, and disconnects.
+    pub(crate) async fn approve_until_stopped(&self, request: &v1::ApproveRequest, node: usize) {
+        self.approve_until(request, self.cluster.nodes[node].wait_until_stopped()).await;
     }
 
     /// Sends decisions to a node that dies at a failpoint, and disconnects.
     pub(crate) async fn approve_until_dead(&mut self, request: &v1::ApproveRequest, node: usize) {
         let mut member = self.cluster.nodes.remove(node);
         tokio::select! {
-            answer = self.approve_until_taken(0, request) => panic!("{answer:?}"),
-            () = member.dead() => {}
+            answer = self.approve_until_accepted(0, request) => panic!("{answer:?}"),
+            () = member.wait_until_dead() => {}
         }
         self.cluster.nodes.insert(node, member);
     }
@@ -243,8 +252,8 @@ impl Stage {
             }),
             ..Default::default()
         };
-        let made = self.client(0).await.schemas.create_schema(request).await.expect("a schema is made");
-        made.into_inner().schema.expect("a schema")
+        let created = self.client(0).await.schemas.create_schema(request).await.expect("the schema is created");
+        created.into_inner().schema.expect("a schema")
     }
 
     /// Creates another revision of the schema, outside turns.
@@ -257,7 +266,7 @@ impl Stage {
             }),
             ..Default::default()
         };
-        self.client(0).await.schemas.update_schema(request).await.expect("a schema is changed");
+        self.client(0).await.schemas.update_schema(request).await.expect("the schema is changed");
     }
 
     /// Returns a turn that no node runs, as soon as a node returns it.
@@ -265,31 +274,31 @@ impl Stage {
         let client = self.client(1).await;
         let found =
             || async { client.try_turn(turn).await.ok().filter(|turn| turn.status() != v1::TurnStatus::Running) };
-        folio_testkit::wait_for("a turn that does not run", folio_tests::harness::LIMIT, found).await
+        folio_testkit::wait_for("a turn that does not run", LIMIT, found).await
     }
 
     /// Resumes a failed turn, as soon as a node accepts that.
     pub(crate) async fn resume(&self, turn: &str) {
         let client = self.client(1).await;
         let resumed = || async { client.resume(turn).await.ok() };
-        folio_testkit::wait_for("a resumed turn", folio_tests::harness::LIMIT, resumed).await.completed().await;
+        folio_testkit::wait_for("a resumed turn", LIMIT, resumed).await.completed().await;
     }
 
     /// Returns approvals of all pending calls.
-    pub(crate) fn all_of(waiting: &v1::AwaitingApproval) -> v1::ApproveRequest {
+    pub(crate) fn approvals_of(waiting: &v1::AwaitingApproval) -> v1::ApproveRequest {
         decide(waiting, approved)
     }
 
     pub(crate) async fn header(&self, turn: &str) -> ThreadHeader {
-        let thread = turn.split('.').next().unwrap().parse().unwrap();
+        let thread = thread_of(turn).parse().unwrap();
         let header = self.stores().threads.header(&self.cluster.tenants[0].org, &thread).await;
         header.expect("the store answers").expect("the thread exists")
     }
 
     /// Waits until no node runs the turn, by the store only. Returns the duration.
-    pub(crate) async fn until_not_busy(&self, turn: &str) -> Duration {
+    pub(crate) async fn wait_until_idle(&self, turn: &str) -> Duration {
         let begun = Instant::now();
-        folio_testkit::wait_for("a turn that is not busy", folio_tests::harness::LIMIT, || async {
+        folio_testkit::wait_for("a turn that is not busy", LIMIT, || async {
             let open = self.header(turn).await.open_turn;
             open.is_none_or(|open| open.phase == Phase::Paused).then_some(())
         })
@@ -299,10 +308,10 @@ impl Stage {
 
     /// Returns the violations in this test's organization once no turn is running.
     pub(crate) async fn violations(&self) -> Vec<Violation> {
-        let patience = Patience { stuck: TAKEN_OVER + Duration::from_secs(3), total: Duration::from_secs(20) };
+        let limits = TimeLimits { stuck: TAKEN_OVER + Duration::from_secs(3), total: Duration::from_secs(20) };
         let org = self.cluster.tenants[0].org.clone();
         let evidence =
-            gather(&self.tables, &self.cluster.tenants, &self.log, patience).await.expect("the tables are read");
+            gather(&self.tables, &self.cluster.tenants, &self.log, limits).await.expect("the tables are read");
         check(&evidence.only(&org))
     }
 
@@ -310,13 +319,13 @@ impl Stage {
     pub(crate) async fn assert_clean(&self) {
         let found = self.violations().await;
         if !found.is_empty() {
-            self.show().await;
+            self.print_journals().await;
         }
         assert!(found.is_empty(), "{}", found.iter().map(|one| format!("\n{one}")).collect::<String>());
     }
 
     /// Prints the journals of this test's organization.
-    pub(crate) async fn show(&self) {
+    pub(crate) async fn print_journals(&self) {
         let threads = self.tables.threads().await.expect("the tables are read");
         for thread in threads.iter().filter(|thread| thread.org == self.cluster.tenants[0].org) {
             println!("{} epoch {} version {} {:?}", thread.id, thread.epoch, thread.version, thread.header.open_turn);
@@ -327,18 +336,28 @@ impl Stage {
     }
 
     /// Returns true if this invariant is violated. Otherwise prints the violations.
-    pub(crate) async fn is_broken(&self, what: Broken) -> bool {
+    pub(crate) async fn is_violated(&self, invariant: Invariant) -> bool {
         let found = self.violations().await;
-        let is_so = found.iter().any(|one| one.broken == what);
-        if !is_so {
-            println!("not found, but {found:?}");
-            self.show().await;
+        let is_violated = found.iter().any(|one| one.invariant == invariant);
+        if !is_violated {
+            println!("no violation of {invariant:?}, but {found:?}");
+            self.print_journals().await;
             self.log.lines().iter().for_each(|line| println!("{:?}", line.event));
         }
-        is_so
+        is_violated
     }
 }
 
+/// Returns the thread's id in a turn's id.
+pub(crate) fn thread_of(turn: &str) -> &str {
+    turn.split('.').next().unwrap_or_default()
+}
+
+pub(crate) fn assert_completed(answer: &v1::ApproveResponse) {
+    assert!(matches!(answer.outcome, Some(v1::approve_response::Outcome::Completed(_))), "{answer:?}");
+}
+
+/// Returns a response format with one field.
 fn format_of(field: &str) -> String {
     let schema = serde_json::json!({
         "type": "object", "properties": {field: {"type": "number"}}, "required": [field], "additionalProperties": false,

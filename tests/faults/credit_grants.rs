@@ -10,7 +10,7 @@ use folio_types::{OrgId, Reason, Timestamp};
 use rand::Rng as _;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::person::Person;
+use super::simulated_user::SimulatedUser;
 use crate::harness::client::Client;
 
 /// Polling interval of the accounts.
@@ -18,17 +18,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Balance below which an organization gets credit. Its concurrent calls need at most this much.
 const LOW_BALANCE: u64 = 40;
 
-impl Person {
-    /// Grants credit to these organizations until the future is dropped. Refusals are sent to `complaints`.
-    pub async fn top_up(mut self, stores: Stores, orgs: Vec<OrgId>, complaints: UnboundedSender<String>) {
+impl SimulatedUser {
+    /// Grants credit to these organizations until the future is dropped. Refusals are sent to `failures`.
+    pub async fn top_up(mut self, stores: Stores, orgs: Vec<OrgId>, failures: UnboundedSender<String>) {
         for number in 0_u64.. {
             for org in &orgs {
                 // If the store cannot be read, no call uses credit either, so no grant is needed.
                 let Ok(account) = stores.credit.account(org).await else { continue };
                 if account.available_at(Timestamp::now()) < LOW_BALANCE
-                    && let Err(refused) = self.give(org, number).await
+                    && let Err(refused) = self.grant(org, number).await
                 {
-                    let _ = complaints.send(refused);
+                    let _ = failures.send(refused);
                 }
             }
             // The balances are polled, because no event reports a low balance.
@@ -37,25 +37,25 @@ impl Person {
     }
 
     /// Grants credit once, with retries.
-    async fn give(&mut self, org: &OrgId, number: u64) -> Result<(), String> {
+    async fn grant(&mut self, org: &OrgId, number: u64) -> Result<(), String> {
         let soon = self.random.random_bool(0.4).then(|| Timestamp::now().as_second() + self.random.random_range(2..6));
         let request = v1::GrantCreditRequest {
             organization_id: org.to_string(),
             credits: self.random.random_range(20..60),
             expire_time: soon.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }),
-            request_id: format!("give-{number}-{org}"),
+            request_id: format!("grant-{number}-{org}"),
             ..Default::default()
         };
-        let grant = |client: Client| {
+        let call = |client: Client| {
             let request = request.clone();
             async move { CreditServiceClient::new(client.channel).grant_credit(request).await }
         };
-        let Err(error) = self.retry(grant).await else { return Ok(()) };
+        let Err(error) = self.retry(call).await else { return Ok(()) };
         // A grant that was delayed too long has expired.
         let too_late = soon.is_some_and(|soon| soon <= Timestamp::now().as_second());
         if too_late && error.reason == Reason::InvalidField {
             return Ok(());
         }
-        Err(format!("credit was not given to {org}: {error}"))
+        Err(format!("cannot grant credit to {org}: {error}"))
     }
 }

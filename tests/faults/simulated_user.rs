@@ -13,13 +13,13 @@ use rand::rngs::StdRng;
 use tonic::{Status, Streaming};
 
 use super::log::{ClientEvent, Decisions, Log};
-use crate::harness::client::{Client, approved, ask, edited, name_of, on, rejected};
+use crate::harness::client::{Client, approved, ask, edited, event_name, on, rejected};
 use crate::harness::tenant::Tenant;
 
 /// Timeout of a request, after which it is repeated.
-const PATIENCE: Duration = Duration::from_secs(12);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 /// Timeout of a turn.
-const TURN_LIMIT: Duration = Duration::from_secs(120);
+const TURN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns a closure that calls an RPC with a copy of the request, so that the call can be repeated.
 macro_rules! call {
@@ -32,7 +32,7 @@ macro_rules! call {
 }
 
 /// A simulated user.
-pub struct Person {
+pub struct SimulatedUser {
     pub name: String,
     pub tenant: Tenant,
     pub document: String,
@@ -60,7 +60,7 @@ impl Refusals {
     }
 }
 
-impl Person {
+impl SimulatedUser {
     pub fn new(
         name: String,
         tenant: Tenant,
@@ -75,22 +75,22 @@ impl Person {
 
     /// Works until `stop` is true. Returns the turns that never ended.
     pub async fn work(mut self, stop: tokio::sync::watch::Receiver<bool>) -> Vec<String> {
-        let mut never = Vec::new();
+        let mut unfinished = Vec::new();
         let mut number = 0;
         while !*stop.borrow() {
             number += 1;
-            if tokio::time::timeout(TURN_LIMIT, self.turn(number)).await.is_err() {
-                never.push(format!("work {number} of {} took longer than {TURN_LIMIT:?}", self.name));
+            if tokio::time::timeout(TURN_TIMEOUT, self.turn(number)).await.is_err() {
+                unfinished.push(format!("work {number} of {} took longer than {TURN_TIMEOUT:?}", self.name));
             }
         }
-        never
+        unfinished
     }
 
     /// Runs one turn to its end.
     async fn turn(&mut self, number: usize) {
-        let text = format!("{} work {}-{number}", self.tenant.mark, self.name);
+        let text = format!("{} work {}-{number}", self.tenant.marker, self.name);
         if self.random.random_bool(0.1) {
-            self.make(&format!("{text} made")).await;
+            self.create_tag(&format!("{text} created")).await;
         }
         let request: RequestId = format!("{}-{number}", self.name).parse().expect("a request id");
         let turn = self.begin(&text, &request).await;
@@ -101,7 +101,7 @@ impl Person {
         let cancels = self.random.random_bool(0.06);
         let mut decided = Vec::new();
         loop {
-            let found = self.turn_now(&turn).await;
+            let found = self.wait_for_turn(&turn).await;
             match found.status() {
                 v1::TurnStatus::Running => self.follow(&turn).await,
                 v1::TurnStatus::AwaitingApproval if cancels && !decided.is_empty() => self.cancel(&turn).await,
@@ -128,7 +128,7 @@ impl Person {
                 return client.clone();
             }
             let url = format!("http://{}", self.gateways[self.at]);
-            match tokio::time::timeout(PATIENCE, Client::try_connect(&url, Some(&self.tenant.token))).await {
+            match tokio::time::timeout(REQUEST_TIMEOUT, Client::try_connect(&url, Some(&self.tenant.token))).await {
                 Ok(Ok(client)) => {
                     self.clients.insert(self.at, client.clone());
                     return client;
@@ -139,13 +139,13 @@ impl Person {
     }
 
     /// Repeats a request until it succeeds or fails permanently.
-    pub(super) async fn retry<T, F>(&mut self, ask: impl Fn(Client) -> F) -> Result<T, Error>
+    pub(super) async fn retry<T, F>(&mut self, call: impl Fn(Client) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Status>>,
     {
         loop {
             let client = self.client().await;
-            let error = match tokio::time::timeout(PATIENCE, ask(client)).await {
+            let error = match tokio::time::timeout(REQUEST_TIMEOUT, call(client)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(status)) => folio_proto::status::to_error(&status),
                 Err(_) => Error::unavailable(Reason::NodeLost, "no answer"),
@@ -186,7 +186,7 @@ impl Person {
         let mut turn: Option<TurnId> = None;
         let mut events = Vec::new();
         let complete = loop {
-            match tokio::time::timeout(PATIENCE, stream.next()).await {
+            match tokio::time::timeout(REQUEST_TIMEOUT, stream.next()).await {
                 Ok(Some(Ok(message))) => {
                     let event = event(message).expect("an event");
                     if turn.is_none() {
@@ -199,7 +199,7 @@ impl Person {
                         }
                         turn = Some(id);
                     }
-                    events.push((event.number, name_of(&event)));
+                    events.push((event.number, event_name(&event)));
                 }
                 Ok(Some(Err(status))) => {
                     let error = folio_proto::status::to_error(&status);
@@ -218,7 +218,7 @@ impl Person {
         turn
     }
 
-    async fn turn_now(&mut self, turn: &TurnId) -> v1::Turn {
+    async fn wait_for_turn(&mut self, turn: &TurnId) -> v1::Turn {
         loop {
             let request = v1::GetTurnRequest { turn_id: turn.to_string() };
             let found = self.retry(call!(conversations.get_turn(request))).await;
@@ -286,7 +286,7 @@ impl Person {
         self.log.add(&self.tenant.org, ClientEvent::Deciding(decisions.clone()));
         let send = |client: Client| {
             let request = request.clone();
-            async move { tokio::time::timeout(PATIENCE, client.conversations.clone().approve(request)).await }
+            async move { tokio::time::timeout(REQUEST_TIMEOUT, client.conversations.clone().approve(request)).await }
         };
         let (first, second) = tokio::join!(send(one), send(two));
         for answer in [first, second].into_iter().flatten().flatten() {
@@ -313,15 +313,15 @@ impl Person {
     }
 
     /// Creates a tag outside turns.
-    async fn make(&mut self, name: &str) {
-        let request_id = format!("make-{}", name.replace(' ', "-"));
+    async fn create_tag(&mut self, name: &str) {
+        let request_id = format!("create-{}", name.replace(' ', "-"));
         let request =
             v1::CreateTagRequest { tag: Some(v1::Tag { name: name.to_owned(), ..Default::default() }), request_id };
         let made = self.retry(call!(tags.create_tag(request))).await;
         match made {
             Ok(made) => {
                 let id = made.into_inner().tag.expect("a tag").tag_id;
-                self.log.add(&self.tenant.org, ClientEvent::Made { id });
+                self.log.add(&self.tenant.org, ClientEvent::Created { id });
             }
             Err(error) => println!("  a tag was not created: {error}"),
         }
@@ -340,10 +340,10 @@ impl Person {
 /// Returns true if a retry may succeed.
 fn is_retriable(error: &Error) -> bool {
     // The client library reports a broken connection as an internal error.
-    let broke = error.message.contains("transport error") || error.message.contains("canceled");
+    let is_broken = error.message.contains("transport error") || error.message.contains("canceled");
     matches!(error.code, Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded | Code::Aborted)
         || error.reason == Reason::TurnBusy
-        || broke
+        || is_broken
 }
 
 async fn pause() {

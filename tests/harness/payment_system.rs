@@ -11,7 +11,7 @@ pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// Returns the URL at which a process accepts purchase events.
 pub fn url(process: &Process) -> String {
-    let url = process.announced("purchases on ").expect("the process accepts purchase events");
+    let url = process.printed_after("purchases on ").expect("the process accepts purchase events");
     format!("http://{url}/webhooks/purchases")
 }
 
