@@ -31,22 +31,22 @@ pub(crate) struct Argument {
 impl Argument {
     /// Treats an empty text, list or object as omitted.
     pub(crate) fn or_empty(self) -> Self {
-        Self { spelling: Spelling::Empty, ..self }
+        Self { spelling: Spelling::EmptyMeansOmitted, ..self }
     }
 
     /// Treats a blank text as omitted.
     pub(crate) fn or_blank(self) -> Self {
-        Self { spelling: Spelling::Blank, ..self }
+        Self { spelling: Spelling::BlankMeansOmitted, ..self }
     }
 
     /// Accepts a string that contains the value as JSON.
     pub(crate) fn or_json_string(self) -> Self {
-        Self { spelling: Spelling::Text, ..self }
+        Self { spelling: Spelling::JsonInString, ..self }
     }
 }
 
 pub(crate) fn required(name: &'static str, schema: Value) -> Argument {
-    Argument { name, schema, required: true, spelling: Spelling::Own }
+    Argument { name, schema, required: true, spelling: Spelling::CanonicalOnly }
 }
 
 /// Declares an optional argument, which may be omitted or null.
@@ -55,7 +55,7 @@ pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
         let kinds = if kind.is_array() { kind.take() } else { json!([kind.take()]) };
         *kind = kinds.as_array().into_iter().flatten().cloned().chain([json!("null")]).collect();
     }
-    Argument { name, schema, required: false, spelling: Spelling::Own }
+    Argument { name, schema, required: false, spelling: Spelling::CanonicalOnly }
 }
 
 pub(crate) fn spellings(arguments: &[Argument]) -> Spellings {
@@ -108,7 +108,7 @@ pub(crate) fn paging() -> [Argument; 2] {
 
 /// Deserializes arguments that match the tool's schema. Fails with `ForModel` if a value violates a rule that JSON
 /// Schema cannot express.
-pub(crate) fn read<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolError> {
+pub(crate) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolError> {
     T::deserialize(arguments).map_err(|error| ToolError::ForModel(format!("The arguments are invalid: {error}.")))
 }
 
@@ -117,10 +117,7 @@ pub(crate) fn id<T: FromStr>(argument: &str, text: &str, hint: &str) -> Result<T
 where
     T::Err: Display,
 {
-    text.parse().map_err(|_| {
-        let shown: String = text.chars().take(80).collect();
-        ToolError::ForModel(format!("{argument} {shown:?} is malformed: {hint}"))
-    })
+    text.parse().map_err(|_| ToolError::ForModel(format!("{argument} {:?} is malformed: {hint}", rules::excerpt(text))))
 }
 
 pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolError> {
@@ -173,9 +170,8 @@ impl Paging {
     }
 }
 
-/// Validates a search text. A blank text is no filter.
+/// Validates a search text.
 pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> {
-    let text = text.filter(|text| !text.trim().is_empty());
     if let Some(text) = &text {
         rules::check_search("name_search", text)?;
     }
@@ -184,7 +180,7 @@ pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> 
 
 /// Parses the text of a call's arguments, before validation against the tool's schema. The error is a message for the
 /// model.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse_text(text: &str) -> Result<Value, String> {
     if text.len() > limits::ARGUMENTS_BYTES {
         return Err(format!("The arguments have {} bytes; the maximum is {}.", text.len(), limits::ARGUMENTS_BYTES));
     }

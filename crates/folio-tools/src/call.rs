@@ -20,7 +20,7 @@ use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolKind, ToolOu
 #[async_trait]
 pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
     /// Returns the result for the model.
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError>;
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError>;
 }
 
 /// A write call: its validated arguments and their handler.
@@ -31,7 +31,7 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     const CALLS_MODELS: bool = false;
 
     /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
-    fn read(arguments: &Value) -> Result<Self, ToolError>;
+    fn parse(arguments: &Value) -> Result<Self, ToolError>;
 
     /// Resolves the target of the write: names to ids, and the expected version. Writes nothing.
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError>;
@@ -79,8 +79,8 @@ impl<C: ReadCall> ReadTool for Reads<C> {
         context: &CallContext,
         arguments: Value,
     ) -> Result<ToolOutput, ToolError> {
-        let call: C = arguments::read(&arguments)?;
-        call.answer(resources, context).await.map(ToolOutput::new)
+        let call: C = arguments::parse(&arguments)?;
+        call.run(resources, context).await.map(ToolOutput::new)
     }
 }
 
@@ -94,7 +94,7 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         context: &CallContext,
         arguments: &Value,
     ) -> Result<Plan, ToolError> {
-        C::read(arguments)?.plan(resources, context).await
+        C::parse(arguments)?.plan(resources, context).await
     }
 
     async fn run(
@@ -110,7 +110,7 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         if is_looked_up && let Some(result) = recorded_result(resources, context, arguments, &plan.target).await? {
             return Ok(C::output(&plan.target, result));
         }
-        let change = C::read(arguments)?.change(resources, context, plan).await?;
+        let change = C::parse(arguments)?.change(resources, context, plan).await?;
         let write = write(resources, context, arguments, plan, change);
         let result = into_result(resources.stores.of::<C::Target>().decide(&id, write).await?)?;
         Ok(C::output(&plan.target, result))
@@ -131,7 +131,7 @@ struct Delete<S> {
 impl<S: ToolResource> WriteCall for Delete<S> {
     type Target = S;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
         let id = arguments.get(S::ARGUMENT).and_then(Value::as_str).map(str::to_owned);
         Ok(Self { id, subject: PhantomData })
     }

@@ -22,7 +22,7 @@ struct ListModels {}
 
 #[async_trait]
 impl ReadCall for ListModels {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let catalogue = resources.models.catalogue(&context.principal.org).await?;
         let models: Vec<Value> = catalogue
             .list()

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use folio_types::{Error, Reason};
 use serde_json::Value;
 
+use crate::rules::excerpt;
+
 /// Maximum length of a path, in bytes.
 // proto: UpdateExtractionFieldRequest.path "at most {} KiB"
 pub const PATH_BYTES: usize = 1_024;
@@ -85,9 +87,8 @@ fn index(digits: &str) -> Option<usize> {
     (number.to_string() == digits).then_some(number)
 }
 
-fn malformed(path: &str, why: &str) -> Error {
-    let shown: String = path.chars().take(120).collect();
-    let problem = format!("{shown:?} is malformed: {why}. Write it as a.b.0.c or a.b[0].c.");
+fn malformed(path: &str, problem: &str) -> Error {
+    let problem = format!("{:?} is malformed: {problem}. Write it as a.b.0.c or a.b[0].c.", excerpt(path));
     Error::invalid_field("path", problem).with_reason(Reason::InvalidPath)
 }
 
@@ -163,15 +164,15 @@ impl Path {
     fn missing_step(&self, at: usize, container: &Value) -> Error {
         let mut before = String::new();
         let _ = write_steps(self.steps.get(..at).unwrap_or_default(), &mut before);
-        let parent = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", short(&before)) };
+        let parent = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", excerpt(&before)) };
         let step = match self.steps.get(at) {
-            Some(Step::Name(name)) => format!("{:?}", short(name)),
+            Some(Step::Name(name)) => format!("{:?}", excerpt(name)),
             Some(Step::Index(index)) => format!("[{index}]"),
             None => "more".to_owned(),
         };
         let has = match container {
             Value::Object(members) => {
-                let names: Vec<String> = members.keys().take(20).map(|name| short(name)).collect();
+                let names: Vec<String> = members.keys().take(20).map(|name| excerpt(name)).collect();
                 format!(
                     "is an object with {}",
                     if names.is_empty() { "no fields".to_owned() } else { names.join(", ") }
@@ -182,12 +183,12 @@ impl Path {
             _ => "is a single value".to_owned(),
         };
         let message =
-            format!("The path {:?} does not exist: {parent} {has}; it has no {step}.", short(&self.to_string()));
+            format!("The path {:?} does not exist: {parent} {has}; it has no {step}.", excerpt(&self.to_string()));
         Error::invalid_field("path", message).with_reason(Reason::InvalidPath)
     }
 }
 
-/// Member or item that a step selects in its holder.
+/// Member or item that a step selects in its container.
 enum Position<'p> {
     Member(&'p str),
     Item(usize),
@@ -208,10 +209,6 @@ fn position<'p>(container: &Value, step: &'p Step, missing: Missing) -> Option<P
         }
         _ => None,
     }
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(120).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use folio_types::profile::Profile;
 use folio_types::{Error, Reason, Result};
 use serde_json::{Map, Value};
 
+use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{arguments, documents, extraction, help, models, profiles, prompts, schemas, tags};
 
@@ -88,9 +89,8 @@ impl Registry {
     /// Returns a profile, or the error `UNKNOWN_PROFILE`.
     pub fn profile(&self, name: &str) -> Result<Arc<ProfileTools>> {
         self.profiles.get(name).cloned().ok_or_else(|| {
-            let shown: String = name.chars().take(80).collect();
             let known: Vec<&str> = self.profiles.keys().copied().collect();
-            let message = format!("unknown profile {shown:?}; available: {}", known.join(", "));
+            let message = format!("unknown profile {:?}; available: {}", excerpt(name), known.join(", "));
             Error::invalid_field("profile", message).with_reason(Reason::UnknownProfile)
         })
     }
@@ -105,11 +105,8 @@ impl ProfileTools {
     fn build(profile: Profile, all: &BTreeMap<&'static str, Entry>) -> Result<Self> {
         let mut tools = Vec::new();
         for name in profile.tools {
-            let entry = all.get(name).cloned();
-            tools.push(
-                entry
-                    .ok_or_else(|| Error::internal(format!("profile {} has the unknown tool {name}", profile.name)))?,
-            );
+            let unknown = || Error::internal(format!("profile {} has the unknown tool {name}", profile.name));
+            tools.push(all.get(name).cloned().ok_or_else(unknown)?);
         }
         let definitions = tools
             .iter()
@@ -152,8 +149,7 @@ impl ProfileTools {
     /// Returns a tool of the profile, or the error `UNKNOWN_TOOL`.
     pub fn find(&self, name: &str) -> Result<&Tool> {
         self.get(name).ok_or_else(|| {
-            let shown: String = name.chars().take(80).collect();
-            let message = format!("profile {} has no tool {shown:?}", self.profile.name);
+            let message = format!("profile {} has no tool {:?}", self.profile.name, excerpt(name));
             Error::invalid(Reason::UnknownTool, message)
         })
     }
@@ -190,7 +186,7 @@ impl ProfileTools {
     /// Validates a tool call from a model. `name` and `arguments` are untrusted.
     pub fn check(&self, name: &str, arguments: &str) -> CheckedCall {
         let access = self.get(name).map_or(Access::ReadOnly, |tool| tool.spec.access);
-        match arguments::parse(arguments) {
+        match arguments::parse_text(arguments) {
             Ok(mut arguments) => {
                 self.canonicalize(name, &mut arguments);
                 let problem = self.problem(name, &arguments);
@@ -204,9 +200,8 @@ impl ProfileTools {
     }
 
     fn unknown(&self, name: &str) -> String {
-        let shown: String = name.chars().take(80).collect();
         let known: Vec<&str> = self.specs().map(|spec| spec.name).collect();
-        format!("Unknown tool {shown:?}. Available tools: {}.", known.join(", "))
+        format!("Unknown tool {:?}. Available tools: {}.", excerpt(name), known.join(", "))
     }
 }
 

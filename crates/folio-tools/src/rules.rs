@@ -16,6 +16,11 @@ pub const DESCRIPTION_CHARS: usize = 2_000;
 /// Maximum length of a search text, in characters.
 pub const SEARCH_CHARS: usize = 200;
 
+/// Returns the start of an untrusted text, for an error message.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(120).collect()
+}
+
 /// Validates a color `#rrggbb` and returns it in lower case.
 pub fn check_color(field: &str, color: &str) -> Result<String> {
     match color.strip_prefix('#') {

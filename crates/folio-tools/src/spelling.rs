@@ -11,13 +11,13 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
     /// No alternative.
-    Own,
+    CanonicalOnly,
     /// An empty text, list or object means that the argument is omitted.
-    Empty,
+    EmptyMeansOmitted,
     /// A blank text means that the argument is omitted.
-    Blank,
+    BlankMeansOmitted,
     /// A string may contain the value as JSON.
-    Text,
+    JsonInString,
 }
 
 #[derive(Debug, Clone)]
@@ -40,8 +40,8 @@ impl Spellings {
             if spelled.is_omitted(value) {
                 // `shift_remove` keeps the order of the other members.
                 members.shift_remove(spelled.name);
-            } else if spelled.spelling == Spelling::Text {
-                parse_text(value);
+            } else if spelled.spelling == Spelling::JsonInString {
+                parse_string(value);
             }
         }
     }
@@ -51,17 +51,17 @@ impl ArgumentSpelling {
     fn is_omitted(&self, value: &Value) -> bool {
         match (self.spelling, value) {
             (_, Value::Null) => self.optional,
-            (Spelling::Empty, Value::String(text)) => text.is_empty(),
-            (Spelling::Empty, Value::Array(items)) => items.is_empty(),
-            (Spelling::Empty, Value::Object(members)) => members.is_empty(),
-            (Spelling::Blank, Value::String(text)) => text.trim().is_empty(),
+            (Spelling::EmptyMeansOmitted, Value::String(text)) => text.is_empty(),
+            (Spelling::EmptyMeansOmitted, Value::Array(items)) => items.is_empty(),
+            (Spelling::EmptyMeansOmitted, Value::Object(members)) => members.is_empty(),
+            (Spelling::BlankMeansOmitted, Value::String(text)) => text.trim().is_empty(),
             _ => false,
         }
     }
 }
 
 /// Replaces a string that contains a JSON object or array by that value. The tool rejects any other string.
-fn parse_text(value: &mut Value) {
+fn parse_string(value: &mut Value) {
     if let Value::String(text) = value
         && let Ok(parsed @ (Value::Object(_) | Value::Array(_))) = json::read(text)
     {

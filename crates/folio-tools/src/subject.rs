@@ -1,6 +1,6 @@
 //! Resources that tool calls concern: parses their ids from arguments, loads them and plans writes to them.
 
-use folio_resources::Resource;
+use folio_resources::{Resource, Revisioned};
 use folio_types::op::Expected;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(crate) trait ToolResource: Resource {
     /// Format of the id and the tool that finds ids, for error messages.
     const HINT: &'static str;
     /// Tool that lists the resources.
-    const LIST: &'static str;
+    const LIST_TOOL: &'static str;
 
     /// Returns the id that is used if the argument is omitted. Fails with `ForModel` if there is no default.
     fn default_id(_: &CallContext) -> Result<Self::Id, ToolError> {
@@ -21,11 +21,11 @@ pub(crate) trait ToolResource: Resource {
     }
 
     /// Returns the error for an id that does not exist.
-    fn missing(_: &CallContext, id: &Self::Id) -> ToolError {
+    fn not_found_error(_: &CallContext, id: &Self::Id) -> ToolError {
         ToolError::ForModel(format!(
             "{} {id} does not exist. Call {} to find every existing {}.",
             Self::ARGUMENT,
-            Self::LIST,
+            Self::LIST_TOOL,
             Self::target(id).kind()
         ))
     }
@@ -37,29 +37,43 @@ pub(crate) async fn find<S: ToolResource>(
     id: &S::Id,
 ) -> Result<S, ToolError> {
     let found = resources.stores.of::<S>().get(&context.principal.org, id).await?;
-    found.ok_or_else(|| S::missing(context, id))
+    found.ok_or_else(|| S::not_found_error(context, id))
 }
 
-/// Returns the resource whose id is the argument `named`, or the default if it is omitted or empty.
-pub(crate) async fn find_named<S: ToolResource>(
+/// Returns the resource whose id is `argument`, or the default if the argument is omitted.
+pub(crate) async fn find_by_argument<S: ToolResource>(
     resources: &ToolResources,
     context: &CallContext,
-    named: Option<&str>,
+    argument: Option<&str>,
 ) -> Result<S, ToolError> {
-    let id = match named.filter(|text| !text.is_empty()) {
+    let id = match argument {
         Some(text) => arguments::id(S::ARGUMENT, text, S::HINT)?,
         None => S::default_id(context)?,
     };
     find(resources, context, &id).await
 }
 
-/// Plans a write to the resource whose id is the argument `named`.
+/// Returns a revision. Fails with `ForModel` if the resource is deleted or does not have this version.
+pub(crate) async fn find_revision<S: ToolResource + Revisioned>(
+    resources: &ToolResources,
+    context: &CallContext,
+    revid: &S::RevId,
+) -> Result<S::Revision, ToolError> {
+    let found = resources.stores.of::<S>().revision(&context.principal.org, revid).await?;
+    found.ok_or_else(|| {
+        let argument = S::ARGUMENT.replace("_id", "_revid");
+        let list = S::LIST_TOOL;
+        ToolError::ForModel(format!("{argument} {revid} does not exist. Call {list} to find existing revisions."))
+    })
+}
+
+/// Plans a write to the resource whose id is `argument`, or to the default if the argument is omitted.
 pub(crate) async fn plan_existing<S: ToolResource>(
     resources: &ToolResources,
     context: &CallContext,
-    named: Option<&str>,
+    argument: Option<&str>,
 ) -> Result<Plan, ToolError> {
-    find_named::<S>(resources, context, named).await.map(|existing| plan_update(&existing))
+    find_by_argument::<S>(resources, context, argument).await.map(|existing| plan_update(&existing))
 }
 
 /// Plans a create: a write to the resource that already has the name, else to a new one.

@@ -54,7 +54,7 @@ struct ListDocuments {
 
 #[async_trait]
 impl ReadCall for ListDocuments {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let metadata = self.metadata_search.unwrap_or_default();
         folio_resources::fields::check_metadata("metadata_search", &metadata)?;
         let filter = DocumentFilter {

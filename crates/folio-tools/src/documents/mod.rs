@@ -9,7 +9,7 @@ use folio_types::DocumentId;
 
 use crate::arguments::{self, Argument, optional};
 use crate::call::delete_tool;
-use crate::subject::{ToolResource, find_named};
+use crate::subject::{ToolResource, find_by_argument};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(crate) fn tools() -> Vec<Tool> {
@@ -29,7 +29,7 @@ pub(crate) fn tools() -> Vec<Tool> {
 impl ToolResource for Document {
     const ARGUMENT: &'static str = "document_id";
     const HINT: &'static str = "expected a document_id such as doc_…; call list_documents to find it.";
-    const LIST: &'static str = "list_documents";
+    const LIST_TOOL: &'static str = "list_documents";
 
     fn default_id(context: &CallContext) -> Result<DocumentId, ToolError> {
         context.documents.first().cloned().ok_or_else(|| {
@@ -39,7 +39,7 @@ impl ToolResource for Document {
         })
     }
 
-    fn missing(context: &CallContext, id: &DocumentId) -> ToolError {
+    fn not_found_error(context: &CallContext, id: &DocumentId) -> ToolError {
         let problem = if context.documents.contains(id) { "was deleted" } else { "does not exist" };
         ToolError::ForModel(format!("document_id {id} {problem}. Call list_documents to find existing documents."))
     }
@@ -51,5 +51,5 @@ fn document_id() -> Argument {
 }
 
 pub(crate) async fn of_conversation(resources: &ToolResources, context: &CallContext) -> Result<Document, ToolError> {
-    find_named(resources, context, None).await
+    find_by_argument(resources, context, None).await
 }

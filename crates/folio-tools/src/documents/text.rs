@@ -33,7 +33,7 @@ struct GetText {
 
 #[async_trait]
 impl ReadCall for GetText {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let document = of_conversation(resources, context).await?;
         document_text::check_ready(&document)?;
         let (from, count) = match self.page_num {

@@ -43,7 +43,7 @@ struct UpdateDocument {
 impl WriteCall for UpdateDocument {
     type Target = Document;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {
             document_id: Option<String>,
@@ -51,7 +51,7 @@ impl WriteCall for UpdateDocument {
             tag_ids: Option<Vec<String>>,
             metadata: Option<BTreeMap<String, String>>,
         }
-        let parsed: Arguments = arguments::read(arguments)?;
+        let parsed: Arguments = arguments::parse(arguments)?;
         let tags = parsed.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
         let patch = DocumentPatch { name: parsed.document_name, tags, metadata: parsed.metadata };
         if patch == DocumentPatch::default() {

@@ -91,8 +91,8 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
     // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
     let key = job.request.key.clone();
     let last = candidates.len().saturating_sub(1);
-    // Error of the requested model, returned if every fallback is too small or too expensive.
-    let mut first = None;
+    // Returned if every fallback is too small or too expensive.
+    let mut requested_model_error = None;
     let mut usage = Usage::default();
     for (index, model) in candidates.into_iter().enumerate() {
         job.model = model;
@@ -100,14 +100,14 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
         match job.extract(resources, &mut usage).await {
             Err(RunError::Model(error)) if error.allows_fallback() && index < last => {
                 tracing::warn!(document = %job.document.id, model = job.model.name, %error, "model failed; a fallback is used");
-                first.get_or_insert(error);
+                requested_model_error.get_or_insert(error);
             }
             Err(RunError::TooSmall(_)) if index > 0 => {}
             Err(RunError::Other(error)) if index > 0 && error.reason == Reason::SpuExhausted => {}
             result => return result.map_err(Error::from),
         }
     }
-    Err(first.map_or_else(|| Error::internal("no model can run the extraction"), Error::from))
+    Err(requested_model_error.map_or_else(|| Error::internal("no model can run the extraction"), Error::from))
 }
 
 /// Failure of a run with one model.
@@ -139,9 +139,9 @@ impl Job {
         let mut messages = vec![Message::User { text: self.question(resources).await? }];
         let mut violations = Vec::new();
         for attempt in 1..=ATTEMPTS {
-            let reply = self.ask(resources, messages.clone(), attempt).await?;
+            let reply = self.call_model(resources, messages.clone(), attempt).await?;
             *usage = usage.plus(reply.usage);
-            match self.read(&reply).await? {
+            match self.parse_answer(&reply).await? {
                 Ok(data) => {
                     return Ok(Extracted {
                         document: self.document.id.clone(),
@@ -222,8 +222,8 @@ impl Job {
         let overhead = count_tokens(message::SYSTEM)
             + count_tokens(&message::user(&self.prompt.content, &self.document.name, ""))
             + 4 * MESSAGE_OVERHEAD_TOKENS;
-        let taken = answer + first_answer + CORRECTION_TOKENS + schema + overhead;
-        Budget { text: context.saturating_sub(taken), answer, first_answer, schema }
+        let reserved = answer + first_answer + CORRECTION_TOKENS + schema + overhead;
+        Budget { text: context.saturating_sub(reserved), answer, first_answer, schema }
     }
 
     /// Returns the user message. The text is cut so that the context also has space for the correction call.
@@ -243,7 +243,7 @@ impl Job {
         Ok(schema.map_or(question.clone(), |schema| message::with_schema(&question, schema)))
     }
 
-    async fn ask(
+    async fn call_model(
         &self,
         resources: &ToolResources,
         messages: Vec<Message>,
@@ -271,7 +271,7 @@ impl Job {
     }
 
     /// Parses and validates an answer. The inner error lists the violations.
-    async fn read(&self, reply: &ModelReply) -> Result<Result<Value, Vec<Violation>>> {
+    async fn parse_answer(&self, reply: &ModelReply) -> Result<Result<Value, Vec<Violation>>> {
         let invalid = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
         if reply.finish == Some(FinishReason::Length) {
             return invalid("the answer reached the length limit; answer shorter".to_owned());

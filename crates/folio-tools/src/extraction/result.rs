@@ -39,9 +39,8 @@ struct GetResult {
 
 #[async_trait]
 impl ReadCall for GetResult {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let prompt = self.prompt_revid.filter(|revid| !revid.is_empty()).map(|revid| prompts::revid(&revid));
-        let prompt: Option<PromptRevId> = prompt.transpose()?;
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let prompt = self.prompt_revid.as_deref().map(prompts::revid).transpose()?;
         let working = context.working.extraction.as_ref();
         let Some(working) = working.filter(|working| prompt.as_ref().is_none_or(|prompt| *prompt == working.prompt))
         else {

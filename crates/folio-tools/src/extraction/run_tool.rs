@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use folio_resources::{Extraction, ExtractionChange};
+use folio_resources::{Extraction, ExtractionChange, Prompt};
 use folio_types::op::{OpResult, Target};
 use folio_types::{DocumentId, Error, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};
@@ -49,12 +49,12 @@ impl WriteCall for RunExtraction {
     type Target = Extraction;
     const CALLS_MODELS: bool = true;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        arguments::read(arguments)
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        arguments::parse(arguments)
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        let prompt = match self.prompt_revid.as_deref().filter(|revid| !revid.is_empty()) {
+        let prompt = match &self.prompt_revid {
             Some(revid) => prompts::revid(revid)?,
             None => context.working.prompt_revid.clone().ok_or_else(|| {
                 let text = "prompt_revid is missing and the working state has no prompt. Call list_prompts to find one, or \
@@ -62,7 +62,7 @@ impl WriteCall for RunExtraction {
                 ToolError::ForModel(text.to_owned())
             })?,
         };
-        let revision = prompts::revision(resources, context, &prompt).await?;
+        let revision = subject::find_revision::<Prompt>(resources, context, &prompt).await?;
         let models = resources.models.catalogue(&context.principal.org).await?;
         engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
         let document = documents::of_conversation(resources, context).await?;

@@ -42,8 +42,8 @@ struct UpdateField {
 impl WriteCall for UpdateField {
     type Target = Extraction;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        arguments::read(arguments)
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        arguments::parse(arguments)
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {

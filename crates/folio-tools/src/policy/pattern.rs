@@ -49,9 +49,9 @@ fn compiled(pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern).size_limit(COMPILED_BYTES).dfa_size_limit(SEARCH_BYTES).build()
 }
 
-fn too_big(what: &str, most: usize) -> String {
+fn too_big(subject: &str, max_bytes: usize) -> String {
     let smaller = r"[0-9] for \d, [a-z] for \p{L}, (?-u:\w) for \w, or fewer repetitions";
-    format!("{what} more than {} KiB compiled; use {smaller}", most / 1024)
+    format!("{subject} more than {} KiB compiled; use {smaller}", max_bytes / 1024)
 }
 
 #[cfg(test)]

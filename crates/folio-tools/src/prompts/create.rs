@@ -58,13 +58,10 @@ struct CreatePrompt {
 impl WriteCall for CreatePrompt {
     type Target = Prompt;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let mut input: Arguments = arguments::read(arguments)?;
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        let mut input: Arguments = arguments::parse(arguments)?;
         folio_resources::fields::check_name("name", &input.name)?;
         rules::check_content("content", &input.content)?;
-        // Many models write an empty text for an omitted argument.
-        input.schema_id.take_if(|id| id.is_empty());
-        input.model.take_if(|model| model.is_empty());
         if input.schema_version.is_some() && input.schema_id.is_none() {
             return Err(ToolError::ForModel("schema_version requires schema_id. Pass both or neither.".to_owned()));
         }

@@ -4,14 +4,15 @@ mod create;
 mod read;
 mod update;
 
-use folio_resources::{Prompt, PromptRevision, Schema};
+use folio_resources::{Prompt, Schema};
 use folio_types::{PromptRevId, SchemaRevId, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::arguments::{self, Argument, list_of_text, optional, required, text};
 use crate::call::delete_tool;
-use crate::subject::{ToolResource, find_named};
+use crate::rules;
+use crate::subject::{ToolResource, find_by_argument};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 
 const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
@@ -34,7 +35,7 @@ impl ToolResource for Prompt {
     const ARGUMENT: &'static str = "prompt_id";
     const HINT: &'static str =
         "expected a prompt_id such as prm_…, without the .version of a prompt_revid; call list_prompts to find it.";
-    const LIST: &'static str = "list_prompts";
+    const LIST_TOOL: &'static str = "list_prompts";
 }
 
 fn prompt_id() -> Argument {
@@ -52,21 +53,6 @@ pub(crate) fn revid(text: &str) -> Result<PromptRevId, ToolError> {
     arguments::id("prompt_revid", text, hint)
 }
 
-/// Returns a revision of a prompt of the organization. Fails with `ForModel` if the prompt is deleted or does not have
-/// this version.
-pub(crate) async fn revision(
-    resources: &ToolResources,
-    context: &CallContext,
-    revid: &PromptRevId,
-) -> Result<PromptRevision, ToolError> {
-    let found = resources.stores.of::<Prompt>().revision(&context.principal.org, revid).await?;
-    found.ok_or_else(|| {
-        ToolError::ForModel(format!(
-            "prompt_revid {revid} does not exist. Call list_prompts to find existing revisions."
-        ))
-    })
-}
-
 /// The resolved part of a plan: the schema revision that the prompt is linked to. None: no schema.
 #[derive(Default, Serialize, Deserialize)]
 struct LinkedSchema {
@@ -81,8 +67,11 @@ impl LinkedSchema {
         schema_id: Option<&str>,
         version: Option<u32>,
     ) -> Result<Self, ToolError> {
-        let Some(named) = schema_id.filter(|id| !id.is_empty()) else { return Ok(Self::default()) };
-        let schema: Schema = find_named(resources, context, Some(named)).await?;
+        let schema_id = schema_id.filter(|id| !id.is_empty());
+        if schema_id.is_none() {
+            return Ok(Self::default());
+        }
+        let schema: Schema = find_by_argument(resources, context, schema_id).await?;
         let newest = schema.latest.revid;
         let Some(version) = version else { return Ok(Self { schema: Some(newest) }) };
         let revid = SchemaRevId::new(schema.id.clone(), version);
@@ -109,10 +98,10 @@ async fn check_model(resources: &ToolResources, context: &CallContext, model: Op
     let Some(name) = model.filter(|name| !name.is_empty()) else { return Ok(()) };
     let catalogue = resources.models.catalogue(&context.principal.org).await?;
     if catalogue.for_prompts(Some(name)).is_err() {
-        let shown: String = name.chars().take(80).collect();
-        let text =
-            format!("model {shown:?} is not available to prompts. Call list_llm_models to find available models.");
-        return Err(ToolError::ForModel(text));
+        return Err(ToolError::ForModel(format!(
+            "model {:?} is not available to prompts. Call list_llm_models to find available models.",
+            rules::excerpt(name)
+        )));
     }
     Ok(())
 }

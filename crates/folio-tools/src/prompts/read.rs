@@ -7,10 +7,10 @@ use folio_types::limits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{revid, revision};
+use super::revid;
 use crate::arguments::{self, Paging, list_of_text, name_search, optional, paging, required, text};
 use crate::call::{ReadCall, read_tool};
-use crate::subject::find_named;
+use crate::subject::{find_by_argument, find_revision};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 const DOCUMENT_ID: &str = "Filters by document: only prompts that share a tag with this document_id, such as doc_…. Default: \
@@ -47,8 +47,8 @@ struct GetPrompt {
 
 #[async_trait]
 impl ReadCall for GetPrompt {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let found = revision(resources, context, &revid(&self.prompt_revid)?).await?;
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let found = find_revision::<Prompt>(resources, context, &revid(&self.prompt_revid)?).await?;
         let mut result = summary(&found);
         if let Some(members) = result.as_object_mut() {
             members.insert("content".to_owned(), found.content.into());
@@ -68,11 +68,11 @@ struct ListPrompts {
 
 #[async_trait]
 impl ReadCall for ListPrompts {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let mut filter = PromptFilter { name_search: arguments::search(self.name_search)?, ..Default::default() };
         filter.all_tags = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
-        if let Some(named) = self.document_id.filter(|id| !id.is_empty()) {
-            let document: Document = find_named(resources, context, Some(&named)).await?;
+        if self.document_id.is_some() {
+            let document: Document = find_by_argument(resources, context, self.document_id.as_deref()).await?;
             filter.document = Some(document.id);
         }
         let page =

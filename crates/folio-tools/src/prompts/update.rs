@@ -56,8 +56,8 @@ struct UpdatePrompt {
 impl WriteCall for UpdatePrompt {
     type Target = Prompt;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let input: Arguments = arguments::read(arguments)?;
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        let input: Arguments = arguments::parse(arguments)?;
         if input.content.is_none() && input.schema_id.is_none() && input.tag_ids.is_none() && input.model.is_none() {
             return Err(ToolError::ForModel(
                 "Nothing to change: pass content, schema_id, tag_ids or model.".to_owned(),

@@ -37,13 +37,13 @@ struct CreateSchema {
 impl WriteCall for CreateSchema {
     type Target = Schema;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {
             name: String,
             response_format: Value,
         }
-        let Arguments { name, response_format } = arguments::read(arguments)?;
+        let Arguments { name, response_format } = arguments::parse(arguments)?;
         folio_resources::fields::check_name("name", &name)?;
         Ok(Self { name, format: rules::check_format("response_format", &response_format, Rules::Strict)? })
     }

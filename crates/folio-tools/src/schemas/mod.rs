@@ -5,18 +5,17 @@ mod read;
 mod update;
 mod validate;
 
-use folio_resources::{Schema, SchemaRevision};
+use folio_resources::Schema;
 use folio_types::SchemaRevId;
 
 use crate::arguments::{self, Argument, required, text};
 use crate::call::delete_tool;
 use crate::subject::ToolResource;
-use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use crate::tool::{Tool, ToolError};
 
 const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
                       \"schema\": {…}, \"strict\": true}}. Every object lists all its properties in \"required\" and \
                       sets \"additionalProperties\" to false. help_schemas has an example.";
-const REVID_HINT: &str = "expected a schema_id, a dot and a version, such as sch_….1; call list_schemas to find it.";
 
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = read::tools();
@@ -36,25 +35,14 @@ impl ToolResource for Schema {
     const ARGUMENT: &'static str = "schema_id";
     const HINT: &'static str =
         "expected a schema_id such as sch_…, without the .version of a schema_revid; call list_schemas to find it.";
-    const LIST: &'static str = "list_schemas";
+    const LIST_TOOL: &'static str = "list_schemas";
 }
 
 fn schema_id() -> Argument {
     required("schema_id", text("Id of the schema without a version, such as sch_…."))
 }
 
-/// Returns a revision of a schema of the organization. Fails with `ForModel` if the id is malformed, the schema is
-/// deleted, or the schema does not have this version.
-async fn revision(
-    resources: &ToolResources,
-    context: &CallContext,
-    schema_revid: &str,
-) -> Result<SchemaRevision, ToolError> {
-    let revid: SchemaRevId = arguments::id("schema_revid", schema_revid, REVID_HINT)?;
-    let found = resources.stores.of::<Schema>().revision(&context.principal.org, &revid).await?;
-    found.ok_or_else(|| {
-        ToolError::ForModel(format!(
-            "schema_revid {revid} does not exist. Call list_schemas to find existing revisions."
-        ))
-    })
+fn revid(text: &str) -> Result<SchemaRevId, ToolError> {
+    let hint = "expected a schema_id, a dot and a version, such as sch_….1; call list_schemas to find it.";
+    arguments::id("schema_revid", text, hint)
 }

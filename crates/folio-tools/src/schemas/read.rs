@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::revision;
+use super::revid;
 use crate::arguments::{self, Paging, name_search, paging, required, text};
 use crate::call::{ReadCall, read_tool};
+use crate::subject::find_revision;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 use folio_resources::{Schema, SchemaFilter};
 
@@ -34,8 +35,8 @@ struct GetSchema {
 
 #[async_trait]
 impl ReadCall for GetSchema {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let found = revision(resources, context, &self.schema_revid).await?;
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let found = find_revision::<Schema>(resources, context, &revid(&self.schema_revid)?).await?;
         Ok(json!({
             "schema_revid": found.revid,
             "schema_id": found.revid.of,
@@ -56,7 +57,7 @@ struct ListSchemas {
 
 #[async_trait]
 impl ReadCall for ListSchemas {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let filter = SchemaFilter { name_search: arguments::search(self.name_search)? };
         let page =
             resources.stores.of::<Schema>().list(&context.principal.org, &filter, &self.paging.request()).await?;

@@ -37,14 +37,14 @@ struct UpdateSchema {
 impl WriteCall for UpdateSchema {
     type Target = Schema;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {
             schema_id: String,
             name: Option<String>,
             response_format: Option<Value>,
         }
-        let Arguments { schema_id, name, response_format } = arguments::read(arguments)?;
+        let Arguments { schema_id, name, response_format } = arguments::parse(arguments)?;
         if name.is_none() && response_format.is_none() {
             return Err(ToolError::ForModel("Nothing to change: pass name or response_format.".to_owned()));
         }

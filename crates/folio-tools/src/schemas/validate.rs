@@ -2,14 +2,16 @@
 
 use async_trait::async_trait;
 use folio_llm::schema::{Rules, Violation, check_response_format, check_schema, normalize};
-use folio_types::json as exact;
+use folio_resources::Schema;
+use folio_types::json::{ParseError, read};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{FORMAT, revision};
+use super::{FORMAT, revid};
 use crate::arguments::{anything, object_or_text, required, text};
 use crate::call::{ReadCall, read_tool};
 use crate::rules;
+use crate::subject::find_revision;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(super) fn tools() -> Vec<Tool> {
@@ -42,7 +44,7 @@ struct ValidateSchema {
 
 #[async_trait]
 impl ReadCall for ValidateSchema {
-    async fn answer(self, _: &ToolResources, _: &CallContext) -> Result<Value, ToolError> {
+    async fn run(self, _: &ToolResources, _: &CallContext) -> Result<Value, ToolError> {
         Ok(match normalize(&self.schema) {
             Ok(format) => validity(&violations_of_format(&format)),
             Err(violations) => validity(&violations),
@@ -79,25 +81,22 @@ struct ValidateAgainstSchema {
 
 #[async_trait]
 impl ReadCall for ValidateAgainstSchema {
-    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let found = revision(resources, context, &self.schema_revid).await?;
-        let violations = match parse_text(self.data) {
-            Ok(data) => rules::violations_of("schema", &found, &data).await?,
-            Err(violation) => vec![violation],
+    async fn run(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let found = find_revision::<Schema>(resources, context, &revid(&self.schema_revid)?).await?;
+        let violations = match violation_of_string(&self.data) {
+            Some(violation) => vec![violation],
+            None => rules::violations_of("schema", &found, &self.data).await?,
         };
         Ok(validity(&violations))
     }
 }
 
-/// Parses a string that contains a JSON object or array. Returns any other value unchanged.
-fn parse_text(data: Value) -> Result<Value, Violation> {
-    let Value::String(written) = &data else { return Ok(data) };
-    if !written.trim_start().starts_with(['{', '[']) {
-        return Ok(data);
-    }
-    match exact::read(written) {
-        Ok(inner) => Ok(inner),
-        Err(exact::ParseError::Syntax(_)) => Ok(data),
-        Err(refused) => Err(Violation { path: "#".to_owned(), message: refused.to_string() }),
+/// Returns the violation of a string that contains a JSON object or array which is nested too deep or has a number that
+/// cannot be represented exactly. The canonical spelling of the arguments keeps such a string.
+fn violation_of_string(data: &Value) -> Option<Violation> {
+    let text = data.as_str().filter(|text| text.trim_start().starts_with(['{', '[']))?;
+    match read(text) {
+        Ok(_) | Err(ParseError::Syntax(_)) => None,
+        Err(error) => Some(Violation { path: "#".to_owned(), message: error.to_string() }),
     }
 }

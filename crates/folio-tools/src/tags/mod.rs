@@ -26,7 +26,7 @@ pub(crate) fn tools() -> Vec<Tool> {
 impl ToolResource for Tag {
     const ARGUMENT: &'static str = "tag_id";
     const HINT: &'static str = "expected a tag_id such as tag_…; call list_tags to find it.";
-    const LIST: &'static str = "list_tags";
+    const LIST_TOOL: &'static str = "list_tags";
 }
 
 fn tag_id() -> Argument {
@@ -41,7 +41,7 @@ pub(crate) async fn check_exist(
 ) -> Result<(), ToolError> {
     let found = resources.stores.of::<Tag>().get_many(&context.principal.org, tags).await?;
     match tags.iter().find(|id| !found.iter().any(|tag| tag.id == **id)) {
-        Some(missing) => Err(Tag::missing(context, missing)),
+        Some(missing) => Err(Tag::not_found_error(context, missing)),
         None => Ok(()),
     }
 }

@@ -46,8 +46,8 @@ struct TagArguments {
 }
 
 impl TagArguments {
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let input: Self = arguments::read(arguments)?;
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        let input: Self = arguments::parse(arguments)?;
         if let Some(name) = &input.name {
             folio_resources::fields::check_name("name", name)?;
         }
@@ -77,8 +77,8 @@ struct CreateTag {
 impl WriteCall for CreateTag {
     type Target = Tag;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let input = TagArguments::read(arguments)?;
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        let input = TagArguments::parse(arguments)?;
         let (color, description) = (input.color()?.flatten(), input.description()?.flatten());
         let name = input.name.unwrap_or_default();
         Ok(Self { change: TagChange::Create { name: name.clone(), color, description }, name })
@@ -108,8 +108,8 @@ struct UpdateTag {
 impl WriteCall for UpdateTag {
     type Target = Tag;
 
-    fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let input = TagArguments::read(arguments)?;
+    fn parse(arguments: &Value) -> Result<Self, ToolError> {
+        let input = TagArguments::parse(arguments)?;
         if input.name.is_none() && input.color.is_none() && input.description.is_none() {
             return Err(ToolError::ForModel("Nothing to change: pass name, color or description.".to_owned()));
         }

@@ -5,36 +5,36 @@ use folio_storage::IngestUpdate;
 use folio_types::Timestamp;
 use serde_json::json;
 
-use crate::world::{PAGES, World, text};
+use crate::fixture::{Fixture, PAGES, text};
 
 #[tokio::test]
 async fn text_is_returned_by_page_and_completely() {
-    let mut world = World::new().await;
-    let one = world.ok("get_ocr_text", json!({ "page_num": 2.0 })).await;
+    let mut test = Fixture::new().await;
+    let one = test.ok("get_ocr_text", json!({ "page_num": 2.0 })).await;
     assert_eq!((text(&one["text"]).trim(), &one["pages"]), (PAGES[1], &json!(2)));
-    let all = text(&world.ok("get_ocr_text", json!({})).await["text"]);
+    let all = text(&test.ok("get_ocr_text", json!({})).await["text"]);
     assert!(all.contains("--- page 1 ---\nInvoice INV-7") && all.contains("--- page 2 ---\nSecond page"), "{all}");
-    assert!(world.error_of("get_ocr_text", json!({ "page_num": 3 })).await.contains("has 2 pages"));
+    assert!(test.error_of("get_ocr_text", json!({ "page_num": 3 })).await.contains("has 2 pages"));
 }
 
 #[tokio::test]
 async fn long_text_is_cut_with_a_mark() {
-    let mut world = World::new().await;
+    let mut test = Fixture::new().await;
     let page = "ä".repeat(20_000);
     let pages = [page.as_str(); 3];
-    let long = world.add_document("long", &pages, &[]).await;
-    world.context.documents = vec![long];
-    let all = world.ok("get_ocr_text", json!({})).await;
+    let long = test.add_document("long", &pages, &[]).await;
+    test.context.documents = vec![long];
+    let all = test.ok("get_ocr_text", json!({})).await;
     assert!(text(&all["truncated"]).contains("page 2"), "{}", all["truncated"]);
     assert!(text(&all["text"]).ends_with("[… cut]"));
     assert!(all.to_string().len() <= folio_types::limits::TOOL_RESULT_BYTES);
-    assert_eq!(world.ok("get_ocr_text", json!({ "page_num": 3 })).await.get("truncated"), None);
+    assert_eq!(test.ok("get_ocr_text", json!({ "page_num": 3 })).await.get("truncated"), None);
 }
 
 #[tokio::test]
 async fn missing_text_is_reported_with_its_reason() {
-    let mut world = World::new().await;
-    let (org, id) = (world.context.principal.org.clone(), world.document());
+    let mut test = Fixture::new().await;
+    let (org, id) = (test.context.principal.org.clone(), test.document());
     for (state, says) in [
         (TextState::Processing, "still being extracted"),
         (TextState::NoText("Tesseract is not installed".to_owned()), "Tesseract"),
@@ -42,19 +42,19 @@ async fn missing_text_is_reported_with_its_reason() {
     ] {
         let update =
             IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: Timestamp::constant(1_790_000_001, 0) };
-        world.resources.stores.texts.ingest(&org, id.as_str(), update).await.unwrap();
-        let message = world.error_of("get_ocr_text", json!({})).await;
+        test.resources.stores.texts.ingest(&org, id.as_str(), update).await.unwrap();
+        let message = test.error_of("get_ocr_text", json!({})).await;
         assert!(message.contains(says), "{message}");
     }
-    world.context.documents.clear();
-    assert!(world.error_of("get_ocr_text", json!({})).await.contains("has no document"));
+    test.context.documents.clear();
+    assert!(test.error_of("get_ocr_text", json!({})).await.contains("has no document"));
 }
 
 #[tokio::test]
 async fn documents_are_listed_by_name_tag_and_metadata() {
-    let mut world = World::new().await;
-    let tag = world.tag("billing").await;
-    world.add_document("Contract.pdf", &["x"], std::slice::from_ref(&tag)).await;
+    let mut test = Fixture::new().await;
+    let tag = test.tag("billing").await;
+    test.add_document("Contract.pdf", &["x"], std::slice::from_ref(&tag)).await;
     for (arguments, total) in [
         (json!({}), 2),
         (json!({ "name_search": "CONTR" }), 1),
@@ -63,28 +63,27 @@ async fn documents_are_listed_by_name_tag_and_metadata() {
         (json!({ "metadata_search": { "customer": "other" } }), 0),
         (json!({ "name_search": "invoice", "tag_ids": [tag] }), 0),
     ] {
-        let listed = world.ok("list_documents", arguments.clone()).await;
+        let listed = test.ok("list_documents", arguments.clone()).await;
         assert_eq!(listed["total"], json!(total), "{arguments}");
     }
-    let first = &world.ok("list_documents", json!({ "tag_ids": [tag] })).await["documents"][0];
+    let first = &test.ok("list_documents", json!({ "tag_ids": [tag] })).await["documents"][0];
     assert_eq!((&first["document_name"], &first["text"]), (&json!("Contract.pdf"), &json!("ready")));
 }
 
 #[tokio::test]
 async fn a_document_is_changed_by_id_and_defaults_to_the_conversations_document() {
-    let mut world = World::new().await;
-    let tag = world.tag("billing").await;
-    world
-        .ok("update_document", json!({ "document_name": "a.pdf", "tag_ids": [tag, tag], "metadata": { "k": "v" } }))
+    let mut test = Fixture::new().await;
+    let tag = test.tag("billing").await;
+    test.ok("update_document", json!({ "document_name": "a.pdf", "tag_ids": [tag, tag], "metadata": { "k": "v" } }))
         .await;
-    let org = world.context.principal.org.clone();
-    let stored = async |world: &World| {
-        world.resources.stores.of::<Document>().get(&org, &world.document()).await.unwrap().unwrap()
+    let org = test.context.principal.org.clone();
+    let stored = async |test: &Fixture| {
+        test.resources.stores.of::<Document>().get(&org, &test.document()).await.unwrap().unwrap()
     };
-    let changed = stored(&world).await;
+    let changed = stored(&test).await;
     assert_eq!((changed.name.as_str(), changed.tags, changed.metadata["k"].as_str()), ("a.pdf", vec![tag], "v"));
-    world.ok("update_document", json!({ "document_id": world.document(), "document_name": "b.pdf" })).await;
-    let changed = stored(&world).await;
+    test.ok("update_document", json!({ "document_id": test.document(), "document_name": "b.pdf" })).await;
+    let changed = stored(&test).await;
     assert_eq!((changed.name.as_str(), changed.metadata.len()), ("b.pdf", 1));
     let ghost = folio_types::TagId::derive(&["ghost"]);
     let cases = [
@@ -94,19 +93,18 @@ async fn a_document_is_changed_by_id_and_defaults_to_the_conversations_document(
         (json!({ "metadata": { "": "v" } }), "metadata"),
         (json!({ "document_id": "a.pdf", "document_name": "x" }), "list_documents"),
     ];
-    world.assert_errors("update_document", cases).await;
+    test.assert_errors("update_document", cases).await;
 }
 
 #[tokio::test]
 async fn a_turn_that_deleted_its_own_document_gets_errors_about_it() {
-    let mut world = World::new().await;
-    let (_, prompt) = world.invoice_prompt().await;
-    world.models.answer(r#"{"total": 1}"#);
-    world.ok("run_extraction", json!({})).await;
-    assert!(world.context.working.extraction.is_some());
-    let deleted = world.ok("delete_document", json!({})).await;
-    assert_eq!(deleted["deleted"], json!(world.document()));
-    assert_eq!(world.context.working.extraction, None);
+    let mut test = Fixture::new().await;
+    let (_, prompt) = test.invoice_prompt().await;
+    test.extract(r#"{"total": 1}"#).await;
+    assert!(test.context.working.extraction.is_some());
+    let deleted = test.ok("delete_document", json!({})).await;
+    assert_eq!(deleted["deleted"], json!(test.document()));
+    assert_eq!(test.context.working.extraction, None);
     for (name, arguments) in [
         ("get_ocr_text", json!({})),
         ("run_extraction", json!({ "prompt_revid": prompt })),
@@ -115,7 +113,7 @@ async fn a_turn_that_deleted_its_own_document_gets_errors_about_it() {
         ("update_document", json!({ "document_name": "x" })),
         ("delete_document", json!({})),
     ] {
-        let message = world.error_of(name, arguments).await;
+        let message = test.error_of(name, arguments).await;
         assert!(message.contains("was deleted"), "{name}: {message}");
     }
 }

@@ -9,9 +9,9 @@
 
 mod documents;
 mod extraction;
+mod fixture;
 mod once;
 mod prompts;
 mod schemas;
 mod tags;
 mod tenants;
-mod world;

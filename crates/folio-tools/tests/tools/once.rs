@@ -1,20 +1,19 @@
 //! Tests of invariant 3: effects happen once, regardless of crashes.
 
-use folio_tools::{ToolError, ToolKind};
+use folio_tools::ToolError;
 use folio_types::op::{ClosedAs, OpKey, OpState};
 use folio_types::{Digest, Reason, Timestamp};
 use serde_json::{Value, json};
 
-use crate::world::{World, format_of, id_of, invoice};
+use crate::fixture::{Fixture, format_of, id_of, invoice};
 
-/// Returns every write tool with arguments that are valid in the returned world.
-async fn prepared() -> (World, Vec<(&'static str, Value)>) {
-    let mut world = World::new().await;
-    let (schema, prompt) = world.invoice_prompt().await;
-    let tag = world.tag("billing").await;
-    world.models.answer(r#"{"total": 1}"#);
-    world.ok("run_extraction", json!({})).await;
-    let spare = world.ok("create_schema", json!({ "name": "Spare", "response_format": invoice() })).await;
+/// Returns every write tool with arguments that are valid in the returned fixture.
+async fn prepared() -> (Fixture, Vec<(&'static str, Value)>) {
+    let mut test = Fixture::new().await;
+    let (schema, prompt) = test.invoice_prompt().await;
+    let tag = test.tag("billing").await;
+    test.extract(r#"{"total": 1}"#).await;
+    let spare = test.ok("create_schema", json!({ "name": "Spare", "response_format": invoice() })).await;
     let wider = format_of(json!({ "number": { "type": "string" } }));
     let calls = vec![
         ("create_schema", json!({ "name": "New", "response_format": invoice() })),
@@ -33,46 +32,45 @@ async fn prepared() -> (World, Vec<(&'static str, Value)>) {
         ("update_document", json!({ "document_name": "other.pdf" })),
         ("delete_document", json!({})),
     ];
-    (world, calls)
+    (test, calls)
 }
 
 #[tokio::test]
 async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
-    let (world, calls) = prepared().await;
+    let (test, calls) = prepared().await;
     for (name, arguments) in calls {
-        let context = world.next();
-        let plan = world.plan(&context, name, &arguments).await.unwrap();
+        let context = test.next();
+        let plan = test.plan(&context, name, &arguments).await.unwrap();
         if name == "run_extraction" {
             // The model has only one answer, so a second model call would fail.
-            world.models.answer(r#"{"total": 2}"#);
+            test.models.answer(r#"{"total": 2}"#);
         }
-        let first = world.run(&context, name, &arguments, &plan).await.unwrap();
-        let second = world.run(&context, name, &arguments, &plan).await.unwrap();
+        let first = test.run(&context, name, &arguments, &plan).await.unwrap();
+        let second = test.run(&context, name, &arguments, &plan).await.unwrap();
         assert_eq!(first, second, "{name}");
         // Recovery reads the op row and returns the same result.
         let op = OpKey::Call(context.call.clone());
-        let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
+        let row = test.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
         assert_eq!(row.digest, Digest::of_json(&arguments), "{name}");
         let OpState::Done(result) = row.state else { panic!("{name}: {row:?}") };
-        let ToolKind::Write(tool) = &world.tools.get(name).unwrap().kind else { panic!("{name} reads") };
-        assert_eq!(tool.output(&plan.target, result), first, "{name}");
+        assert_eq!(test.write_tool(name).output(&plan.target, result), first, "{name}");
     }
 }
 
 #[tokio::test]
 async fn invariant_3_a_call_whose_op_is_closed_never_runs_and_another_digest_does_not_answer_it() {
     for closed in [ClosedAs::Aborted, ClosedAs::Conflict] {
-        let (world, calls) = prepared().await;
+        let (test, calls) = prepared().await;
         for (name, arguments) in calls {
-            let context = world.next();
-            let plan = world.plan(&context, name, &arguments).await.unwrap();
+            let context = test.next();
+            let plan = test.plan(&context, name, &arguments).await.unwrap();
             let (org, op) = (&context.principal.org, OpKey::Call(context.call.clone()));
             let at = Timestamp::constant(1_790_000_000, 0);
             let own = Digest::of_json(&arguments);
             let digest = if closed == ClosedAs::Aborted { own } else { Digest::of(b"other arguments") };
-            let ops = &world.resources.stores.ops;
+            let ops = &test.resources.stores.ops;
             ops.close(org, &plan.target, &op, &digest, closed, at).await.unwrap();
-            let ran = world.run(&context, name, &arguments, &plan).await;
+            let ran = test.run(&context, name, &arguments, &plan).await;
             if closed == ClosedAs::Conflict {
                 let Err(ToolError::Failed(error)) = ran else { panic!("{name}: {ran:?}") };
                 assert_eq!(error.reason, Reason::RequestIdConflict, "{name}");
@@ -82,42 +80,42 @@ async fn invariant_3_a_call_whose_op_is_closed_never_runs_and_another_digest_doe
             let row = ops.row(org, &plan.target, &op).await.unwrap().unwrap();
             assert_eq!(row.state, OpState::Aborted, "{name}");
         }
-        assert_eq!(world.models.asked().len(), 1, "no model was asked for a call that was closed");
+        assert_eq!(test.models.requests().len(), 1, "no model was asked for a call that was closed");
     }
 }
 
 #[tokio::test]
 async fn invariant_3_a_target_with_another_version_is_not_changed() {
-    let (mut world, calls) = prepared().await;
+    let (mut test, calls) = prepared().await;
     for (name, arguments) in calls {
-        let context = world.next();
-        let plan = world.plan(&context, name, &arguments).await.unwrap();
+        let context = test.next();
+        let plan = test.plan(&context, name, &arguments).await.unwrap();
         if !matches!(plan.expected, folio_types::op::Expected::Version(_)) {
             continue;
         }
         let mut stale = plan.clone();
         stale.expected = folio_types::op::Expected::Version(999);
-        assert_eq!(world.run(&context, name, &arguments, &stale).await, Err(ToolError::Conflict), "{name}");
+        assert_eq!(test.run(&context, name, &arguments, &stale).await, Err(ToolError::Conflict), "{name}");
         let op = OpKey::Call(context.call.clone());
-        let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
+        let row = test.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
         assert_eq!(row, None, "{name}");
     }
     // Another writer changes the target between plan and run.
-    let schema = world.ok("create_schema", json!({ "name": "Racy", "response_format": invoice() })).await;
+    let schema = test.ok("create_schema", json!({ "name": "Racy", "response_format": invoice() })).await;
     let arguments = json!({ "schema_id": schema["schema_id"], "name": "Mine" });
-    let context = world.next();
-    let plan = world.plan(&context, "update_schema", &arguments).await.unwrap();
-    world.ok("update_schema", json!({ "schema_id": schema["schema_id"], "name": "Theirs" })).await;
-    assert_eq!(world.run(&context, "update_schema", &arguments, &plan).await, Err(ToolError::Conflict));
+    let context = test.next();
+    let plan = test.plan(&context, "update_schema", &arguments).await.unwrap();
+    test.ok("update_schema", json!({ "schema_id": schema["schema_id"], "name": "Theirs" })).await;
+    assert_eq!(test.run(&context, "update_schema", &arguments, &plan).await, Err(ToolError::Conflict));
 }
 
 #[tokio::test]
 async fn a_name_that_is_taken_between_plan_and_run_is_reported() {
-    let mut world = World::new().await;
+    let mut test = Fixture::new().await;
     let arguments = json!({ "name": "Raced", "response_format": invoice() });
-    let context = world.next();
-    let plan = world.plan(&context, "create_schema", &arguments).await.unwrap();
-    world.ok("create_schema", arguments.clone()).await;
-    let message = world.run(&context, "create_schema", &arguments, &plan).await.unwrap_err();
+    let context = test.next();
+    let plan = test.plan(&context, "create_schema", &arguments).await.unwrap();
+    test.ok("create_schema", arguments.clone()).await;
+    let message = test.run(&context, "create_schema", &arguments, &plan).await.unwrap_err();
     assert!(matches!(&message, ToolError::ForModel(text) if text.contains("Raced")), "{message:?}");
 }

@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use crate::world::{World, format_of, id_of, text};
+use crate::fixture::{Fixture, format_of, id_of, text};
 
 #[tokio::test]
 async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
-    let mut world = World::new().await;
-    let tag = world.tag("billing").await;
-    let (schema, _) = world.invoice_prompt().await;
+    let mut test = Fixture::new().await;
+    let tag = test.tag("billing").await;
+    let (schema, _) = test.invoice_prompt().await;
     let schema_id = id_of(&schema);
-    let made = world
+    let made = test
         .ok(
             "create_prompt",
             json!({ "name": "Totals", "content": "Read.", "schema_id": schema_id, "model": "other", "tag_ids": [tag, tag] }),
@@ -18,98 +18,97 @@ async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
         .await;
     assert_eq!((&made["version"], &made["schema_revid"]), (&json!(1), &json!(schema)));
     let revid = text(&made["prompt_revid"]);
-    assert_eq!(world.context.working.prompt_revid.as_ref().unwrap().to_string(), revid);
-    let shown = world.ok("get_prompt", json!({ "prompt_revid": revid })).await;
+    assert_eq!(test.context.working.prompt_revid.as_ref().unwrap().to_string(), revid);
+    let shown = test.ok("get_prompt", json!({ "prompt_revid": revid })).await;
     assert_eq!(
         (&shown["content"], &shown["model"], &shown["tag_ids"]),
         (&json!("Read."), &json!("other"), &json!([tag]))
     );
 
-    let revised = world.ok("update_prompt", json!({ "prompt_id": made["prompt_id"], "content": "Read more." })).await;
+    let revised = test.ok("update_prompt", json!({ "prompt_id": made["prompt_id"], "content": "Read more." })).await;
     assert_eq!((&revised["version"], &revised["schema_revid"]), (&json!(2), &json!(schema)));
-    let same = world.ok("update_prompt", json!({ "prompt_id": made["prompt_id"], "content": "Read more." })).await;
+    let same = test.ok("update_prompt", json!({ "prompt_id": made["prompt_id"], "content": "Read more." })).await;
     assert_eq!((&same["version"], &same["new_version"]), (&json!(2), &json!(false)));
     let bare = json!({ "prompt_id": made["prompt_id"], "schema_id": "", "model": "", "tag_ids": [] });
-    let bare = world.ok("update_prompt", bare).await;
-    let shown = world.ok("get_prompt", json!({ "prompt_revid": bare["prompt_revid"] })).await;
+    let bare = test.ok("update_prompt", bare).await;
+    let shown = test.ok("get_prompt", json!({ "prompt_revid": bare["prompt_revid"] })).await;
     assert_eq!((&shown["schema_revid"], &shown["model"], &shown["tag_ids"]), (&json!(null), &json!(null), &json!([])));
     assert_eq!(shown["content"], json!("Read more."));
 
-    let listed = world.ok("list_prompts", json!({ "name_search": "tot" })).await;
+    let listed = test.ok("list_prompts", json!({ "name_search": "tot" })).await;
     assert_eq!((&listed["total"], &listed["prompts"][0]["version"]), (&json!(1), &json!(3)));
-    world.ok("delete_prompt", json!({ "prompt_id": made["prompt_id"] })).await;
-    assert_eq!(world.context.working.prompt_revid, None);
-    assert!(world.error_of("get_prompt", json!({ "prompt_revid": revid })).await.contains("list_prompts"));
+    test.ok("delete_prompt", json!({ "prompt_id": made["prompt_id"] })).await;
+    assert_eq!(test.context.working.prompt_revid, None);
+    assert!(test.error_of("get_prompt", json!({ "prompt_revid": revid })).await.contains("list_prompts"));
 }
 
 #[tokio::test]
 async fn creating_with_an_existing_name_adds_a_version_to_its_prompt() {
-    let mut world = World::new().await;
-    let (_, first) = world.invoice_prompt().await;
-    let second = world.ok("create_prompt", json!({ "name": "invoice", "content": "Only this." })).await;
+    let mut test = Fixture::new().await;
+    let (_, first) = test.invoice_prompt().await;
+    let second = test.ok("create_prompt", json!({ "name": "invoice", "content": "Only this." })).await;
     assert_eq!(second["version"], json!(2));
     assert!(first.starts_with(&text(&second["prompt_id"])));
-    let shown = world.ok("get_prompt", json!({ "prompt_revid": second["prompt_revid"] })).await;
+    let shown = test.ok("get_prompt", json!({ "prompt_revid": second["prompt_revid"] })).await;
     assert_eq!((&shown["schema_revid"], &shown["content"]), (&json!(null), &json!("Only this.")));
 }
 
 #[tokio::test]
 async fn a_prompt_links_the_newest_or_a_specified_schema_version() {
-    let mut world = World::new().await;
-    let (schema, _) = world.invoice_prompt().await;
+    let mut test = Fixture::new().await;
+    let (schema, _) = test.invoice_prompt().await;
     let id = id_of(&schema);
     let wider = format_of(json!({ "number": { "type": "string" } }));
-    let newest = world.ok("update_schema", json!({ "schema_id": id, "response_format": wider })).await;
+    let newest = test.ok("update_schema", json!({ "schema_id": id, "response_format": wider })).await;
     let arguments = json!({ "name": "newest", "content": "x", "schema_id": id });
-    assert_eq!(world.ok("create_prompt", arguments).await["schema_revid"], newest["schema_revid"]);
+    assert_eq!(test.ok("create_prompt", arguments).await["schema_revid"], newest["schema_revid"]);
     let arguments = json!({ "name": "first", "content": "x", "schema_id": id, "schema_version": 1 });
-    assert_eq!(world.ok("create_prompt", arguments).await["schema_revid"], json!(schema));
+    assert_eq!(test.ok("create_prompt", arguments).await["schema_revid"], json!(schema));
     let arguments = json!({ "name": "ninth", "content": "x", "schema_id": id, "schema_version": 9 });
-    assert!(world.error_of("create_prompt", arguments).await.contains("schema_version 9"));
+    assert!(test.error_of("create_prompt", arguments).await.contains("schema_version 9"));
     let arguments = json!({ "name": "no", "content": "x", "schema_version": 1 });
-    assert!(world.error_of("create_prompt", arguments).await.contains("schema_id"));
+    assert!(test.error_of("create_prompt", arguments).await.contains("schema_id"));
 }
 
 #[tokio::test]
 async fn a_model_that_is_unknown_or_not_for_prompts_is_refused() {
-    let mut world = World::new().await;
+    let mut test = Fixture::new().await;
     for model in ["ghost", "chat-only"] {
-        let message = world.error_of("create_prompt", json!({ "name": "a", "content": "x", "model": model })).await;
+        let message = test.error_of("create_prompt", json!({ "name": "a", "content": "x", "model": model })).await;
         assert!(message.contains("list_llm_models"), "{message}");
     }
-    let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
+    let made = test.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
     assert!(
-        world
-            .error_of("update_prompt", json!({ "prompt_id": made["prompt_id"], "model": "ghost" }))
+        test.error_of("update_prompt", json!({ "prompt_id": made["prompt_id"], "model": "ghost" }))
             .await
             .contains("ghost")
     );
-    let listed = world.ok("list_llm_models", json!({})).await;
+    let listed = test.ok("list_llm_models", json!({})).await;
     let names: Vec<_> = listed["models"].as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
     assert_eq!((names, &listed["default"]), (vec!["base".to_owned(), "other".to_owned()], &json!("base")));
 }
 
 #[tokio::test]
 async fn prompts_are_found_by_the_tags_that_a_document_shares() {
-    let mut world = World::new().await;
-    let (shared, other) = (world.tag("shared").await, world.tag("other").await);
-    world.ok("create_prompt", json!({ "name": "one", "content": "x", "tag_ids": [shared, other] })).await;
-    world.ok("create_prompt", json!({ "name": "two", "content": "x", "tag_ids": [other] })).await;
-    world.ok("create_prompt", json!({ "name": "three", "content": "x" })).await;
-    let tagged = world.add_document("b.pdf", &["x"], std::slice::from_ref(&shared)).await;
+    let mut test = Fixture::new().await;
+    let (shared, other) = (test.tag("shared").await, test.tag("other").await);
+    test.ok("create_prompt", json!({ "name": "one", "content": "x", "tag_ids": [shared, other] })).await;
+    test.ok("create_prompt", json!({ "name": "two", "content": "x", "tag_ids": [other] })).await;
+    test.ok("create_prompt", json!({ "name": "three", "content": "x" })).await;
+    let tagged = test.add_document("b.pdf", &["x"], std::slice::from_ref(&shared)).await;
     let names = |listed: serde_json::Value| -> Vec<String> {
         listed["prompts"].as_array().unwrap().iter().map(|prompt| text(&prompt["name"])).collect()
     };
-    assert_eq!(names(world.ok("list_prompts", json!({ "document_id": tagged })).await), ["one"]);
-    let untagged = world.document();
-    assert_eq!(names(world.ok("list_prompts", json!({ "document_id": untagged })).await), Vec::<String>::new());
-    assert_eq!(names(world.ok("list_prompts", json!({ "tag_ids": [other] })).await), ["two", "one"]);
-    assert_eq!(names(world.ok("list_prompts", json!({ "tag_ids": [other, shared] })).await), ["one"]);
+    assert_eq!(names(test.ok("list_prompts", json!({ "document_id": tagged })).await), ["one"]);
+    let untagged = test.document();
+    assert_eq!(names(test.ok("list_prompts", json!({ "document_id": untagged })).await), Vec::<String>::new());
+    assert_eq!(names(test.ok("list_prompts", json!({ "tag_ids": [other] })).await), ["two", "one"]);
+    assert_eq!(names(test.ok("list_prompts", json!({ "tag_ids": [other, shared] })).await), ["one"]);
 }
 
 #[tokio::test]
 async fn invalid_prompts_are_reported() {
-    let mut world = World::new().await;
+    let mut test = Fixture::new().await;
     let ghost = folio_types::TagId::derive(&["ghost"]);
     let cases = [
         (json!({ "name": "", "content": "x" }), "name"),
@@ -120,9 +119,9 @@ async fn invalid_prompts_are_reported() {
         (json!({ "name": "a", "content": "x", "tag_ids": [ghost] }), "list_tags"),
         (json!({ "name": "a", "content": "x", "schema_id": folio_types::SchemaId::derive(&["g"]) }), "list_schemas"),
     ];
-    world.assert_errors("create_prompt", cases).await;
-    let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
+    test.assert_errors("create_prompt", cases).await;
+    let made = test.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
     assert!(
-        world.error_of("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change")
+        test.error_of("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change")
     );
 }

@@ -2,29 +2,29 @@
 
 use serde_json::json;
 
-use crate::world::{World, text};
+use crate::fixture::{Fixture, text};
 
 #[tokio::test]
 async fn a_tag_is_created_shown_listed_changed_and_deleted() {
-    let mut world = World::new().await;
-    let made = world.ok("create_tag", json!({ "name": "Billing", "color": "#AABBCC", "description": "Bills" })).await;
+    let mut test = Fixture::new().await;
+    let made = test.ok("create_tag", json!({ "name": "Billing", "color": "#AABBCC", "description": "Bills" })).await;
     let id = made["tag_id"].clone();
-    let shown = world.ok("get_tag", json!({ "tag_id": id })).await;
+    let shown = test.ok("get_tag", json!({ "tag_id": id })).await;
     assert_eq!(shown, json!({ "tag_id": id, "name": "Billing", "color": "#aabbcc", "description": "Bills" }));
-    world.ok("update_tag", json!({ "tag_id": id, "name": "Bills", "color": "" })).await;
-    let shown = world.ok("get_tag", json!({ "tag_id": id })).await;
+    test.ok("update_tag", json!({ "tag_id": id, "name": "Bills", "color": "" })).await;
+    let shown = test.ok("get_tag", json!({ "tag_id": id })).await;
     assert_eq!(shown, json!({ "tag_id": id, "name": "Bills", "color": null, "description": "Bills" }));
-    let listed = world.ok("list_tags", json!({ "name_search": "ILL" })).await;
+    let listed = test.ok("list_tags", json!({ "name_search": "ILL" })).await;
     assert_eq!((&listed["total"], &listed["tags"][0]["tag_id"]), (&json!(1), &id));
-    world.ok("delete_tag", json!({ "tag_id": id })).await;
-    assert!(world.error_of("get_tag", json!({ "tag_id": id })).await.contains("list_tags"));
+    test.ok("delete_tag", json!({ "tag_id": id })).await;
+    assert!(test.error_of("get_tag", json!({ "tag_id": id })).await.contains("list_tags"));
 }
 
 #[tokio::test]
 async fn invalid_tags_are_reported() {
-    let mut world = World::new().await;
-    let existing = world.tag("Billing").await;
-    let other = world.tag("other").await;
+    let mut test = Fixture::new().await;
+    let existing = test.tag("Billing").await;
+    let other = test.tag("other").await;
     let cases = [
         (json!({ "name": "billing" }), existing.as_str()),
         (json!({ "name": "a", "color": "red" }), "color"),
@@ -32,7 +32,7 @@ async fn invalid_tags_are_reported() {
         (json!({ "name": "a " }), "must not"),
         (json!({ "name": " " }), "must not"),
     ];
-    world.assert_errors("create_tag", cases).await;
+    test.assert_errors("create_tag", cases).await;
     let cases = [
         (json!({ "tag_id": existing }), "Nothing to change"),
         (json!({ "tag_id": "billing", "name": "x" }), "list_tags"),
@@ -41,26 +41,26 @@ async fn invalid_tags_are_reported() {
         (json!({ "tag_id": existing, "name": " " }), "must not"),
         (json!({ "tag_id": other, "name": "BILLING" }), "name"),
     ];
-    world.assert_errors("update_tag", cases).await;
+    test.assert_errors("update_tag", cases).await;
 }
 
 #[tokio::test]
 async fn a_tag_in_use_is_not_deleted_and_the_error_names_its_user() {
-    let mut world = World::new().await;
-    let tag = world.tag("billing").await;
-    world.ok("update_document", json!({ "tag_ids": [tag] })).await;
-    let message = world.error_of("delete_tag", json!({ "tag_id": tag })).await;
-    assert!(message.contains("invoice.pdf") || message.contains(world.document().as_str()), "{message}");
-    world.ok("update_document", json!({ "tag_ids": [] })).await;
-    world.ok("create_prompt", json!({ "name": "Totals", "content": "x", "tag_ids": [tag] })).await;
-    assert!(world.error_of("delete_tag", json!({ "tag_id": tag })).await.contains("prompt"));
+    let mut test = Fixture::new().await;
+    let tag = test.tag("billing").await;
+    test.ok("update_document", json!({ "tag_ids": [tag] })).await;
+    let message = test.error_of("delete_tag", json!({ "tag_id": tag })).await;
+    assert!(message.contains("invoice.pdf") || message.contains(test.document().as_str()), "{message}");
+    test.ok("update_document", json!({ "tag_ids": [] })).await;
+    test.ok("create_prompt", json!({ "name": "Totals", "content": "x", "tag_ids": [tag] })).await;
+    assert!(test.error_of("delete_tag", json!({ "tag_id": tag })).await.contains("prompt"));
 }
 
 #[tokio::test]
 async fn help_contains_a_valid_schema() {
-    let mut world = World::new().await;
-    let help = text(&world.ok("help_schemas", json!({})).await["help"]);
+    let mut test = Fixture::new().await;
+    let help = text(&test.ok("help_schemas", json!({})).await["help"]);
     let example = help.split("```json").nth(1).unwrap().split("```").next().unwrap();
-    assert_eq!(world.ok("validate_schema", json!({ "schema": example })).await, json!({ "valid": true }));
-    assert!(text(&world.ok("help_prompts", json!({})).await["help"]).contains("run_extraction"));
+    assert_eq!(test.ok("validate_schema", json!({ "schema": example })).await, json!({ "valid": true }));
+    assert!(text(&test.ok("help_prompts", json!({})).await["help"]).contains("run_extraction"));
 }

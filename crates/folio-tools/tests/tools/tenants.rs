@@ -6,7 +6,7 @@ use folio_tools::{CallContext, Registry, ToolError};
 use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
 use serde_json::{Value, json};
 
-use crate::world::{World, id_of, invoice, text};
+use crate::fixture::{Fixture, id_of, invoice, text};
 
 /// Tools that do not refer to resources of an organization.
 const UNRELATED: [&str; 3] = ["help_schemas", "help_prompts", "validate_schema"];
@@ -22,8 +22,8 @@ impl Foreign {
 }
 
 /// Returns whether a call succeeded, and its output for the model.
-async fn output(world: &World, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
-    match world.call_in(context, name, arguments).await {
+async fn output(test: &Fixture, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
+    match test.call_in(context, name, arguments).await {
         Ok(output) => (true, output.content.to_string()),
         Err(ToolError::ForModel(text)) => (false, text),
         Err(error) => panic!("{name} {arguments}: {error:?}"),
@@ -32,14 +32,13 @@ async fn output(world: &World, context: &CallContext, name: &str, arguments: &Va
 
 #[tokio::test]
 async fn invariant_6_resources_of_another_organization_look_missing_to_every_tool() {
-    let mut world = World::new().await;
-    let tag = world.tag("billing").await;
-    let (schema_revid, prompt_revid) = world.invoice_prompt().await;
-    world.models.answer(r#"{"total": 1}"#);
-    world.ok("run_extraction", json!({})).await;
-    world.models.give(&world.context.principal.org, "theirs");
-    let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), world.document());
-    let extraction = world.context.working.extraction.as_ref().unwrap().id.to_string();
+    let mut test = Fixture::new().await;
+    let tag = test.tag("billing").await;
+    let (schema_revid, prompt_revid) = test.invoice_prompt().await;
+    test.extract(r#"{"total": 1}"#).await;
+    test.models.add_own_model(&test.context.principal.org, "theirs");
+    let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), test.document());
+    let extraction = test.context.working.extraction.as_ref().unwrap().id.to_string();
     let missing = ["unknown"];
     let foreign = Foreign(vec![
         (document.to_string(), DocumentId::derive(&missing).to_string()),
@@ -52,18 +51,18 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     let principal = Principal {
         org: OrgId::derive(&["other"]),
         user: UserId::derive(&["other"]),
-        ..world.context.principal.clone()
+        ..test.context.principal.clone()
     };
-    world.models.give(&principal.org, "ours");
+    test.models.add_own_model(&principal.org, "ours");
     // The context contains the first organization's document and working state.
-    let other = |world: &World| CallContext { principal: principal.clone(), ..world.next() };
-    let working = serde_json::to_string(&world.context.working).unwrap();
-    let nowhere = |world: &World| CallContext {
+    let other = |test: &Fixture| CallContext { principal: principal.clone(), ..test.next() };
+    let working = serde_json::to_string(&test.context.working).unwrap();
+    let nowhere = |test: &Fixture| CallContext {
         documents: vec![foreign.missing(document.as_str()).parse().unwrap()],
         working: serde_json::from_str(&foreign.missing(&working)).unwrap(),
-        ..other(world)
+        ..other(test)
     };
-    let mut tried = BTreeSet::from(UNRELATED.map(str::to_owned));
+    let mut called = BTreeSet::from(UNRELATED.map(str::to_owned));
     for (name, arguments) in [
         ("get_ocr_text", json!({})),
         ("get_schema", json!({ "schema_revid": schema_revid })),
@@ -89,12 +88,12 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         ("update_tag", json!({ "tag_id": tag, "name": "x" })),
         ("delete_tag", json!({ "tag_id": tag })),
     ] {
-        let (found, of_theirs) = output(&world, &other(&world), name, &arguments).await;
-        assert!(!found, "{name} {arguments}: {of_theirs}");
+        let (found, with_foreign_ids) = output(&test, &other(&test), name, &arguments).await;
+        assert!(!found, "{name} {arguments}: {with_foreign_ids}");
         let missing = serde_json::from_str(&foreign.missing(&arguments.to_string())).unwrap();
-        let of_nobodys = output(&world, &nowhere(&world), name, &missing).await;
-        assert_eq!((false, foreign.missing(&of_theirs)), of_nobodys, "{name} {arguments}");
-        tried.insert(name.to_owned());
+        let with_missing_ids = output(&test, &nowhere(&test), name, &missing).await;
+        assert_eq!((false, foreign.missing(&with_foreign_ids)), with_missing_ids, "{name} {arguments}");
+        called.insert(name.to_owned());
     }
     for (name, arguments) in [
         ("list_documents", json!({})),
@@ -104,29 +103,29 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         ("list_prompts", json!({ "tag_ids": [tag] })),
         ("list_tags", json!({})),
     ] {
-        let listed = world.call_in(&other(&world), name, &arguments).await.unwrap();
+        let listed = test.call_in(&other(&test), name, &arguments).await.unwrap();
         assert_eq!(listed.content["total"], json!(0), "{name} {arguments}");
-        tried.insert(name.to_owned());
+        called.insert(name.to_owned());
     }
-    let listed = world.call_in(&other(&world), "list_llm_models", &json!({})).await.unwrap().content["models"].clone();
+    let listed = test.call_in(&other(&test), "list_llm_models", &json!({})).await.unwrap().content["models"].clone();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
     assert_eq!(names, ["base", "other", "ours"]);
-    tried.insert("list_llm_models".to_owned());
+    called.insert("list_llm_models".to_owned());
     // A name of another organization is free, and creates a separate resource.
     for (name, arguments, id, theirs) in [
         ("create_tag", json!({ "name": "Billing" }), "tag_id", tag.as_str()),
         ("create_schema", json!({ "name": "Invoice", "response_format": invoice() }), "schema_id", &schema),
         ("create_prompt", json!({ "name": "Invoice", "content": "Read the total." }), "prompt_id", &prompt),
     ] {
-        let made = world.call_in(&other(&world), name, &arguments).await.unwrap();
+        let made = test.call_in(&other(&test), name, &arguments).await.unwrap();
         assert_ne!(text(&made.content[id]), theirs, "{name}");
         if let Some(revision) = made.content.get(id.replace("_id", "_revid")) {
             assert!(text(revision).ends_with(".1"), "{name}: {revision}");
         }
-        tried.insert(name.to_owned());
+        called.insert(name.to_owned());
     }
     let registry = Registry::standard().unwrap();
     let all = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name.to_owned());
-    assert_eq!(tried, all.collect(), "each tool is tried across organizations");
-    assert_eq!(world.models.asked().len(), 1);
+    assert_eq!(called, all.collect(), "each tool is called across organizations");
+    assert_eq!(test.models.requests().len(), 1);
 }

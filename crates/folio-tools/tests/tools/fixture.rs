@@ -13,8 +13,10 @@ use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, Ne
 use folio_storage::{IngestUpdate, NewPage, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
-use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources};
-use folio_types::message::{FinishReason, Usage};
+use folio_tools::{
+    CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool,
+};
+use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::{
     CallId, Digest, DocumentId, Environment as _, Error, ExtractionId, OrgId, Principal, Reason, Role, TagId, ThreadId,
@@ -23,9 +25,9 @@ use folio_types::{
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) resources: ToolResources,
-    pub(crate) models: Arc<Scripted>,
+    pub(crate) models: Arc<ScriptedModels>,
     pub(crate) tools: Arc<ProfileTools>,
     pub(crate) context: CallContext,
     environment: Arc<Simulated>,
@@ -37,7 +39,7 @@ pub(crate) struct World {
 
 pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
 
-impl World {
+impl Fixture {
     /// Lets abandoned calls run to their end.
     pub(crate) fn drain_abandoned_calls(&mut self) {
         let meter = UsageRecorder::new(self.resources.stores.usage.clone(), self.environment.clone());
@@ -49,12 +51,12 @@ impl World {
         let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
         let stores = store.stores();
         let environment = Arc::new(Simulated::new(7));
-        let models = Arc::new(Scripted::default());
+        let models = Arc::new(ScriptedModels::default());
         let meter = UsageRecorder::new(stores.usage.clone(), environment.clone());
         let resources = ToolResources {
             stores,
             models: models.clone(),
-            meter: Arc::new(Priced { models: models.clone(), meter }),
+            meter: Arc::new(PricedMeter { models: models.clone(), meter }),
             environment: environment.clone(),
             tasks: TaskTracker::new(),
         };
@@ -106,19 +108,27 @@ impl World {
         name: &str,
         arguments: &Value,
     ) -> Result<ToolOutput, ToolError> {
-        assert_eq!(self.tools.problem(name, arguments), None);
+        let mut arguments = arguments.clone();
+        self.tools.canonicalize(name, &mut arguments);
+        assert_eq!(self.tools.problem(name, &arguments), None);
         match &self.tools.get(name).unwrap().kind {
-            ToolKind::Read(tool) => tool.run(&self.resources, context, arguments.clone()).await,
+            ToolKind::Read(tool) => tool.run(&self.resources, context, arguments).await,
             ToolKind::Write(tool) => {
-                let plan = tool.plan(&self.resources, context, arguments).await?;
-                tool.run(&self.resources, context, arguments, &plan).await
+                let plan = tool.plan(&self.resources, context, &arguments).await?;
+                tool.run(&self.resources, context, &arguments, &plan).await
             }
         }
     }
 
+    pub(crate) fn write_tool(&self, name: &str) -> &dyn WriteTool {
+        match &self.tools.get(name).unwrap().kind {
+            ToolKind::Write(tool) => tool.as_ref(),
+            ToolKind::Read(_) => panic!("{name} is a read tool"),
+        }
+    }
+
     pub(crate) async fn plan(&self, context: &CallContext, name: &str, arguments: &Value) -> Result<Plan, ToolError> {
-        let ToolKind::Write(tool) = &self.tools.get(name).unwrap().kind else { panic!("{name} reads") };
-        tool.plan(&self.resources, context, arguments).await
+        self.write_tool(name).plan(&self.resources, context, arguments).await
     }
 
     pub(crate) async fn run(
@@ -128,8 +138,7 @@ impl World {
         arguments: &Value,
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError> {
-        let ToolKind::Write(tool) = &self.tools.get(name).unwrap().kind else { panic!("{name} reads") };
-        tool.run(&self.resources, context, arguments, plan).await
+        self.write_tool(name).run(&self.resources, context, arguments, plan).await
     }
 
     pub(crate) async fn ok(&mut self, name: &str, arguments: Value) -> Value {
@@ -144,7 +153,7 @@ impl World {
     }
 
     /// Applies a user's change to an extraction through the service.
-    pub(crate) async fn decide_extraction(&self, id: &str, change: ExtractionChange) {
+    pub(crate) async fn write_extraction(&self, id: &str, change: ExtractionChange) {
         let (principal, id) = (&self.context.principal, id.parse().unwrap());
         let stored = self.extraction(&id).await;
         let request = Digest::of(format!("{id} {}", stored.version).as_bytes());
@@ -182,6 +191,12 @@ impl World {
         text(&self.ok("create_tag", json!({ "name": name })).await["tag_id"]).parse().unwrap()
     }
 
+    /// Runs the working prompt on the document. The model answers with this text.
+    pub(crate) async fn extract(&mut self, answer: &str) -> Value {
+        self.models.answer(answer);
+        self.ok("run_extraction", json!({})).await
+    }
+
     /// Creates a schema with one field, `total`, and a linked prompt. Returns their revids.
     pub(crate) async fn invoice_prompt(&mut self) -> (String, String) {
         let schema = self.ok("create_schema", json!({ "name": "Invoice", "response_format": invoice() })).await;
@@ -192,7 +207,7 @@ impl World {
 }
 
 pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string")).to_owned()
 }
 
 pub(crate) fn id_of(revid: &str) -> String {
@@ -247,23 +262,23 @@ async fn add_document(
 
 /// A model that returns scripted answers and records its requests.
 #[derive(Default)]
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedModels {
     answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
-    asked: Mutex<Vec<ModelRequest>>,
+    requests: Mutex<Vec<ModelRequest>>,
     /// True if the context of the model `other` is too small for any request.
     pub(crate) other_is_small: AtomicBool,
     /// Models whose calls are refused because the remaining credit does not cover them. If there are any, the model
     /// `cheap` is a further fallback.
-    pub(crate) dear: Mutex<Vec<&'static str>>,
+    pub(crate) unaffordable_models: Mutex<Vec<&'static str>>,
     /// Models that organizations have in addition to the shared ones.
     own: Mutex<BTreeMap<OrgId, String>>,
     /// True if the model does not answer.
-    pub(crate) hangs: AtomicBool,
+    pub(crate) is_hanging: AtomicBool,
     /// True if no permit is available, so that calls are not sent.
     pub(crate) is_full: AtomicBool,
 }
 
-impl Scripted {
+impl ScriptedModels {
     pub(crate) fn answer(&self, text: &str) {
         let usage = Usage { input_tokens: 100, output_tokens: 10, reported: true, model_calls: 1, ..Usage::default() };
         let reply =
@@ -271,7 +286,7 @@ impl Scripted {
         self.answers.lock().unwrap().push_back(Ok(reply));
     }
 
-    pub(crate) fn give(&self, org: &OrgId, model: &str) {
+    pub(crate) fn add_own_model(&self, org: &OrgId, model: &str) {
         self.own.lock().unwrap().insert(org.clone(), model.to_owned());
     }
 
@@ -279,13 +294,26 @@ impl Scripted {
         self.answers.lock().unwrap().push_back(Err(error));
     }
 
-    pub(crate) fn asked(&self) -> Vec<ModelRequest> {
-        self.asked.lock().unwrap().clone()
+    /// Returns the names of the requested models.
+    pub(crate) fn requested(&self) -> Vec<String> {
+        self.requests().into_iter().map(|request| request.model).collect()
+    }
+
+    /// Returns the last user message of a request.
+    pub(crate) fn message(&self, request: usize) -> String {
+        match self.requests()[request].messages.last() {
+            Some(Message::User { text }) => text.clone(),
+            other => panic!("the last message is not from the user: {other:?}"),
+        }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
-impl Models for Scripted {
+impl Models for ScriptedModels {
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error> {
         let model = |name: &str, prompts| ModelInfo {
             name: name.to_owned(),
@@ -304,7 +332,7 @@ impl Models for Scripted {
         let mut models = vec![model("base", true), other, model("chat-only", false)];
         models.extend(self.own.lock().unwrap().get(org).map(|name| model(name, true)));
         let mut fallbacks = vec!["chat-only".to_owned(), "other".to_owned()];
-        if !self.dear.lock().unwrap().is_empty() {
+        if !self.unaffordable_models.lock().unwrap().is_empty() {
             models.push(model("cheap", true));
             fallbacks.push("cheap".to_owned());
         }
@@ -317,16 +345,16 @@ impl Models for Scripted {
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
         let progress = request.progress.clone();
-        self.asked.lock().unwrap().push(request);
+        self.requests.lock().unwrap().push(request);
         while self.is_full.load(Ordering::Relaxed) {
             tokio::task::yield_now().await;
         }
         progress.set_sent(true);
-        while self.hangs.load(Ordering::Relaxed) {
+        while self.is_hanging.load(Ordering::Relaxed) {
             tokio::task::yield_now().await;
         }
         let next = self.answers.lock().unwrap().pop_front();
-        let next = next.unwrap_or_else(|| panic!("the model was asked once too often"));
+        let next = next.unwrap_or_else(|| panic!("the model has no scripted answer left"));
         next.inspect_err(|error| progress.set_sent(error.is_possibly_charged()))
     }
 
@@ -335,17 +363,17 @@ impl Models for Scripted {
     }
 }
 
-struct Priced {
-    models: Arc<Scripted>,
+struct PricedMeter {
+    models: Arc<ScriptedModels>,
     meter: UsageRecorder,
 }
 
 #[async_trait]
-impl Meter for Priced {
+impl Meter for PricedMeter {
     async fn request_permit(&self, call: MeteredCall) -> Result<Permit, Error> {
-        let dear = self.models.dear.lock().unwrap().contains(&call.model.as_str());
-        match dear {
-            true => Err(Error::exhausted(Reason::SpuExhausted, "the credit that is left does not pay the call")),
+        let is_unaffordable = self.models.unaffordable_models.lock().unwrap().contains(&call.model.as_str());
+        match is_unaffordable {
+            true => Err(Error::exhausted(Reason::SpuExhausted, "the remaining credit does not cover the call")),
             false => self.meter.request_permit(call).await,
         }
     }
@@ -359,7 +387,7 @@ impl Meter for Priced {
     }
 }
 
-pub(crate) async fn usage(world: &World) -> Vec<folio_storage::UsageRecord> {
-    let from = world.resources.environment.now() - Duration::from_secs(3_600);
-    world.resources.stores.usage.list(&world.context.principal.org, from, 100).await.unwrap()
+pub(crate) async fn usage(test: &Fixture) -> Vec<folio_storage::UsageRecord> {
+    let from = test.resources.environment.now() - Duration::from_secs(3_600);
+    test.resources.stores.usage.list(&test.context.principal.org, from, 100).await.unwrap()
 }
