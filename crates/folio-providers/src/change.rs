@@ -59,10 +59,10 @@ impl Providers {
     ) -> Result<ModelSettings> {
         check_provider_name("name", name)?;
         let owner = write.org.clone();
-        let below = self.below(&owner, name).await?;
+        let platform = self.platform_provider(&owner, name).await?;
         self.change(write, etag, |settings| {
             let stored = settings.providers.get(name).cloned().unwrap_or_default();
-            let provider = self.apply(&owner, name, stored, below.as_ref(), &change)?;
+            let provider = self.apply(&owner, name, stored, platform.as_ref(), &change)?;
             Ok(ModelSettingsChange::SetProvider { name: name.to_owned(), provider: Box::new(provider) })
         })
         .await
@@ -105,7 +105,7 @@ impl Providers {
     /// `NOT_FOUND` if the owner has no own provider of this name, `SECRETS_UNAVAILABLE`, errors of the endpoint;
     /// `VERSION_CONFLICT` if the URL changed during the request.
     pub async fn discover(&self, write: Write<()>, name: &str) -> Result<ModelSettings> {
-        let (base_url, available) = self.available(&write.org, name).await?;
+        let (base_url, available) = self.list_endpoint_models(&write.org, name).await?;
         let change = ModelSettingsChange::SetAvailable { name: name.to_owned(), base_url, available };
         self.change(write, None, |_| Ok(change.clone())).await
     }
@@ -121,7 +121,7 @@ impl Providers {
                 if ended.is_cancelled() {
                     return Ok(None);
                 }
-                match self.renew(owner).await {
+                match self.reencrypt_keys_of(owner).await {
                     Ok(lost) => renewed.lost += lost,
                     Err(error) => {
                         tracing::warn!(org = %owner, %error, "cannot renew the keys of model providers");
@@ -140,17 +140,17 @@ impl Providers {
         }
     }
 
-    async fn renew(&self, owner: &OrgId) -> Result<usize> {
+    async fn reencrypt_keys_of(&self, owner: &OrgId) -> Result<usize> {
         let settings = self.settings(owner).await?;
         let keys = || settings.providers.iter().filter_map(|(name, provider)| Some((name, provider.key.as_ref()?)));
         let lost = keys().filter(|(name, key)| self.vault().open(owner, name, key).is_err()).count();
-        if keys().any(|(name, key)| self.vault().renewed(owner, name, key).is_some()) {
+        if keys().any(|(name, key)| self.vault().reencrypt(owner, name, key).is_some()) {
             let environment = self.environment();
             let key = RequestId::generate(environment);
             let write = Write::by_platform(owner.clone(), key, environment.now(), Expected::Absent, ());
             self.change(write, None, |settings| {
                 let renewed = settings.providers.iter().filter_map(|(name, provider)| {
-                    let key = self.vault().renewed(owner, name, provider.key.as_ref()?)?;
+                    let key = self.vault().reencrypt(owner, name, provider.key.as_ref()?)?;
                     Some((name.clone(), key))
                 });
                 Ok(ModelSettingsChange::ReplaceKeys(renewed.collect()))
@@ -162,9 +162,9 @@ impl Providers {
 
     /// Returns the platform's provider with a name, as seen by an organization. For the platform: the provider in the
     /// settings file.
-    async fn below(&self, owner: &OrgId, name: &str) -> Result<Option<ProviderOptions>> {
+    async fn platform_provider(&self, owner: &OrgId, name: &str) -> Result<Option<ProviderOptions>> {
         if *owner == OrgId::platform() {
-            return Ok(self.table().providers.get(name).cloned());
+            return Ok(self.file_settings().providers.get(name).cloned());
         }
         let platform = self.models_of(&OrgId::platform()).await?;
         Ok(platform.options().providers.get(name).cloned())
@@ -175,7 +175,7 @@ impl Providers {
         owner: &OrgId,
         name: &str,
         stored: Provider,
-        below: Option<&ProviderOptions>,
+        platform: Option<&ProviderOptions>,
         change: &ProviderChange,
     ) -> Result<Provider> {
         let policy = (*owner != OrgId::platform()).then(|| self.address_policy());
@@ -189,7 +189,7 @@ impl Providers {
                 url.clone_into(&mut new.base_url);
             }
         }
-        let renewed = new.key.as_ref().and_then(|key| self.vault().renewed(owner, name, key));
+        let renewed = new.key.as_ref().and_then(|key| self.vault().reencrypt(owner, name, key));
         new.key = renewed.or(new.key);
         if let Some(key) = &change.api_key {
             check::api_key("api_key", key)?;
@@ -201,15 +201,15 @@ impl Providers {
         if let Some(models) = &change.models {
             new.models.clone_from(models);
         }
-        if new.base_url.is_empty() && below.is_none() {
+        if new.base_url.is_empty() && platform.is_none() {
             return Err(Error::invalid_field("base_url", "is missing: the platform has no provider of this name"));
         }
         let is_own_key_at_platform_url = *owner != OrgId::platform() && new.base_url.is_empty() && new.key.is_some();
-        if is_own_key_at_platform_url && !below.is_some_and(ProviderOptions::takes_own_keys) {
-            let what = "the platform's provider of this name does not accept organization keys; set your own base_url or omit api_key";
-            return Err(Error::invalid_field("api_key", what));
+        if is_own_key_at_platform_url && !platform.is_some_and(ProviderOptions::takes_own_keys) {
+            let problem = "the platform's provider of this name does not accept organization keys; set your own base_url or omit api_key";
+            return Err(Error::invalid_field("api_key", problem));
         }
-        check::models("models", &new, below)?;
+        check::models("models", &new, platform)?;
         Ok(new)
     }
 
@@ -232,7 +232,7 @@ impl Providers {
             let write = Write { org, op, digest, by, at, expected, change: change(&stored)? };
             match store.decide(ModelSettings::fixed_id(), write).await? {
                 WriteOutcome::Row(row) if matches!(row.state, OpState::Done(_)) => {
-                    self.forget(&owner).await;
+                    self.evict(&owner).await;
                     return self.settings(&owner).await;
                 }
                 WriteOutcome::Row(_) => return Err(ModelSettings::version_conflict()),

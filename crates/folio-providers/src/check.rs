@@ -16,7 +16,7 @@ pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) 
     if text.len() > URL_BYTES {
         return Err(Error::invalid_field(field, format!("is longer than {URL_BYTES} bytes")));
     }
-    let url = options::check_url(text).map_err(|what| Error::invalid_field(field, what))?;
+    let url = options::check_url(text).map_err(|problem| Error::invalid_field(field, problem))?;
     if policy.is_some_and(|policy| !policy.allows_url(&url)) {
         return Err(Error::invalid_field(field, "resolves to a network that is not public"));
     }
@@ -25,45 +25,45 @@ pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) 
 
 pub(crate) fn api_key(field: &str, key: &Secret) -> Result<()> {
     let text = key.reveal();
-    let wrong = if text.len() > KEY_BYTES {
+    let problem = if text.len() > KEY_BYTES {
         "is longer than 4096 bytes"
     } else if key.is_mask() {
-        "is the mask that replaces a key in output, not a key"
+        "is the placeholder that output shows instead of a key"
     } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         "contains spaces, line breaks or non-ASCII characters"
     } else {
         return Ok(());
     };
-    Err(Error::invalid_field(field, wrong))
+    Err(Error::invalid_field(field, problem))
 }
 
-/// Validates the models of a provider. `below`: the platform's provider with the same name.
-pub(crate) fn models(field: &str, set: &Provider, below: Option<&ProviderOptions>) -> Result<()> {
+/// Validates the models of a provider. `platform`: the platform's provider with the same name.
+pub(crate) fn models(field: &str, set: &Provider, platform: Option<&ProviderOptions>) -> Result<()> {
     for (name, model) in &set.models {
         let path = format!("{field}[{name}]");
-        if let Some(what) = options::model_problem(name, model) {
-            return Err(Error::invalid_field(path, what));
+        if let Some(problem) = options::model_problem(name, model) {
+            return Err(Error::invalid_field(path, problem));
         }
         if set.is_own() {
             continue;
         }
-        let Some(theirs) = below.and_then(|below| below.models.get(name)) else {
-            let what =
+        let Some(offered) = platform.and_then(|platform| platform.models.get(name)) else {
+            let problem =
                 "is not a model of the platform's provider with this name; other models need your own base URL or key";
-            return Err(Error::invalid_field(path, what));
+            return Err(Error::invalid_field(path, problem));
         };
-        if !only_restricts(model, theirs) {
-            let what =
+        if !only_restricts(model, offered) {
+            let problem =
                 "the platform pays for it: only enabled, chat and prompts can be set without your own base URL or key";
-            return Err(Error::invalid_field(path, what));
+            return Err(Error::invalid_field(path, problem));
         }
     }
     Ok(())
 }
 
 /// Returns true if the settings only restrict the platform's model.
-fn only_restricts(set: &ModelOptions, theirs: &ModelOptions) -> bool {
+fn only_restricts(set: &ModelOptions, offered: &ModelOptions) -> bool {
     let ModelOptions { enabled, chat, prompts, .. } = set.clone();
-    let offered = |base: &ModelOptions| ModelOptions { enabled, chat, prompts, ..base.clone() };
-    *set == offered(theirs) || *set == offered(&ModelOptions::default())
+    let restricted = |base: &ModelOptions| ModelOptions { enabled, chat, prompts, ..base.clone() };
+    *set == restricted(offered) || *set == restricted(&ModelOptions::default())
 }

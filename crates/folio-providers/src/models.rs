@@ -69,15 +69,15 @@ struct Inner {
     vault: Vault,
     address_policy: AddressPolicy,
     /// The settings section `models`.
-    table: folio_llm::Options,
+    file_settings: folio_llm::Options,
     endpoints: Endpoints,
     /// Keeps the circuit breakers of the endpoints in the settings file alive.
     _table_models: OpenAiModels,
     /// Catalogues that are used without reading their settings, for `refresh_seconds`.
-    fresh: Cache<OrgId, Arc<CachedCatalogue>>,
+    recent: Cache<OrgId, Arc<CachedCatalogue>>,
     /// Catalogues that are used while the versions of their settings are unchanged. Organizations without settings
     /// share the platform's catalogue.
-    built: Cache<OrgId, Arc<CachedCatalogue>>,
+    by_version: Cache<OrgId, Arc<CachedCatalogue>>,
 }
 
 /// A catalogue with the versions of the platform's and the organization's settings that it was built from.
@@ -93,34 +93,34 @@ impl std::fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// Creates the catalogues from the section `models` of the settings file (`table`) and from the stored settings.
+    /// Creates the catalogues from the section `models` of the settings file (`file_settings`) and from the stored settings.
     /// Does not connect to endpoints.
     ///
     /// # Errors
-    /// Every invalid setting in `table`.
+    /// Every invalid setting in `file_settings`.
     pub fn new(
-        table: folio_llm::Options,
+        file_settings: folio_llm::Options,
         options: &Options,
         vault: Vault,
         stores: &Stores,
         environment: Arc<dyn Environment>,
     ) -> Result<Self, InvalidSettings> {
-        let table = table.resolve(|name| std::env::var(name).ok())?;
+        let file_settings = file_settings.resolve(|name| std::env::var(name).ok())?;
         let address_policy = AddressPolicy::new(&options.allowed_networks).without(&options.denied_networks);
-        let endpoints = Endpoints::new(&table, address_policy.clone(), Arc::clone(&environment));
+        let endpoints = Endpoints::new(&file_settings, address_policy.clone(), Arc::clone(&environment));
         // Reject an invalid table at startup.
-        let kept = OpenAiModels::from_table(table.clone(), &endpoints, |_| AccountOwner::Platform)?;
+        let table_models = OpenAiModels::from_table(file_settings.clone(), &endpoints, |_| AccountOwner::Platform)?;
         let inner = Inner {
             settings: stores.of(),
             stores: stores.clone(),
             environment,
             vault,
             address_policy,
-            table,
+            file_settings,
             endpoints,
-            _table_models: kept,
-            fresh: Cache::builder().max_capacity(CACHE_MAX).time_to_live(options.refresh_seconds).build(),
-            built: Cache::builder().max_capacity(CACHE_MAX).time_to_idle(CACHE_IDLE).build(),
+            _table_models: table_models,
+            recent: Cache::builder().max_capacity(CACHE_MAX).time_to_live(options.refresh_seconds).build(),
+            by_version: Cache::builder().max_capacity(CACHE_MAX).time_to_idle(CACHE_IDLE).build(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -143,55 +143,57 @@ impl Providers {
     /// Returns the models of an organization, or of the platform for [`OrgId::platform`], at most `refresh_seconds`
     /// old.
     pub async fn models_of(&self, owner: &OrgId) -> Result<OpenAiModels> {
-        let cached = self.inner.fresh.try_get_with_by_ref(owner, self.load(owner)).await;
+        let cached = self.inner.recent.try_get_with_by_ref(owner, self.load(owner)).await;
         cached.map(|cached| cached.models.clone()).map_err(|error: Arc<Error>| (*error).clone())
     }
 
     /// Returns the names of the platform's providers that an owner may override.
     pub async fn platform_names(&self, owner: &OrgId) -> Result<Vec<String>> {
         if *owner == OrgId::platform() {
-            return Ok(self.inner.table.providers.keys().cloned().collect());
+            return Ok(self.inner.file_settings.providers.keys().cloned().collect());
         }
         let platform = self.models_of(&OrgId::platform()).await?;
         Ok(platform.options().providers.keys().cloned().collect())
     }
 
-    async fn of(&self, org: &OrgId) -> Result<OpenAiModels, ModelError> {
+    async fn available_models(&self, org: &OrgId) -> Result<OpenAiModels, ModelError> {
         self.models_of(org).await.map_err(|error| ModelError::CatalogueUnavailable(error.to_string()))
     }
 
     async fn load(&self, owner: &OrgId) -> Result<Arc<CachedCatalogue>> {
         let inner = &*self.inner;
         let platform = OrgId::platform();
-        let set = async { if *owner == platform { Ok(ModelSettings::default()) } else { self.settings(owner).await } };
-        let (platform_settings, mut set) = futures::try_join!(self.settings(&platform), set)?;
-        let versions = (platform_settings.version, set.version);
-        let shared = if set.version == 0 { &platform } else { owner };
-        if let Some(cached) = inner.built.get(shared).await.filter(|cached| cached.versions == versions) {
+        let owner_settings =
+            async { if *owner == platform { Ok(ModelSettings::default()) } else { self.settings(owner).await } };
+        let (platform_settings, mut owner_settings) = futures::try_join!(self.settings(&platform), owner_settings)?;
+        let versions = (platform_settings.version, owner_settings.version);
+        let shared = if owner_settings.version == 0 { &platform } else { owner };
+        if let Some(cached) = inner.by_version.get(shared).await.filter(|cached| cached.versions == versions) {
             return Ok(cached);
         }
-        for (name, provider) in set.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
+        for (name, provider) in owner_settings.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
             // The address policy may have changed after the URL was stored. Other providers are not affected.
             if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.address_policy)) {
                 tracing::warn!(org = %owner, provider = name, %error, "model provider is disabled: its base URL is not permitted");
                 provider.enabled = false;
             }
         }
-        let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
-        let layers = (Layer { org: &platform, settings: &platform_settings }, Layer { org: owner, settings: &set });
-        let Resolved { options, owners } = resolve(&inner.table, &layers.0, &layers.1, open);
+        let open = |org: &OrgId, name: &str, key: &SealedKey| self.decrypt_key(org, name, key);
+        let layers =
+            (Layer { org: &platform, settings: &platform_settings }, Layer { org: owner, settings: &owner_settings });
+        let Resolved { options, owners } = resolve(&inner.file_settings, &layers.0, &layers.1, open);
         let models = OpenAiModels::from_table(options, &inner.endpoints, |name| owners.of(name));
         let models = models.map_err(|error| Error::internal(format!("stored model settings: {error}")))?;
         let cached = Arc::new(CachedCatalogue { versions, models });
-        inner.built.insert(shared.clone(), Arc::clone(&cached)).await;
+        inner.by_version.insert(shared.clone(), Arc::clone(&cached)).await;
         Ok(cached)
     }
 
-    fn opened(&self, org: &OrgId, name: &str, key: &SealedKey) -> Option<Secret> {
+    fn decrypt_key(&self, org: &OrgId, name: &str, key: &SealedKey) -> Option<Secret> {
         match self.inner.vault.open(org, name, key) {
             Ok(key) => Some(key),
             Err(error) => {
-                tracing::error!(%org, provider = name, %error, "cannot use a model provider");
+                tracing::error!(%org, provider = name, %error, "cannot decrypt the API key of a model provider");
                 None
             }
         }
@@ -199,31 +201,30 @@ impl Providers {
 
     /// Requests the model list of an endpoint that the owner configured. Returns the configured URL and the model
     /// names.
-    pub(crate) async fn available(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
+    pub(crate) async fn list_endpoint_models(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
         let settings = self.settings(owner).await?;
-        let set = settings.providers.get(name).filter(|set| set.is_own());
-        let Some(set) = set else {
-            let shown: String = name.chars().take(80).collect();
-            return Err(Error::not_found("own model provider", shown));
+        let own = settings.providers.get(name).filter(|provider| provider.is_own());
+        let Some(own) = own else {
+            return Err(Error::not_found("own model provider", name.chars().take(80).collect::<String>()));
         };
-        if let Some(key) = &set.key {
+        if let Some(key) = &own.key {
             // Fail if the key cannot be decrypted, rather than call the endpoint without a key.
             self.inner.vault.open(owner, name, key)?;
         }
-        let base_url = set.base_url.clone();
+        let base_url = own.base_url.clone();
         // Query the provider even if it is disabled.
         let mut queried = settings.clone();
-        queried.providers.retain(|there, _| there == name);
-        queried.providers.values_mut().for_each(|set| set.enabled = true);
+        queried.providers.retain(|other, _| other == name);
+        queried.providers.values_mut().for_each(|provider| provider.enabled = true);
         let platform = OrgId::platform();
         let (platform_settings, tenant) = if *owner == platform {
             (queried, ModelSettings::default())
         } else {
             (self.settings(&platform).await?, queried)
         };
-        let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
+        let open = |org: &OrgId, name: &str, key: &SealedKey| self.decrypt_key(org, name, key);
         let layers = (Layer { org: &platform, settings: &platform_settings }, Layer { org: owner, settings: &tenant });
-        let Resolved { options, owners } = resolve(&self.inner.table, &layers.0, &layers.1, open);
+        let Resolved { options, owners } = resolve(&self.inner.file_settings, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
         if *owner != platform && owners.of(name) == AccountOwner::Platform {
             // The endpoint belongs to the platform and accepts no keys of organizations.
@@ -234,16 +235,16 @@ impl Providers {
     }
 
     /// Evicts the owner's catalogue, or every catalogue if the owner is the platform.
-    pub(crate) async fn forget(&self, owner: &OrgId) {
+    pub(crate) async fn evict(&self, owner: &OrgId) {
         if *owner == OrgId::platform() {
-            self.inner.fresh.invalidate_all();
+            self.inner.recent.invalidate_all();
         } else {
-            self.inner.fresh.invalidate(owner).await;
+            self.inner.recent.invalidate(owner).await;
         }
     }
 
-    pub(crate) fn table(&self) -> &folio_llm::Options {
-        &self.inner.table
+    pub(crate) fn file_settings(&self) -> &folio_llm::Options {
+        &self.inner.file_settings
     }
 
     pub fn vault(&self) -> &Vault {
@@ -270,14 +271,14 @@ impl Models for Providers {
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        self.of(&request.org).await?.stream(request).await
+        self.available_models(&request.org).await?.stream(request).await
     }
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
-        self.of(&request.org).await?.complete(request).await
+        self.available_models(&request.org).await?.complete(request).await
     }
 
     async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        self.of(org).await?.embed(org, model, texts).await
+        self.available_models(org).await?.embed(org, model, texts).await
     }
 }

@@ -138,10 +138,10 @@ fn restricted(below: Option<&ProviderOptions>, set: &Provider) -> Option<Provide
 }
 
 /// Assigns each model name to one provider: own providers before the platform's, then the first by name.
-fn deduplicate_models(providers: &mut BTreeMap<String, ProviderOptions>, own: impl Fn(&str) -> bool) {
+fn deduplicate_models(providers: &mut BTreeMap<String, ProviderOptions>, is_own: impl Fn(&str) -> bool) {
     let (mut models, mut embedding_models) = (BTreeSet::new(), BTreeSet::new());
-    for first in [true, false] {
-        for (_, provider) in providers.iter_mut().filter(|(name, _)| own(name) == first) {
+    for own_providers in [true, false] {
+        for (_, provider) in providers.iter_mut().filter(|(name, _)| is_own(name) == own_providers) {
             provider.models.retain(|name, model| !model.enabled || models.insert(name.clone()));
             provider.embedding_models.retain(|name, _| embedding_models.insert(name.clone()));
         }
@@ -203,7 +203,7 @@ mod tests {
         let cheap =
             ModelOptions { input_price: Some(0), context_tokens: 9_000, chat: false, ..ModelOptions::default() };
         let off = ModelOptions { enabled: false, ..ModelOptions::default() };
-        let models = [("small".to_owned(), cheap.clone()), ("large".to_owned(), off), ("dear".to_owned(), cheap)];
+        let models = [("small".to_owned(), cheap.clone()), ("large".to_owned(), off), ("expensive".to_owned(), cheap)];
         let narrow = Provider { models: models.into(), ..Provider::default() };
         let found =
             resolved(&ModelSettings::default(), &settings(&[("hub", narrow), ("nobodys", Provider::default())]));
@@ -214,18 +214,21 @@ mod tests {
             ModelOptions { chat: false, ..model(1) },
             "sizes and prices are the platform's"
         );
-        assert!(!hub.models["large"].enabled && !hub.models.contains_key("dear"));
+        assert!(!hub.models["large"].enabled && !hub.models.contains_key("expensive"));
         assert!(!found.options.providers.contains_key("nobodys"));
         let closed = settings(&[("hub", Provider { enabled: false, ..Provider::default() })]);
         for own in [Provider::default(), Provider { key: sealed("sk-own"), ..Provider::default() }] {
             let found = resolved(&closed, &settings(&[("hub", own)]));
-            assert!(!found.options.providers.contains_key("hub"), "what the platform closed stays closed");
+            assert!(
+                !found.options.providers.contains_key("hub"),
+                "the platform disabled the provider for every organization"
+            );
         }
         let elsewhere = Provider { base_url: "https://tenant.example/v1".into(), ..Provider::default() };
         let found = resolved(&closed, &settings(&[("hub", elsewhere)]));
         assert!(found.options.providers.contains_key("hub"), "another endpoint of the same name");
         let found = resolved(&closed, &settings(&[("hub", Provider::default())]));
-        assert_eq!(found.options.default_model, "", "the default went with it");
+        assert_eq!(found.options.default_model, "", "a default model that is not available is no default");
     }
 
     #[test]
@@ -252,9 +255,9 @@ mod tests {
         assert_eq!((hub.api_key.reveal(), hub.models.len()), ("sk-own:hub:true", 2));
         assert_eq!(hub.base_url, "https://platform.example/v1");
         assert_eq!(found.owners.of("hub"), AccountOwner::ByKey, "the URL is the platform's");
-        let models = [("dear".to_owned(), model(99))].into();
+        let models = [("expensive".to_owned(), model(99))].into();
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", Provider { models, ..own })]));
-        assert_eq!(found.options.providers["hub"].models.keys().collect::<Vec<_>>(), ["dear"]);
+        assert_eq!(found.options.providers["hub"].models.keys().collect::<Vec<_>>(), ["expensive"]);
         let lost = Provider { key: sealed("lost"), ..Provider::default() };
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", lost)]));
         assert!(!found.options.providers.contains_key("hub"), "never the platform's key in the place of a lost one");

@@ -58,7 +58,7 @@ impl Vault {
                 Ok(text) => {
                     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
                     for (at, line) in lines.enumerate() {
-                        take(&mut keys, line, &format!("master_key_file, key {}", at + 1), &mut problems);
+                        add_key(&mut keys, line, &format!("master_key_file, key {}", at + 1), &mut problems);
                     }
                     problems.check(!keys.is_empty(), "master_key_file", "contains no valid key");
                 }
@@ -66,7 +66,7 @@ impl Vault {
             }
         }
         for (at, key) in options.master_keys.iter().enumerate() {
-            take(&mut keys, key.reveal(), &format!("master_keys[{at}]"), &mut problems);
+            add_key(&mut keys, key.reveal(), &format!("master_keys[{at}]"), &mut problems);
         }
         problems.into_result().map(|()| Self { keys })
     }
@@ -75,7 +75,6 @@ impl Vault {
     /// the id of a resource.
     ///
     /// # Errors
-    /// `SECRETS_UNAVAILABLE` if there is no master key.
     /// `SECRETS_UNAVAILABLE` if there is no master key.
     pub fn seal(&self, org: &OrgId, name: &str, key: &Secret) -> Result<SealedKey> {
         let Some(newest) = self.keys.first() else {
@@ -112,7 +111,7 @@ impl Vault {
 
     /// Re-encrypts a key with the newest master key. None if no newer master key exists, or if the key cannot be
     /// decrypted.
-    pub(crate) fn renewed(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Option<SealedKey> {
+    pub(crate) fn reencrypt(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Option<SealedKey> {
         let newest = self.keys.first()?;
         if newest.id == sealed.master {
             return None;
@@ -126,7 +125,7 @@ impl Vault {
     }
 }
 
-fn take(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems) {
+fn add_key(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems) {
     let bytes = STANDARD.decode(text).ok().filter(|bytes| bytes.len() == KEY_BYTES);
     let Some(bytes) = bytes else {
         return problems.add(path, "is not 32 bytes in Base64");
@@ -136,7 +135,7 @@ fn take(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems)
     };
     let digest = Sha256::new().chain_update(b"folio master key").chain_update(&bytes).finalize();
     let id: String = digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    if keys.iter().all(|there| there.id != id) {
+    if keys.iter().all(|known| known.id != id) {
         keys.push(Master { id, key });
     }
 }
@@ -176,7 +175,7 @@ mod tests {
             assert_eq!(vault.open(&org("a"), "openai", &bad).unwrap_err().reason, Reason::StoredFormat);
         }
         let again = vault.seal(&org("a"), "openai", &key).unwrap();
-        assert_ne!(again.sealed, sealed.sealed, "a nonce of its own each time");
+        assert_ne!(again.sealed, sealed.sealed, "each encryption has a new nonce");
         let shown = format!("{vault:?} {sealed:?}");
         assert!(!shown.contains("very-secret") && !shown.contains(&STANDARD.encode([1; KEY_BYTES])), "{shown}");
     }
@@ -187,12 +186,12 @@ mod tests {
         let old = vault(&[1]).seal(&org("a"), "p", &key).unwrap();
         let both = vault(&[2, 1]);
         assert_eq!(both.open(&org("a"), "p", &old).unwrap(), key);
-        let renewed = both.renewed(&org("a"), "p", &old).unwrap();
-        assert!(both.renewed(&org("a"), "p", &renewed).is_none() && both.has_older_master_keys());
+        let renewed = both.reencrypt(&org("a"), "p", &old).unwrap();
+        assert!(both.reencrypt(&org("a"), "p", &renewed).is_none() && both.has_older_master_keys());
         let new = vault(&[2]);
         assert_eq!(new.open(&org("a"), "p", &renewed).unwrap(), key);
         assert_eq!(new.open(&org("a"), "p", &old).unwrap_err().reason, Reason::SecretsUnavailable);
-        assert!(new.renewed(&org("a"), "p", &old).is_none());
+        assert!(new.reencrypt(&org("a"), "p", &old).is_none());
         let none = vault(&[]);
         assert_eq!(none.seal(&org("a"), "p", &key).unwrap_err().reason, Reason::SecretsUnavailable);
     }

@@ -28,6 +28,22 @@ const KEY: &str = "sk-tenant-very-secret-0123456789";
 const MASTER_KEYS: [&str; 2] =
     ["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="];
 
+/// An embedded store in a temporary folder.
+struct Fixture {
+    stores: Stores,
+    store: EmbeddedStore,
+    // The last field, so that the folder outlives the store.
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
+        Ok(Self { stores: store.stores(), store, folder })
+    }
+}
+
 fn master(keys: &[&str]) -> SecretsOptions {
     SecretsOptions { master_keys: keys.iter().map(|key| Secret::new(key)).collect(), ..SecretsOptions::default() }
 }
@@ -36,11 +52,16 @@ fn master(keys: &[&str]) -> SecretsOptions {
 fn process(stores: &Stores, hub: &str, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
     let mut table = folio_llm::Options::openai(Secret::new("hub-key"), Some(hub), Some("hub-model"));
     table.providers.values_mut().for_each(|provider| provider.own_keys = None);
-    over(table, stores, keys, networks)
+    process_with_table(table, stores, keys, networks)
 }
 
 /// Creates the providers of a process with this platform table.
-fn over(mut table: folio_llm::Options, stores: &Stores, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
+fn process_with_table(
+    mut table: folio_llm::Options,
+    stores: &Stores,
+    keys: &[&str],
+    networks: &[&str],
+) -> anyhow::Result<Providers> {
     table.retries.retries = 0;
     let networks = networks.iter().map(|network| network.parse().map_err(anyhow::Error::msg));
     let options = Options {
@@ -71,7 +92,7 @@ fn own(url: &str, models: &[&str]) -> ProviderChange {
     }
 }
 
-async fn ask(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
+async fn complete(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
     let request = ModelRequest::new(org.clone(), model, vec![Message::User { text: "Hello.".to_owned() }]);
     providers.complete(request).await
 }
@@ -81,11 +102,11 @@ async fn names(providers: &Providers, org: &OrgId) -> Result<Vec<String>> {
 }
 
 /// Returns true if a file below the folder contains these bytes.
-fn holds(folder: &Path, bytes: &[u8]) -> std::io::Result<bool> {
+fn contains_bytes(folder: &Path, bytes: &[u8]) -> std::io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let found = if path.is_dir() {
-            holds(&path, bytes)?
+            contains_bytes(&path, bytes)?
         } else {
             std::fs::read(&path)?.windows(bytes.len()).any(|window| window == bytes)
         };
@@ -98,27 +119,29 @@ fn holds(folder: &Path, bytes: &[u8]) -> std::io::Result<bool> {
 
 #[tokio::test]
 async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_platforms() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let hub = LlmSim::builder().script(Script::always("from the hub")).api_key("hub-key").start().await?;
     let endpoint_of_organization = LlmSim::builder().script(Script::always("their own")).api_key(KEY).start().await?;
-    let one = process(&stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
-    let two = process(&stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
+    let one = process(&test.stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
+    let two = process(&test.stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
     let (us, them) = (org("us"), org("them"));
     assert_eq!(names(&two, &them).await?, ["hub-model"]);
 
     let settings = one.update(write(&them), "mine", None, own(&endpoint_of_organization.url(), &["scripted"])).await?;
     assert_eq!(settings.version, 1);
-    assert_eq!(names(&one, &them).await?, ["hub-model", "scripted"], "at once where it was changed");
+    assert_eq!(
+        names(&one, &them).await?,
+        ["hub-model", "scripted"],
+        "the process that made the change applies it at once"
+    );
     wait_for("the other process sees it", Duration::from_secs(10), async || {
         names(&two, &them).await.is_ok_and(|names| names.len() == 2).then_some(())
     })
     .await;
     for process in [&one, &two] {
-        assert_eq!(ask(process, &them, "scripted").await?.text, "their own");
-        assert_eq!(ask(process, &us, "hub-model").await?.text, "from the hub");
-        assert_eq!(ask(process, &us, "scripted").await, Err(ModelError::NotAvailable("scripted".to_owned())));
+        assert_eq!(complete(process, &them, "scripted").await?.text, "their own");
+        assert_eq!(complete(process, &us, "hub-model").await?.text, "from the hub");
+        assert_eq!(complete(process, &us, "scripted").await, Err(ModelError::NotAvailable("scripted".to_owned())));
     }
     assert_eq!(names(&one, &us).await?, ["hub-model"]);
 
@@ -126,30 +149,28 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
     let found = found.providers.get("mine").map(|provider| provider.available.clone()).unwrap_or_default();
     assert!(!found.is_empty(), "the endpoint's own list");
     let missing = one.discover(write(&us), "mine").await.map(drop).map_err(|error| error.reason);
-    assert_eq!(missing, Err(Reason::NotFound), "another organization's is missing");
+    assert_eq!(missing, Err(Reason::NotFound), "a provider of another organization is missing");
 
     let shown = format!("{:?} {:?}", one.settings(&them).await?, one.models_of(&them).await?.options());
     assert!(!shown.contains(KEY), "{shown}");
     drop((one, two));
-    store.close().await;
-    assert!(holds(folder.path(), b"\"base_url\"")?, "the settings are in the store");
-    assert!(!holds(folder.path(), KEY.as_bytes())?, "the key is not");
+    test.store.close().await;
+    assert!(contains_bytes(test.folder.path(), b"\"base_url\"")?, "the settings are in the store");
+    assert!(!contains_bytes(test.folder.path(), KEY.as_bytes())?, "the key is not in the store");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
-    let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
+    let providers = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
     let them = org("them");
-    assert_eq!(ask(&providers, &them, "hub-model").await?.text, "inside", "the platform's own table may");
+    assert_eq!(complete(&providers, &them, "hub-model").await?.text, "inside", "the platform may use the address");
 
     let refused = providers.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await;
     assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::InvalidField), "a literal address");
-    let denied = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["192.0.2.0/23"])?;
+    let denied = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["192.0.2.0/23"])?;
     for (url, taken) in [("http://192.0.2.7/v1", Err(Reason::InvalidField)), ("http://192.0.3.7/v1", Ok(()))] {
         let set = denied.update(write(&them), "denied", None, own(url, &["denied"])).await;
         assert_eq!(set.map(drop).map_err(|error| error.reason), taken, "{url}");
@@ -157,7 +178,7 @@ async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow
     let port = sim.address().port();
     let named = own(&format!("http://localhost:{port}/v1"), &["scripted"]);
     providers.update(write(&them), "mine", None, named).await?;
-    let refused = ask(&providers, &them, "scripted").await;
+    let refused = complete(&providers, &them, "scripted").await;
     assert!(
         matches!(&refused, Err(ModelError::Unreachable(what)) if what.contains("the host has no permitted address")),
         "{refused:?}"
@@ -167,10 +188,13 @@ async fn a_url_of_an_organization_cannot_reach_the_operators_network() -> anyhow
 
     let platform = OrgId::platform();
     providers.update(write(&platform), "rack", None, own(&sim.url(), &["rack-model"])).await?;
-    assert_eq!(ask(&providers, &them, "rack-model").await?.text, "inside", "the platform's administrator may");
-    let allowed = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
-    assert_eq!(ask(&allowed, &them, "scripted").await?.text, "inside", "an allowed organization");
-    store.close().await;
+    assert_eq!(
+        complete(&providers, &them, "rack-model").await?.text,
+        "inside",
+        "the platform administrator may use the address"
+    );
+    let allowed = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
+    assert_eq!(complete(&allowed, &them, "scripted").await?.text, "inside", "an allowed organization");
     Ok(())
 }
 
@@ -203,11 +227,9 @@ impl Subscriber for RecordedFields {
 
 #[tokio::test]
 async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
-    let process = process(&stores, &hub.url(), &MASTER_KEYS[..1], &[])?;
+    let process = process(&test.stores, &hub.url(), &MASTER_KEYS[..1], &[])?;
     let platform: Vec<String> =
         process.models_of(&org("them")).await?.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     let [platform] = platform.as_slice() else { anyhow::bail!("one provider: {platform:?}") };
@@ -217,10 +239,10 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
         let key = Some(Secret::new(&format!("{KEY}-{name}")));
         let set = ProviderChange { base_url: None, api_key: key, ..own("", &[&model]) };
         process.update(write(&org(name)), platform, None, set).await?;
-        let asked = ask(&process, &org(name), &model).with_subscriber(fields.clone()).await?;
+        let asked = complete(&process, &org(name), &model).with_subscriber(fields.clone()).await?;
         assert_eq!(asked.text, "from the hub", "the URL is the platform's");
     }
-    ask(&process, &org("others"), "hub-model").with_subscriber(fields.clone()).await?;
+    complete(&process, &org("others"), "hub-model").with_subscriber(fields.clone()).await?;
     let fields = fields.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let has = |field: &str, value: &str| fields.iter().filter(|entry| **entry == format!("{field}={value:?}")).count();
     for (provider, model, count) in [("(tenants)", "(tenants)", 2), (platform.as_str(), "hub-model", 1)] {
@@ -231,24 +253,21 @@ async fn metrics_omit_models_that_an_organization_uses_with_its_own_key() -> any
     let mut names: Vec<_> = process.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     names.sort();
     assert_eq!(names, ["(tenants)", "(tenants)", platform.as_str()]);
-    store.close().await;
     Ok(())
 }
 
 #[tokio::test]
 async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
     let keyless = || folio_llm::Options::openai(Secret::default(), Some(&hub.url()), Some("hub-model"));
-    let providers = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
+    let providers = process_with_table(keyless(), &test.stores, &MASTER_KEYS[..1], &[])?;
     let them = org("them");
     let free = ModelOptions { input_price: Some(0), ..ModelOptions::default() };
     let models = Some([("hub-model".to_owned(), free.clone()), ("hidden".to_owned(), free)].into());
-    let invented =
+    let with_own_key =
         ProviderChange { base_url: None, api_key: Some(Secret::new("x")), models, ..ProviderChange::default() };
-    let refused = providers.update(write(&them), "openai", None, invented.clone()).await;
+    let refused = providers.update(write(&them), "openai", None, with_own_key.clone()).await;
     let refused = refused.map(drop).map_err(|error| (error.reason, error.to_string()));
     let is_refused =
         matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("does not accept organization keys"));
@@ -256,47 +275,48 @@ async fn an_endpoint_without_key_checks_accepts_no_keys_of_organizations() -> an
 
     let allows = |mut table: folio_llm::Options| {
         table.providers.values_mut().for_each(|provider| provider.own_keys = Some(true));
-        over(table, &stores, &MASTER_KEYS[..1], &[])
+        process_with_table(table, &test.stores, &MASTER_KEYS[..1], &[])
     };
     let allowing = allows(keyless())?;
-    allowing.update(write(&them), "openai", None, invented).await?;
+    allowing.update(write(&them), "openai", None, with_own_key).await?;
     assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator permits the network");
     allowing.discover(write(&them), "openai").await?;
     // The key was stored before the platform forbade own keys. The platform's account, models and prices apply.
-    let after = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
+    let after = process_with_table(keyless(), &test.stores, &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model"]);
     let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
     assert_eq!(price, None, "the platform's price");
     let asked = after.discover(write(&them), "openai").await.map(drop).map_err(|error| error.reason);
-    assert_eq!(asked, Err(Reason::NotFound), "nor is its list asked for");
+    assert_eq!(asked, Err(Reason::NotFound), "the list of models is not requested either");
     let removed =
         ProviderChange { api_key: Some(Secret::default()), models: Some(BTreeMap::new()), ..ProviderChange::default() };
     after.update(write(&them), "openai", None, removed).await?;
-    store.close().await;
     Ok(())
 }
 
 #[tokio::test]
 async fn a_url_that_is_no_longer_permitted_affects_only_its_own_models() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
     let them = org("them");
-    let before = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    let before = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     before.update(write(&them), "inside", None, own(&sim.url(), &["scripted"])).await?;
     before.update(write(&them), "outside", None, own("https://models.example/v1", &["far"])).await?;
     before.set_defaults(write(&them), None, Some("scripted".to_owned()), None).await?;
     assert_eq!(names(&before, &them).await?, ["scripted", "far", "hub-model"]);
 
-    let after = process(&stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
+    let after = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
     assert_eq!(names(&after, &them).await?, ["hub-model", "far"]);
-    assert_eq!(ask(&after, &them, "hub-model").await?.text, "inside");
-    store.close().await;
+    assert_eq!(complete(&after, &them, "hub-model").await?.text, "inside");
     Ok(())
 }
 
-async fn list(stores: &Stores, owner: &OrgId, name: &str, available: Vec<String>) -> anyhow::Result<()> {
+async fn store_endpoint_models(
+    stores: &Stores,
+    owner: &OrgId,
+    name: &str,
+    available: Vec<String>,
+) -> anyhow::Result<()> {
     let settings = stores.of::<ModelSettings>().get(owner, ModelSettings::fixed_id()).await?;
     let settings = settings.ok_or_else(|| anyhow::anyhow!("no settings"))?;
     let base_url = settings.providers.get(name).map(|provider| provider.base_url.clone()).unwrap_or_default();
@@ -311,38 +331,33 @@ async fn list(stores: &Stores, owner: &OrgId, name: &str, available: Vec<String>
 
 #[tokio::test]
 async fn the_lists_of_an_owners_endpoints_are_bounded_together() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
-    let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    let providers = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     let them = org("them");
     providers.update(write(&them), "far", None, own("https://models.example/v1", &["far"])).await?;
     providers.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await?;
-    for (names, room) in [(1_999, true), (2_000, false)] {
-        list(&stores, &them, "mine", Vec::new()).await?;
-        list(&stores, &them, "far", (0..names).map(|n| n.to_string()).collect()).await?;
+    for (names, has_capacity) in [(1_999, true), (2_000, false)] {
+        store_endpoint_models(&test.stores, &them, "mine", Vec::new()).await?;
+        store_endpoint_models(&test.stores, &them, "far", (0..names).map(|n| n.to_string()).collect()).await?;
         let kept = providers.discover(write(&them), "mine").await?.providers;
         let kept = kept.get("mine").map(|mine| mine.available.len());
-        assert_eq!(kept, Some(usize::from(room)), "beside {names}");
+        assert_eq!(kept, Some(usize::from(has_capacity)), "with {names} names of another endpoint");
     }
-    store.close().await;
     Ok(())
 }
 
 #[tokio::test]
 async fn without_a_master_key_only_api_keys_are_refused() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
+    let test = Fixture::new()?;
     let sim = LlmSim::builder().script(Script::always("hello")).start().await?;
-    let providers = process(&store.stores(), &sim.url(), &[], &["127.0.0.1"])?;
+    let providers = process(&test.stores, &sim.url(), &[], &["127.0.0.1"])?;
     let them = org("them");
     let change = own(&sim.url(), &["scripted"]);
     let refused = providers.update(write(&them), "mine", None, change.clone()).await;
     assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::SecretsUnavailable));
     providers.update(write(&them), "mine", None, ProviderChange { api_key: None, ..change }).await?;
-    assert_eq!(ask(&providers, &them, "scripted").await?.text, "hello");
-    store.close().await;
+    assert_eq!(complete(&providers, &them, "scripted").await?.text, "hello");
     Ok(())
 }
 
@@ -367,44 +382,40 @@ impl ResourceLayer for UnreadablePlatform {
 
 #[tokio::test]
 async fn every_stored_key_is_encrypted_with_a_new_master_key() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
+    let test = Fixture::new()?;
     let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
     let them = org("them");
     let (key, create) = ("them".parse()?, OrganizationChange::Create { name: "them".to_owned() });
     let create = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
-    stores.of::<Organization>().decide(&them, create).await?;
-    let old = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    test.stores.of::<Organization>().decide(&them, create).await?;
+    let old = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     old.update(write(&them), "mine", None, own(&sim.url(), &["scripted"])).await?;
     assert!(!old.has_older_master_keys());
 
-    let lost = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
+    let lost = process(&test.stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
     let one = Some(ReencryptedKeys { lost: 1, failed: 0 });
     assert_eq!(lost.reencrypt_keys(&CancellationToken::new()).await?, one, "a key under a master key that is missing");
     assert_eq!(names(&lost, &them).await?, ["hub-model"], "its provider is left out, and not called without a key");
 
-    let both = process(&stores, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
+    let both = process(&test.stores, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert!(both.has_older_master_keys());
     let ended = CancellationToken::new();
     ended.cancel();
     assert_eq!(both.reencrypt_keys(&ended).await?, None, "a cancelled pass returns no result");
     // An unreadable row does not affect the other owners.
-    let holed = Stores { resources: Layered::over(UnreadablePlatform, &stores.resources), ..stores.clone() };
-    let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
+    let unreadable =
+        Stores { resources: Layered::over(UnreadablePlatform, &test.stores.resources), ..test.stores.clone() };
+    let passed = process(&unreadable, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert_eq!(passed.reencrypt_keys(&CancellationToken::new()).await?, Some(ReencryptedKeys { lost: 0, failed: 1 }));
-    let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
-    assert_eq!(ask(&new, &them, "scripted").await?.text, "hello");
-    store.close().await;
+    let new = process(&test.stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
+    assert_eq!(complete(&new, &them, "scripted").await?.text, "hello");
     Ok(())
 }
 
 #[tokio::test]
 async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
-    let stores = store.stores();
-    let providers = process(&stores, "https://hub.example/v1", &MASTER_KEYS[..1], &[])?;
+    let test = Fixture::new()?;
+    let providers = process(&test.stores, "https://hub.example/v1", &MASTER_KEYS[..1], &[])?;
     let them = org("them");
     let reason = |result: Result<ModelSettings>| result.map(drop).map_err(|error| error.reason);
     let url = "https://models.example/v1";
@@ -418,16 +429,16 @@ async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Resul
     assert_eq!(
         reason(providers.update(write(&them), "openai", Some(Etag::new(1)), priced).await),
         Err(Reason::InvalidField),
-        "the platform pays"
+        "only the platform sets the prices of its models"
     );
     let elsewhere =
         ProviderChange { base_url: Some("https://other.example/v1".to_owned()), ..ProviderChange::default() };
-    list(&stores, &them, "mine", vec!["a".to_owned()]).await?;
+    store_endpoint_models(&test.stores, &them, "mine", vec!["a".to_owned()]).await?;
     let moved = providers.update(write(&them), "mine", Some(Etag::new(2)), elsewhere).await?;
-    let forgotten = |provider: &Provider| {
+    let has_no_key_and_list = |provider: &Provider| {
         provider.key.is_none() && provider.available.is_empty() && provider.discovered_at.is_none()
     };
-    assert!(moved.providers.values().all(forgotten), "a key and a list go with their URL");
+    assert!(moved.providers.values().all(has_no_key_and_list), "a new URL deletes the key and the list");
     let ghost = providers.set_defaults(write(&them), None, Some("ghost".to_owned()), None).await;
     assert_eq!(reason(ghost), Err(Reason::ModelNotAvailable));
     providers.set_defaults(write(&them), None, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
@@ -435,6 +446,5 @@ async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Resul
     providers.delete(write(&them), "mine", None).await?;
     assert_eq!(reason(providers.delete(write(&them), "mine", None).await), Err(Reason::NotFound));
     assert_eq!(providers.catalogue(&them).await?.default_model(), "hub-model");
-    store.close().await;
     Ok(())
 }
