@@ -27,7 +27,7 @@ pub(crate) struct Sizes {
     paused: usize,
     /// Idle conversations that are resumed after a node joins.
     resumed_conversations: usize,
-    /// Turns of each kind whose store operations are counted_turns.
+    /// Turns of each kind whose store operations are counted.
     counted_turns: usize,
 }
 

@@ -9,9 +9,9 @@ use folio_tests::harness::client::Client;
 use super::processes::Cluster;
 use crate::client::{QUESTION, chat, request, upload};
 
-/// Prefix of the counted_turns metrics. Their labels are `server` and `kind`.
+/// Prefix of the counted metrics. Their labels are `server` and `kind`.
 const CALLS: &str = "folio_store_calls_total{";
-/// Time for which background operations are counted_turns.
+/// Time for which background operations are counted.
 const QUIET: Duration = Duration::from_secs(10);
 
 pub(crate) struct Measurements {
