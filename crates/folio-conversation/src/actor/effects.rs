@@ -73,7 +73,7 @@ impl State {
                 Effect::Append(append) => {
                     self.prefetch(&append);
                     let audit = self.loaded.as_mut().map(|loaded| &mut loaded.audit);
-                    let audit_writes = audit.map(|audit| audit.writes_for(&append)).unwrap_or_default();
+                    let audit_writes = audit.map(|audit| audit.writes_for(&append.entries)).unwrap_or_default();
                     self.spawn_for_machine(|work, loaded| {
                         work.spawn(work.clone().append(*append, loaded.new.clone(), audit_writes))
                     });

@@ -11,7 +11,6 @@ mod turn_log;
 use std::sync::Arc;
 
 use folio_history::journal::Entry;
-use folio_history::thread::Append;
 use folio_resources::audit::AuditEntry;
 use folio_types::{OrgId, Result, TurnId};
 
@@ -58,12 +57,12 @@ impl Auditor {
         self.log.push(entry, &mut self.due);
     }
 
-    /// Returns the entries to write with an append. Idempotent for retries.
-    pub(crate) fn writes_for(&mut self, append: &Append) -> Arc<AuditWrites> {
+    /// Returns the audit entries to write with an append of these journal entries. Idempotent for retries.
+    pub(crate) fn writes_for(&mut self, journal: &[Entry]) -> Arc<AuditWrites> {
         let (mut log, mut entries) = (self.log.clone(), Vec::new());
-        append.entries.iter().for_each(|entry| log.push(entry, &mut entries));
+        journal.iter().for_each(|entry| log.push(entry, &mut entries));
         // An intent is not reported. Another append always follows it.
-        let continues = matches!(append.entries.last(), Some(Entry::Intent(_)));
+        let continues = matches!(journal.last(), Some(Entry::Intent(_)));
         let (due, mut after_commit) = if continues { (entries, Vec::new()) } else { (Vec::new(), entries) };
         let mut with_append = self.due.clone();
         if !after_commit.is_empty() {

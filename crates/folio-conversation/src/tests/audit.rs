@@ -1,11 +1,13 @@
 //! The audit log is complete after crashes.
 
+use folio_history::journal::{End, Ended};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, Ground};
 use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_resources::{Organization, OrganizationChange};
 
 use super::crash::wait_for_end;
 use super::*;
+use crate::audit::Auditor;
 
 impl Sandbox {
     async fn log(&self) -> Vec<AuditEntry> {
@@ -215,5 +217,48 @@ async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
     let kinds: Vec<_> = log.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [AuditKind::CallApproved, AuditKind::CallEffect]);
     assert_eq!(log[1].outcome.as_deref(), Some("superseded"));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_auditor_writes_the_entries_of_an_intent_with_the_next_append() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("create_tag", json!({"name": "once"})), say("Made.")]);
+    sandbox.run(ChatCommand { auto_approve: true, ..sandbox.chat("make") }).await;
+    let thread = sandbox.newest_thread().await;
+    let journal = sandbox.journal(&thread).await;
+    let find = |is_found: fn(&Entry) -> bool| journal.iter().position(is_found).unwrap();
+    let (intent, outcome) =
+        (find(|entry| matches!(entry, Entry::Intent(_))), find(|entry| matches!(entry, Entry::Outcome(_))));
+    let kinds = |entries: &[AuditEntry]| entries.iter().map(|entry| entry.kind).collect::<Vec<_>>();
+    let (allowed, both) = ([AuditKind::CallAllowed], [AuditKind::CallAllowed, AuditKind::CallEffect]);
+
+    let mut auditor = Auditor::new(thread);
+    journal[..intent].iter().for_each(|entry| auditor.read(entry));
+    let mut next_owner = auditor.clone();
+    let writes = auditor.writes_for(&journal[intent..=intent]);
+    assert!(writes.with_append.is_empty() && writes.after_commit.is_empty());
+    auditor.commit();
+    assert_eq!(kinds(auditor.due()), allowed);
+    let writes = auditor.clone().writes_for(&journal[intent..=intent]);
+    assert_eq!((kinds(&writes.with_append), writes.after_commit.len()), (allowed.to_vec(), 0));
+    let writes = auditor.writes_for(&journal[outcome..]);
+    assert_eq!((writes.with_append.len(), kinds(&writes.after_commit)), (0, both.to_vec()));
+    assert!(Arc::ptr_eq(&writes, &auditor.in_flight_writes()));
+    auditor.commit();
+    assert!(auditor.due().is_empty() && auditor.in_flight_writes().after_commit.is_empty());
+
+    next_owner.read(&journal[intent]);
+    assert_eq!(kinds(next_owner.due()), allowed, "a node that loads the thread");
+    let Some(Entry::Ended(ended)) = journal.last().cloned() else { panic!("the turn has not ended") };
+    let end = End::Failed { error: Error::internal("a crash"), retriable: true };
+    next_owner.read(&Entry::Ended(Box::new(Ended { end, ..(*ended).clone() })));
+    next_owner.read(&journal[outcome]);
+    assert_eq!(kinds(next_owner.due()), both, "a resumed turn");
+    next_owner.read(&Entry::Ended(ended));
+    next_owner.read(&journal[outcome]);
+    assert_eq!(kinds(next_owner.due()), both, "an ended turn has no further entries");
+    next_owner.read(&journal[0]);
+    assert!(next_owner.due().is_empty(), "the sweep ensures the entries of earlier turns");
     sandbox.finish().await;
 }
