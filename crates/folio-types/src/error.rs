@@ -43,128 +43,113 @@ pub enum Code {
     Internal,
 }
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// Stable identifier of the cause, in upper snake case. Clients may depend on it; it is never renamed.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Reason {
-            $($(#[$doc])* #[serde(rename = $text)] $name,)+
-        }
-
-        impl Reason {
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)+ }
-            }
-
-            pub const ALL: &'static [Reason] = &[$(Self::$name,)+];
-        }
-    };
-}
-
-reasons! {
-    /// A field of the request is missing, malformed or out of bounds.
-    InvalidField = "INVALID_FIELD",
-    /// An id is malformed.
-    InvalidId = "INVALID_ID",
-    /// A page token is malformed or belongs to another list.
-    InvalidPageToken = "INVALID_PAGE_TOKEN",
-    /// A path such as `a.b[0].c` is malformed or refers to a missing value.
-    InvalidPath = "INVALID_PATH",
-    /// A schema violates a rule; the message contains the position.
-    InvalidSchema = "INVALID_SCHEMA",
-    /// Data does not match its schema.
-    SchemaMismatch = "SCHEMA_MISMATCH",
-    TooLarge = "TOO_LARGE",
-    UnsupportedType = "UNSUPPORTED_TYPE",
-    /// The organization has no resource with this id.
-    NotFound = "NOT_FOUND",
-    /// Another resource has this name.
-    NameTaken = "NAME_TAKEN",
-    /// Another resource references this one; the message names the other resource.
-    InUse = "IN_USE",
-    /// The resource was changed since it was read.
-    VersionConflict = "VERSION_CONFLICT",
-    /// The request id was used for another request.
-    RequestIdConflict = "REQUEST_ID_CONFLICT",
-    /// The model is unknown or disabled.
-    ModelNotAvailable = "MODEL_NOT_AVAILABLE",
-    UnknownProfile = "UNKNOWN_PROFILE",
-    /// The tool is unknown or not part of the profile.
-    UnknownTool = "UNKNOWN_TOOL",
-    /// The thread has a running turn.
-    TurnBusy = "TURN_BUSY",
-    /// The thread has a turn that is waiting for approval.
-    TurnPending = "TURN_PENDING",
-    /// The turn's approvals arrived after their deadline.
-    TurnExpired = "TURN_EXPIRED",
-    /// The turn has ended, and the request needs an active one.
-    TurnEnded = "TURN_ENDED",
-    TurnNotResumable = "TURN_NOT_RESUMABLE",
-    /// The turn is not waiting for a decision.
-    NotAwaitingApproval = "NOT_AWAITING_APPROVAL",
-    /// A decision differs from the recorded one.
-    DecisionConflict = "DECISION_CONFLICT",
-    /// The digest of a decision differs from the call's digest.
-    DigestMismatch = "DIGEST_MISMATCH",
-    /// A decision refers to a call that is not in the waiting round.
-    UnknownCall = "UNKNOWN_CALL",
-    /// The thread reached its maximum size; fork it or start another thread.
-    ThreadFull = "THREAD_FULL",
-    /// The queue behind a running turn is full.
-    QueueFull = "QUEUE_FULL",
-    /// The node reached its maximum of conversations or calls.
-    Overloaded = "OVERLOADED",
-    /// The call exceeded the server's or the caller's deadline. Work that it started continues.
-    DeadlineExceeded = "DEADLINE_EXCEEDED",
-    /// The node is shutting down.
-    Draining = "DRAINING",
-    /// Another node owns the thread: `Error::owner` returns it.
-    Moved = "MOVED",
-    /// The request was already forwarded once.
-    ForwardedTwice = "FORWARDED_TWICE",
-    /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ, or
-    /// the principal is forged.
-    InvalidPrincipal = "INVALID_PRINCIPAL",
-    ModelFailed = "MODEL_FAILED",
-    ModelTimeout = "MODEL_TIMEOUT",
-    /// The model endpoint refused the request.
-    ModelRefused = "MODEL_REFUSED",
-    /// The model endpoint limits its rate.
-    ModelRateLimited = "MODEL_RATE_LIMITED",
-    /// The request does not fit into the model's context, even after truncation.
-    ContextTooSmall = "CONTEXT_TOO_SMALL",
-    /// The circuit breaker of the endpoint is open.
-    ModelUnavailable = "MODEL_UNAVAILABLE",
-    /// The node died, restarted, or is unreachable.
-    NodeLost = "NODE_LOST",
-    /// A secret cannot be encrypted or decrypted: the installation has no master key, or another one than at the
-    /// encryption.
-    SecretsUnavailable = "SECRETS_UNAVAILABLE",
-    /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the call.
-    SpuExhausted = "SPU_EXHAUSTED",
-    /// A store was unreachable or exceeded its deadline.
-    StoreUnavailable = "STORE_UNAVAILABLE",
-    /// This version cannot read a stored value.
-    StoredFormat = "STORED_FORMAT",
-    /// The token is missing, malformed, unknown, expired or revoked.
-    InvalidToken = "INVALID_TOKEN",
-    /// The signing keys of a JWT's issuer cannot be read.
-    IssuerUnavailable = "ISSUER_UNAVAILABLE",
-    /// The caller's role does not permit the operation.
-    RoleNotAllowed = "ROLE_NOT_ALLOWED",
-    /// The scopes of the token do not include the operation.
-    ScopeNotAllowed = "SCOPE_NOT_ALLOWED",
-    /// Too many requests with invalid tokens came from this address.
-    TooManyAttempts = "TOO_MANY_ATTEMPTS",
-    /// The organization has exhausted a quota.
-    QuotaExceeded = "QUOTA_EXCEEDED",
-    /// A rule of the organization's policy denies the call or requires another approver.
-    PolicyDenied = "POLICY_DENIED",
-    /// The document has no text (yet).
-    NoText = "NO_TEXT",
-    /// The document has no extraction (yet).
-    NoExtraction = "NO_EXTRACTION",
-    Internal = "INTERNAL",
+named_enum! {
+    /// Stable identifier of the cause, in upper snake case. Clients may depend on it; it is never renamed.
+    pub enum Reason {
+        /// A field of the request is missing, malformed or out of bounds.
+        InvalidField = "INVALID_FIELD",
+        /// An id is malformed.
+        InvalidId = "INVALID_ID",
+        /// A page token is malformed or belongs to another list.
+        InvalidPageToken = "INVALID_PAGE_TOKEN",
+        /// A path such as `a.b[0].c` is malformed or refers to a missing value.
+        InvalidPath = "INVALID_PATH",
+        /// A schema violates a rule; the message contains the position.
+        InvalidSchema = "INVALID_SCHEMA",
+        /// Data does not match its schema.
+        SchemaMismatch = "SCHEMA_MISMATCH",
+        TooLarge = "TOO_LARGE",
+        UnsupportedType = "UNSUPPORTED_TYPE",
+        /// The organization has no resource with this id.
+        NotFound = "NOT_FOUND",
+        /// Another resource has this name.
+        NameTaken = "NAME_TAKEN",
+        /// Another resource references this one; the message names the other resource.
+        InUse = "IN_USE",
+        /// The resource was changed since it was read.
+        VersionConflict = "VERSION_CONFLICT",
+        /// The request id was used for another request.
+        RequestIdConflict = "REQUEST_ID_CONFLICT",
+        /// The model is unknown or disabled.
+        ModelNotAvailable = "MODEL_NOT_AVAILABLE",
+        UnknownProfile = "UNKNOWN_PROFILE",
+        /// The tool is unknown or not part of the profile.
+        UnknownTool = "UNKNOWN_TOOL",
+        /// The thread has a running turn.
+        TurnBusy = "TURN_BUSY",
+        /// The thread has a turn that is waiting for approval.
+        TurnPending = "TURN_PENDING",
+        /// The turn's approvals arrived after their deadline.
+        TurnExpired = "TURN_EXPIRED",
+        /// The turn has ended, and the request needs an active one.
+        TurnEnded = "TURN_ENDED",
+        TurnNotResumable = "TURN_NOT_RESUMABLE",
+        /// The turn is not waiting for a decision.
+        NotAwaitingApproval = "NOT_AWAITING_APPROVAL",
+        /// A decision differs from the recorded one.
+        DecisionConflict = "DECISION_CONFLICT",
+        /// The digest of a decision differs from the call's digest.
+        DigestMismatch = "DIGEST_MISMATCH",
+        /// A decision refers to a call that is not in the waiting round.
+        UnknownCall = "UNKNOWN_CALL",
+        /// The thread reached its maximum size; fork it or start another thread.
+        ThreadFull = "THREAD_FULL",
+        /// The queue behind a running turn is full.
+        QueueFull = "QUEUE_FULL",
+        /// The node reached its maximum of conversations or calls.
+        Overloaded = "OVERLOADED",
+        /// The call exceeded the server's or the caller's deadline. Work that it started continues.
+        DeadlineExceeded = "DEADLINE_EXCEEDED",
+        /// The node is shutting down.
+        Draining = "DRAINING",
+        /// Another node owns the thread: `Error::owner` returns it.
+        Moved = "MOVED",
+        /// The request was already forwarded once.
+        ForwardedTwice = "FORWARDED_TWICE",
+        /// A process of the cluster cannot verify the principal in a call of another process: secrets or clocks differ, or
+        /// the principal is forged.
+        InvalidPrincipal = "INVALID_PRINCIPAL",
+        ModelFailed = "MODEL_FAILED",
+        ModelTimeout = "MODEL_TIMEOUT",
+        /// The model endpoint refused the request.
+        ModelRefused = "MODEL_REFUSED",
+        /// The model endpoint limits its rate.
+        ModelRateLimited = "MODEL_RATE_LIMITED",
+        /// The request does not fit into the model's context, even after truncation.
+        ContextTooSmall = "CONTEXT_TOO_SMALL",
+        /// The circuit breaker of the endpoint is open.
+        ModelUnavailable = "MODEL_UNAVAILABLE",
+        /// The node died, restarted, or is unreachable.
+        NodeLost = "NODE_LOST",
+        /// A secret cannot be encrypted or decrypted: the installation has no master key, or another one than at the
+        /// encryption.
+        SecretsUnavailable = "SECRETS_UNAVAILABLE",
+        /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the call.
+        SpuExhausted = "SPU_EXHAUSTED",
+        /// A store was unreachable or exceeded its deadline.
+        StoreUnavailable = "STORE_UNAVAILABLE",
+        /// This version cannot read a stored value.
+        StoredFormat = "STORED_FORMAT",
+        /// The token is missing, malformed, unknown, expired or revoked.
+        InvalidToken = "INVALID_TOKEN",
+        /// The signing keys of a JWT's issuer cannot be read.
+        IssuerUnavailable = "ISSUER_UNAVAILABLE",
+        /// The caller's role does not permit the operation.
+        RoleNotAllowed = "ROLE_NOT_ALLOWED",
+        /// The scopes of the token do not include the operation.
+        ScopeNotAllowed = "SCOPE_NOT_ALLOWED",
+        /// Too many requests with invalid tokens came from this address.
+        TooManyAttempts = "TOO_MANY_ATTEMPTS",
+        /// The organization has exhausted a quota.
+        QuotaExceeded = "QUOTA_EXCEEDED",
+        /// A rule of the organization's policy denies the call or requires another approver.
+        PolicyDenied = "POLICY_DENIED",
+        /// The document has no text (yet).
+        NoText = "NO_TEXT",
+        /// The document has no extraction (yet).
+        NoExtraction = "NO_EXTRACTION",
+        Internal = "INTERNAL",
+    }
 }
 
 /// Names of the details with the kind and id of a missing resource.

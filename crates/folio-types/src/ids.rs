@@ -17,17 +17,19 @@ use crate::error::{Error, Reason, Result};
 
 const HEX_DIGITS: usize = 32;
 
+/// Returns true if a text consists of this number of lowercase hexadecimal digits.
+pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 fn parse_plain(kind: &'static str, prefix: &str, text: &str) -> Result<()> {
     let digits = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
-    match digits {
-        Some(hex) if hex.len() == HEX_DIGITS && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) => Ok(()),
-        _ => Err(malformed(kind, text)),
-    }
+    if digits.is_some_and(|digits| is_hex(digits, HEX_DIGITS)) { Ok(()) } else { Err(malformed(kind, text)) }
 }
 
 fn malformed(kind: &'static str, text: &str) -> Error {
-    let shown: String = text.chars().take(80).collect();
-    Error::invalid(Reason::InvalidId, format!("{shown:?} is not a {kind} id"))
+    let excerpt: String = text.chars().take(80).collect();
+    Error::invalid(Reason::InvalidId, format!("{excerpt:?} is not a {kind} id"))
 }
 
 macro_rules! plain_id {
@@ -376,11 +378,7 @@ fn canonical(value: &serde_json::Value, out: &mut String) {
 impl FromStr for Digest {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        if text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            Ok(Self(text.into()))
-        } else {
-            Err(malformed("digest", text))
-        }
+        if is_hex(text, 64) { Ok(Self(text.into())) } else { Err(malformed("digest", text)) }
     }
 }
 
@@ -398,15 +396,8 @@ mod tests {
         let call = CallId::new(TurnId::new(thread.clone(), 12), 3, 1);
         assert_eq!(call.to_string(), format!("{thread}.12.3.1"));
         assert_eq!(call.to_string().parse::<CallId>(), Ok(call));
-        for bad in [
-            "",
-            ".",
-            "thr_1.1",
-            &format!("{thread}.01"),
-            &format!("{thread}.0"),
-            &format!("{thread}.+1"),
-            &format!("{thread}.1.1.1.1"),
-        ] {
+        let numbers = ["01", "0", "+1", "1.1.1.1"].map(|numbers| format!("{thread}.{numbers}"));
+        for bad in numbers.iter().map(String::as_str).chain(["", ".", "thr_1.1"]) {
             assert!(bad.parse::<TurnId>().is_err() && bad.parse::<CallId>().is_err(), "{bad}");
         }
     }

@@ -3,10 +3,14 @@
 //! Every item is plain data with its validation. This crate contains no async code and no I/O, and imports no other
 //! crate of the workspace. Every other crate may import it.
 
+#[macro_use]
+mod named_enum;
+
 pub mod access;
 pub mod environment;
 mod error;
 mod etag;
+#[macro_use]
 mod ids;
 pub mod json;
 pub mod limits;

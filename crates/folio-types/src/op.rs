@@ -14,7 +14,7 @@ use crate::ids::{
 };
 
 /// The key of an op. The effect of an op happens once per key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpKey {
     /// A tool call of a turn.
     Call(CallId),
@@ -50,17 +50,7 @@ impl FromStr for OpKey {
     }
 }
 
-impl Serialize for OpKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for OpKey {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+text_form!(@serde OpKey);
 
 /// The resource or thread that an op changes. The op rows are stored with the target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -48,8 +48,8 @@ impl Problems {
 
     /// Adds a problem unless the duration is within the inclusive bounds.
     pub fn seconds(&mut self, path: impl Display, value: Duration, min: Duration, max: Duration) {
-        let (least_seconds, most_seconds) = (min.as_secs_f64(), max.as_secs_f64());
-        let problem = format_args!("must be from {least_seconds} to {most_seconds} seconds");
+        let (min_seconds, max_seconds) = (min.as_secs_f64(), max.as_secs_f64());
+        let problem = format_args!("must be from {min_seconds} to {max_seconds} seconds");
         self.check(value >= min && value <= max, path, problem);
     }
 

@@ -15,14 +15,10 @@ use subtle::ConstantTimeEq as _;
 
 use crate::environment::Environment;
 use crate::error::{Code, Error, Reason, Result};
-use crate::ids::{OrgId, TokenId};
+use crate::ids::{OrgId, TokenId, is_hex};
 
 const ID_DIGITS: usize = 32;
 const SECRET_DIGITS: usize = 64;
-
-fn is_hex(text: &str, digits: usize) -> bool {
-    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
 
 /// Returns the hexadecimal digits of an id: the part after its prefix.
 fn digits(id: &str) -> &str {
@@ -92,11 +88,8 @@ impl Token {
     /// Returns the error of an invalid token. It does not depend on the reason, so that a caller cannot probe for
     /// tokens.
     pub fn refused() -> Error {
-        Error::new(
-            Code::Unauthenticated,
-            Reason::InvalidToken,
-            "the token is missing, malformed, unknown, expired or revoked",
-        )
+        let message = "the token is missing, malformed, unknown, expired or revoked";
+        Error::new(Code::Unauthenticated, Reason::InvalidToken, message)
     }
 }
 
