@@ -8,18 +8,17 @@ use folio_history::event::{Event, EventKind};
 use folio_history::journal::Decision;
 use folio_types::{Error, Result, TurnId, limits};
 
-use crate::chat::prefix_fields;
+use crate::chat::{check_length, prefix_fields};
 use crate::{fields, json, time, v1};
 use v1::approve_response::Outcome;
+use v1::decision::Decision as Choice;
 use v1::event::Kind;
 
 /// Parses and validates a request. The request id is only validated, because recorded decisions make `Approve`
 /// idempotent. Errors: `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
 pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
-    if request.decisions.len() > limits::DECISIONS_MAX {
-        return Err(Error::invalid_field("decisions", format!("has more than {} decisions", limits::DECISIONS_MAX)));
-    }
+    check_length("decisions", &request.decisions, limits::DECISIONS_MAX, "decisions")?;
     fields::request_id(&request.request_id)?;
     let reject_undecided = match fields::choice("undecided", request.undecided)? {
         v1::Undecided::Reject => true,
@@ -28,20 +27,20 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     let mut round = (request.round > 0).then_some(request.round);
     let mut seen = HashSet::new();
     let mut decisions = Vec::with_capacity(request.decisions.len());
-    for (index, given) in request.decisions.into_iter().enumerate() {
+    for (index, decision) in request.decisions.into_iter().enumerate() {
         let path = format!("decisions[{index}]");
-        let read = decision(given).map_err(|error| prefix_fields(&path, error))?;
+        let decision = parse_decision(decision).map_err(|error| prefix_fields(&path, error))?;
         let field = format!("{path}.call_id");
-        if read.call.turn != turn {
+        if decision.call.turn != turn {
             return Err(Error::invalid_field(field, "must be a call of turn_id"));
         }
-        if *round.get_or_insert(read.call.round) != read.call.round {
+        if *round.get_or_insert(decision.call.round) != decision.call.round {
             return Err(Error::invalid_field(field, "is a call of another round"));
         }
-        if !seen.insert(read.call.clone()) {
+        if !seen.insert(decision.call.clone()) {
             return Err(Error::invalid_field(field, "appears in two decisions"));
         }
-        decisions.push(read);
+        decisions.push(decision);
     }
     if round.is_none() {
         return Err(Error::invalid_field("round", "must be set if the request has no decisions"));
@@ -124,40 +123,37 @@ pub fn parse_answer(answer: v1::ApproveResponse) -> Result<ApproveAnswer> {
     Ok(ApproveAnswer::Reached { closing, round: Box::new(round) })
 }
 
-fn encode_decision(given: &CallDecision) -> v1::Decision {
-    use v1::decision::Decision as Kind;
-    let decision = match &given.decision {
-        Decision::Approve => Kind::Approved(v1::Approved {}),
+fn encode_decision(CallDecision { call, digest, decision }: &CallDecision) -> v1::Decision {
+    let decision = match decision {
+        Decision::Approve => Choice::Approved(v1::Approved {}),
         Decision::ApproveEdited { arguments } => {
-            Kind::ApprovedEdited(v1::ApprovedEdited { arguments_json: json::text(arguments) })
+            Choice::ApprovedEdited(v1::ApprovedEdited { arguments_json: json::text(arguments) })
         }
-        Decision::Reject { reason } => Kind::Rejected(v1::Rejected { reason: reason.clone().unwrap_or_default() }),
+        Decision::Reject { reason } => Choice::Rejected(v1::Rejected { reason: reason.clone().unwrap_or_default() }),
     };
     v1::Decision {
-        call_id: given.call.to_string(),
-        arguments_digest: given.digest.as_ref().map(ToString::to_string).unwrap_or_default(),
+        call_id: call.to_string(),
+        arguments_digest: fields::text_of(digest.as_ref()),
         decision: Some(decision),
     }
 }
 
-fn decision(given: v1::Decision) -> Result<CallDecision> {
-    use v1::decision::Decision as Given;
-    let decision = match fields::required("decision", given.decision)? {
-        Given::Approved(_) => Decision::Approve,
-        Given::ApprovedEdited(edited) => {
+fn parse_decision(v1::Decision { call_id, arguments_digest, decision }: v1::Decision) -> Result<CallDecision> {
+    let decision = match fields::required("decision", decision)? {
+        Choice::Approved(_) => Decision::Approve,
+        Choice::ApprovedEdited(edited) => {
             let field = "approved_edited.arguments_json";
-            Decision::ApproveEdited {
-                arguments: json::parse_object(field, &edited.arguments_json, limits::ARGUMENTS_BYTES)?,
-            }
+            let arguments = json::parse_object(field, &edited.arguments_json, limits::ARGUMENTS_BYTES)?;
+            Decision::ApproveEdited { arguments }
         }
-        Given::Rejected(rejected) => {
+        Choice::Rejected(rejected) => {
             let reason = fields::paragraph("rejected.reason", &rejected.reason, limits::REJECTION_REASON_CHARS)?;
             Decision::Reject { reason: Some(reason).filter(|reason| !reason.trim().is_empty()) }
         }
     };
     Ok(CallDecision {
-        call: fields::id("call_id", &given.call_id)?,
-        digest: fields::optional_id("arguments_digest", &given.arguments_digest)?,
+        call: fields::id("call_id", &call_id)?,
+        digest: fields::optional_id("arguments_digest", &arguments_digest)?,
         decision,
     })
 }
@@ -167,15 +163,14 @@ mod tests {
     use super::*;
     use folio_history::event::RoundView;
     use folio_types::{CallId, Digest, ThreadId, Timestamp};
-    use v1::decision::Decision as Given;
 
     fn turn() -> TurnId {
         TurnId::new(ThreadId::derive(&["t"]), 1)
     }
 
-    fn decision(round: u32, index: u32, given: Given) -> v1::Decision {
+    fn decision(round: u32, index: u32, choice: Choice) -> v1::Decision {
         let call_id = CallId::new(turn(), round, index).to_string();
-        v1::Decision { call_id, decision: Some(given), ..Default::default() }
+        v1::Decision { call_id, decision: Some(choice), ..Default::default() }
     }
 
     fn request(decisions: Vec<v1::Decision>) -> v1::ApproveRequest {
@@ -184,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_round_follows_from_the_decisions() {
-        let input = parse(request(vec![decision(3, 1, Given::Approved(v1::Approved {}))])).unwrap();
+        let input = parse(request(vec![decision(3, 1, Choice::Approved(v1::Approved {}))])).unwrap();
         assert_eq!((input.round, input.reject_undecided), (Some(3), false));
         assert!(parse(request(Vec::new())).is_err());
         let named = v1::ApproveRequest { round: 2, ..request(Vec::new()) };
@@ -235,9 +230,9 @@ mod tests {
 
     #[test]
     fn malformed_decisions_are_refused_with_their_path() {
-        let approved = || Given::Approved(v1::Approved {});
-        let edited = |text: &str| Given::ApprovedEdited(v1::ApprovedEdited { arguments_json: text.into() });
-        let rejected = |reason: String| Given::Rejected(v1::Rejected { reason });
+        let approved = || Choice::Approved(v1::Approved {});
+        let edited = |text: &str| Choice::ApprovedEdited(v1::ApprovedEdited { arguments_json: text.into() });
+        let rejected = |reason: String| Choice::Rejected(v1::Rejected { reason });
         let stranger = CallId::new(TurnId::new(ThreadId::derive(&["u"]), 1), 1, 1).to_string();
         let nested = format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100));
         let cases = vec![

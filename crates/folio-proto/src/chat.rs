@@ -23,21 +23,22 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
     if request.truncate_to_message_count.is_some() && thread.is_none() {
         return Err(Error::invalid_field("truncate_to_message_count", "requires thread_id"));
     }
+    let if_pending: v1::IfPending = fields::choice("if_pending", request.if_pending)?;
     Ok(ChatCommand {
         profile: fields::optional_word("profile", &request.profile)?,
         documents: fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?,
         thread,
         ephemeral: request.ephemeral,
         text: fields::text("text", &request.text, limits::USER_TEXT_BYTES)?,
-        mentions: mentions(&request.mentions)?,
+        mentions: parse_mentions(&request.mentions)?,
         model: fields::optional_word("model", &request.model)?,
         auto_approve: request.auto_approve,
-        auto_approved_tools: tools(&request.auto_approved_tools)?,
-        if_busy: if_busy(request.if_busy)?,
-        if_pending: if_pending(request.if_pending)?,
+        auto_approved_tools: parse_tools(&request.auto_approved_tools)?,
+        if_busy: fields::choice::<v1::IfBusy>("if_busy", request.if_busy)?.try_into().unwrap_or(IfBusy::Reject),
+        if_pending: if_pending.try_into().unwrap_or(IfPending::Reject),
         truncate_to_message_count: request.truncate_to_message_count,
         request_id: fields::request_id(&request.request_id)?,
-        history: history(request.history)?,
+        history: parse_history(request.history)?,
     })
 }
 
@@ -46,7 +47,7 @@ pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
     v1::ChatRequest {
         profile: command.profile.clone().unwrap_or_default(),
         document_ids: command.documents.iter().map(ToString::to_string).collect(),
-        thread_id: command.thread.as_ref().map(ToString::to_string).unwrap_or_default(),
+        thread_id: fields::text_of(command.thread.as_ref()),
         ephemeral: command.ephemeral,
         history: command.history.iter().map(Into::into).collect(),
         text: command.text.clone(),
@@ -54,35 +55,11 @@ pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
         model: command.model.clone().unwrap_or_default(),
         auto_approve: command.auto_approve,
         auto_approved_tools: command.auto_approved_tools.clone(),
-        if_busy: match command.if_busy {
-            IfBusy::Reject => v1::IfBusy::Reject,
-            IfBusy::Enqueue => v1::IfBusy::Enqueue,
-            IfBusy::Interrupt => v1::IfBusy::Interrupt,
-        }
-        .into(),
-        if_pending: match command.if_pending {
-            IfPending::Reject => v1::IfPending::Reject,
-            IfPending::Supersede => v1::IfPending::Supersede,
-        }
-        .into(),
+        if_busy: v1::IfBusy::from(command.if_busy).into(),
+        if_pending: v1::IfPending::from(command.if_pending).into(),
         truncate_to_message_count: command.truncate_to_message_count,
-        request_id: command.request_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        request_id: fields::text_of(command.request_id.as_ref()),
     }
-}
-
-fn if_busy(number: i32) -> Result<IfBusy> {
-    Ok(match fields::choice("if_busy", number)? {
-        v1::IfBusy::Unspecified | v1::IfBusy::Reject => IfBusy::Reject,
-        v1::IfBusy::Enqueue => IfBusy::Enqueue,
-        v1::IfBusy::Interrupt => IfBusy::Interrupt,
-    })
-}
-
-fn if_pending(number: i32) -> Result<IfPending> {
-    Ok(match fields::choice("if_pending", number)? {
-        v1::IfPending::Unspecified | v1::IfPending::Reject => IfPending::Reject,
-        v1::IfPending::Supersede => IfPending::Supersede,
-    })
 }
 
 fn encode_mention(mention: &Mention) -> v1::Mention {
@@ -95,12 +72,18 @@ fn encode_mention(mention: &Mention) -> v1::Mention {
     v1::Mention { target: Some(target) }
 }
 
-fn mentions(given: &[v1::Mention]) -> Result<Vec<Mention>> {
-    use v1::mention::Target;
-    if given.len() > limits::MENTIONS_MAX {
-        return Err(Error::invalid_field("mentions", format!("has more than {} mentions", limits::MENTIONS_MAX)));
+/// Checks the length of a list. `elements` names the elements in the error.
+pub(crate) fn check_length<T>(field: &str, list: &[T], max: usize, elements: &str) -> Result<()> {
+    if list.len() > max {
+        return Err(Error::invalid_field(field, format!("has more than {max} {elements}")));
     }
-    let read = given.iter().enumerate().map(|(index, mention)| {
+    Ok(())
+}
+
+fn parse_mentions(mentions: &[v1::Mention]) -> Result<Vec<Mention>> {
+    use v1::mention::Target;
+    check_length("mentions", mentions, limits::MENTIONS_MAX, "mentions")?;
+    let parsed = mentions.iter().enumerate().map(|(index, mention)| {
         let field = |name: &str| format!("mentions[{index}].{name}");
         Ok(match fields::required(&field("target"), mention.target.as_ref())? {
             Target::SchemaRevid(text) => Mention::Schema(fields::id(&field("schema_revid"), text)?),
@@ -108,27 +91,22 @@ fn mentions(given: &[v1::Mention]) -> Result<Vec<Mention>> {
             Target::TagId(text) => Mention::Tag(fields::id(&field("tag_id"), text)?),
         })
     });
-    read.collect()
+    parsed.collect()
 }
 
-fn tools(given: &[String]) -> Result<Vec<String>> {
-    if given.len() > limits::AUTO_APPROVED_TOOLS_MAX {
-        let message = format!("has more than {} tools", limits::AUTO_APPROVED_TOOLS_MAX);
-        return Err(Error::invalid_field("auto_approved_tools", message));
-    }
-    let read = given.iter().enumerate();
-    read.map(|(index, tool)| fields::word(&format!("auto_approved_tools[{index}]"), tool)).collect()
+fn parse_tools(tools: &[String]) -> Result<Vec<String>> {
+    check_length("auto_approved_tools", tools, limits::AUTO_APPROVED_TOOLS_MAX, "tools")?;
+    let tools = tools.iter().enumerate();
+    tools.map(|(index, tool)| fields::word(&format!("auto_approved_tools[{index}]"), tool)).collect()
 }
 
-fn history(given: Vec<v1::Message>) -> Result<Vec<Message>> {
-    if given.len() > limits::HISTORY_MESSAGES {
-        return Err(Error::invalid_field("history", format!("has more than {} messages", limits::HISTORY_MESSAGES)));
-    }
-    let bytes: usize = given.iter().map(prost::Message::encoded_len).sum();
+fn parse_history(messages: Vec<v1::Message>) -> Result<Vec<Message>> {
+    check_length("history", &messages, limits::HISTORY_MESSAGES, "messages")?;
+    let bytes: usize = messages.iter().map(prost::Message::encoded_len).sum();
     if bytes > limits::HISTORY_BYTES {
         return Err(json::too_large("history", limits::HISTORY_BYTES));
     }
-    let read = given.into_iter().enumerate().map(|(index, message)| {
+    let parsed = messages.into_iter().enumerate().map(|(index, message)| {
         let field = format!("history[{index}]");
         if message.encoded_len() > limits::HISTORY_MESSAGE_BYTES {
             return Err(json::too_large(&field, limits::HISTORY_MESSAGE_BYTES));
@@ -140,7 +118,7 @@ fn history(given: Vec<v1::Message>) -> Result<Vec<Message>> {
         }
         Ok(message)
     });
-    read.collect()
+    parsed.collect()
 }
 
 fn call_ids(message: &Message) -> impl Iterator<Item = &str> {
@@ -158,7 +136,7 @@ fn is_call_id(id: &str) -> bool {
     (1..=limits::CALL_ID_BYTES).contains(&id.len()) && id.bytes().all(allowed)
 }
 
-/// Prefixes the fields of an error with the path of the message that contains them.
+/// Prefixes the fields of an error with the path of the message that contains the fields.
 pub(crate) fn prefix_fields(path: &str, mut error: Error) -> Error {
     for FieldViolation { field, .. } in &mut error.violations {
         *field = format!("{path}.{field}");
@@ -212,34 +190,38 @@ mod tests {
         }
     }
 
+    fn user(bytes: usize) -> v1::Message {
+        let kind = v1::message::Kind::User(v1::UserMessage { text: "x".repeat(bytes) });
+        v1::Message { kind: Some(kind), ..Default::default() }
+    }
+
+    fn mention(target: v1::mention::Target) -> v1::Mention {
+        v1::Mention { target: Some(target) }
+    }
+
+    fn set_history(request: &mut v1::ChatRequest, messages: Vec<v1::Message>) {
+        (request.ephemeral, request.history) = (true, messages);
+    }
+
     /// Each bound of a chat is the constant of `limits`: the largest value passes, one more is refused.
     #[test]
     fn the_bounds_at_the_edge_are_those_of_limits() {
-        let user = |bytes: usize| v1::Message {
-            kind: Some(v1::message::Kind::User(v1::UserMessage { text: "x".repeat(bytes) })),
-            ..Default::default()
-        };
-        let tag =
-            || v1::Mention { target: Some(v1::mention::Target::TagId(folio_types::TagId::derive(&["a"]).to_string())) };
+        let tag = || mention(v1::mention::Target::TagId(folio_types::TagId::derive(&["a"]).to_string()));
         let framed = user(limits::HISTORY_MESSAGE_BYTES / 2).encoded_len() - limits::HISTORY_MESSAGE_BYTES / 2;
-        type Sized = fn(&mut v1::ChatRequest, usize, &dyn Fn(usize) -> v1::Message, &dyn Fn() -> v1::Mention);
-        let cases: [(&str, usize, Sized); 5] = [
-            ("text", limits::USER_TEXT_BYTES, |r, n, _, _| r.text = "x".repeat(n)),
-            ("mentions", limits::MENTIONS_MAX, |r, n, _, tag| r.mentions = (0..n).map(|_| tag()).collect()),
-            ("auto_approved_tools", limits::AUTO_APPROVED_TOOLS_MAX, |r, n, _, _| {
+        type SetSize<'a> = &'a dyn Fn(&mut v1::ChatRequest, usize);
+        let cases: [(&str, usize, SetSize<'_>); 5] = [
+            ("text", limits::USER_TEXT_BYTES, &|r, n| r.text = "x".repeat(n)),
+            ("mentions", limits::MENTIONS_MAX, &|r, n| r.mentions = (0..n).map(|_| tag()).collect()),
+            ("auto_approved_tools", limits::AUTO_APPROVED_TOOLS_MAX, &|r, n| {
                 r.auto_approved_tools = vec!["create_tag".into(); n];
             }),
-            ("history", limits::HISTORY_MESSAGES, |r, n, user, _| {
-                (r.ephemeral, r.history) = (true, vec![user(1); n]);
-            }),
-            ("history[0]", limits::HISTORY_MESSAGE_BYTES - framed, |r, n, user, _| {
-                (r.ephemeral, r.history) = (true, vec![user(n)]);
-            }),
+            ("history", limits::HISTORY_MESSAGES, &|r, n| set_history(r, vec![user(1); n])),
+            ("history[0]", limits::HISTORY_MESSAGE_BYTES - framed, &|r, n| set_history(r, vec![user(n)])),
         ];
-        for (field, most, change) in cases {
-            for (size, allowed) in [(most, true), (most + 1, false)] {
+        for (field, max, change) in cases {
+            for (size, allowed) in [(max, true), (max + 1, false)] {
                 let mut request = request();
-                change(&mut request, size, &user, &tag);
+                change(&mut request, size);
                 let parsed = parse(request);
                 assert_eq!(parsed.is_ok(), allowed, "{field}: {size}");
                 let named = parsed.err().map(|error| error.violations[0].field.clone());
@@ -250,81 +232,38 @@ mod tests {
 
     #[test]
     fn each_field_out_of_bounds_is_refused_by_its_name() {
-        let thread = ThreadId::derive(&["t"]).to_string();
-        let mention = |target| v1::Mention { target };
-        let user = |text: &str| v1::Message {
-            kind: Some(v1::message::Kind::User(v1::UserMessage { text: text.into() })),
-            ..Default::default()
-        };
-        let bad_call = v1::Message {
-            kind: Some(v1::message::Kind::Assistant(v1::AssistantMessage {
-                calls: vec![v1::MessageCall { arguments_json: "{".into(), ..Default::default() }],
-                ..Default::default()
-            })),
-            ..Default::default()
-        };
-        type Change = Box<dyn FnOnce(&mut v1::ChatRequest)>;
-        let cases: Vec<(&str, Change)> = vec![
-            ("text", Box::new(|r| r.text.clear())),
-            ("text", Box::new(|r| r.text = "x".repeat(limits::USER_TEXT_BYTES + 1))),
-            ("thread_id", Box::new(|r| r.thread_id = "nonsense".into())),
-            ("document_ids[0]", Box::new(|r| r.document_ids = vec!["../etc".into()])),
-            ("document_ids", Box::new(|r| r.document_ids = vec![String::new(); 101])),
-            ("if_busy", Box::new(|r| r.if_busy = 77)),
-            ("if_pending", Box::new(|r| r.if_pending = -1)),
-            ("request_id", Box::new(|r| r.request_id = "ä".into())),
-            ("request_id", Box::new(|r| r.request_id = "x".repeat(129))),
-            ("model", Box::new(|r| r.model = "a b".into())),
-            ("profile", Box::new(|r| r.profile = "x".repeat(300))),
-            ("mentions", Box::new(move |r| r.mentions = vec![mention(None); 21])),
-            ("mentions[0].target", Box::new(|r| r.mentions = vec![v1::Mention::default()])),
-            (
-                "mentions[0].schema_revid",
-                Box::new(|r| {
-                    let id = SchemaId::derive(&["s"]).to_string();
-                    r.mentions = vec![v1::Mention { target: Some(v1::mention::Target::SchemaRevid(id)) }];
-                }),
-            ),
-            ("auto_approved_tools[0]", Box::new(|r| r.auto_approved_tools = vec![String::new()])),
-            ("truncate_to_message_count", Box::new(|r| r.truncate_to_message_count = Some(1))),
-            (
-                "ephemeral",
-                Box::new(move |r| {
-                    r.thread_id = thread;
-                    r.ephemeral = true;
-                }),
-            ),
-            ("history", Box::new(move |r| r.history = vec![v1::Message::default()])),
-            (
-                "history",
-                Box::new(move |r| {
-                    r.ephemeral = true;
-                    r.history = vec![user("x"); 201];
-                }),
-            ),
-            (
-                "history[0].kind",
-                Box::new(|r| {
-                    r.ephemeral = true;
-                    r.history = vec![v1::Message::default()];
-                }),
-            ),
-            (
-                "history[0]",
-                Box::new(|r| {
-                    let odd = v1::message::Kind::Tool(v1::ToolMessage { call_id: "a b".into(), ..Default::default() });
-                    r.ephemeral = true;
-                    r.history = vec![v1::Message { kind: Some(odd), ..Default::default() }];
-                }),
-            ),
-            ("text", Box::new(|r| r.text = "  ".into())),
-            (
-                "history[0].arguments_json",
-                Box::new(move |r| {
-                    r.ephemeral = true;
-                    r.history = vec![bad_call];
-                }),
-            ),
+        use v1::mention::Target;
+        use v1::message::Kind;
+        let message = |kind| v1::Message { kind: Some(kind), ..Default::default() };
+        let call = v1::MessageCall { arguments_json: "{".into(), ..Default::default() };
+        let bad_call = message(Kind::Assistant(v1::AssistantMessage { calls: vec![call], ..Default::default() }));
+        let bad_id = message(Kind::Tool(v1::ToolMessage { call_id: "a b".into(), ..Default::default() }));
+        let schema = mention(Target::SchemaRevid(SchemaId::derive(&["s"]).to_string()));
+        type Change<'a> = &'a dyn Fn(&mut v1::ChatRequest);
+        let cases: [(&str, Change<'_>); 23] = [
+            ("text", &|r| r.text.clear()),
+            ("text", &|r| r.text = "x".repeat(limits::USER_TEXT_BYTES + 1)),
+            ("text", &|r| r.text = "  ".into()),
+            ("thread_id", &|r| r.thread_id = "nonsense".into()),
+            ("document_ids[0]", &|r| r.document_ids = vec!["../etc".into()]),
+            ("document_ids", &|r| r.document_ids = vec![String::new(); 101]),
+            ("if_busy", &|r| r.if_busy = 77),
+            ("if_pending", &|r| r.if_pending = -1),
+            ("request_id", &|r| r.request_id = "ä".into()),
+            ("request_id", &|r| r.request_id = "x".repeat(129)),
+            ("model", &|r| r.model = "a b".into()),
+            ("profile", &|r| r.profile = "x".repeat(300)),
+            ("mentions", &|r| r.mentions = vec![v1::Mention::default(); 21]),
+            ("mentions[0].target", &|r| r.mentions = vec![v1::Mention::default()]),
+            ("mentions[0].schema_revid", &|r| r.mentions = vec![schema.clone()]),
+            ("auto_approved_tools[0]", &|r| r.auto_approved_tools = vec![String::new()]),
+            ("truncate_to_message_count", &|r| r.truncate_to_message_count = Some(1)),
+            ("ephemeral", &|r| (r.thread_id, r.ephemeral) = (ThreadId::derive(&["t"]).to_string(), true)),
+            ("history", &|r| r.history = vec![v1::Message::default()]),
+            ("history", &|r| set_history(r, vec![user(1); 201])),
+            ("history[0].kind", &|r| set_history(r, vec![v1::Message::default()])),
+            ("history[0]", &|r| set_history(r, vec![bad_id.clone()])),
+            ("history[0].arguments_json", &|r| set_history(r, vec![bad_call.clone()])),
         ];
         for (field, change) in cases {
             let mut request = request();

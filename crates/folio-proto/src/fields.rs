@@ -7,6 +7,11 @@ pub use folio_resources::fields::{id, ids, line, optional_id, optional_word, par
 use folio_types::{Error, Etag, RequestId, Result};
 use prost_types::FieldMask;
 
+/// Returns the text of an optional value. None: the empty text.
+pub fn text_of<T: ToString + ?Sized>(value: Option<&T>) -> String {
+    value.map(ToString::to_string).unwrap_or_default()
+}
+
 /// Parses the client's id of the request. Empty: None.
 pub fn request_id(text: &str) -> Result<Option<RequestId>> {
     optional_id("request_id", text)
@@ -56,9 +61,9 @@ pub fn mask(mask: Option<&FieldMask>, fields: &[(&'static str, bool)]) -> Result
         paths => {
             let known: BTreeSet<&'static str> = names.collect();
             if let Some(unknown) = paths.iter().find(|path| !known.contains(path.as_str())) {
-                let shown: String = unknown.chars().take(60).collect();
+                let excerpt: String = unknown.chars().take(60).collect();
                 let known = known.into_iter().collect::<Vec<_>>().join(", ");
-                let problem = format!("{shown:?} cannot be changed; the fields are {known}");
+                let problem = format!("{excerpt:?} cannot be changed; the fields are {known}");
                 return Err(Error::invalid_field("update_mask", problem));
             }
             known.into_iter().filter(|name| paths.iter().any(|path| path == name)).collect()

@@ -24,7 +24,7 @@ pub fn text(value: &Value) -> String {
 }
 
 pub(crate) fn too_large(field: &str, bytes: usize) -> Error {
-    Error::invalid_field(field, format!("more than {bytes} bytes")).with_reason(Reason::TooLarge)
+    Error::invalid_field(field, format!("has more than {bytes} bytes")).with_reason(Reason::TooLarge)
 }
 
 #[cfg(test)]

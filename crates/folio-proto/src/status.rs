@@ -5,6 +5,7 @@
 //! `QuotaFailure` if a limit is exceeded. An internal error is logged completely, and its status contains only an id.
 //! All details are bounded, because a header transports them.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use folio_types::{Code, Error, FieldViolation, Reason};
@@ -25,13 +26,8 @@ pub fn from_error(error: Error) -> Status {
         if is_internal(&error) { with_error_id(&error, uuid::Uuid::now_v7().simple().to_string()) } else { error };
     let mut details = ErrorDetails::new();
     let facts = error.details.iter().take(DETAILS_MAX);
-    details.set_error_info(
-        error.reason.as_str(),
-        DOMAIN,
-        facts
-            .map(|(name, value)| (name.clone(), truncate(value, VIOLATION_CHARS)))
-            .collect::<std::collections::HashMap<_, _>>(),
-    );
+    let facts: HashMap<_, _> = facts.map(|(name, value)| (name.clone(), truncate(value, VIOLATION_CHARS))).collect();
+    details.set_error_info(error.reason.as_str(), DOMAIN, facts);
     for violation in error.violations.iter().take(VIOLATIONS_MAX) {
         details.add_bad_request_violation(
             truncate(&violation.field, VIOLATION_CHARS),
@@ -68,7 +64,7 @@ fn name(code: tonic::Code) -> &'static str {
         tonic::Code::Ok => "OK",
         tonic::Code::Unknown => "UNKNOWN",
         tonic::Code::OutOfRange => "OUT_OF_RANGE",
-        _ => code_name(folio_code(code)),
+        _ => name_of(folio_code(code)),
     }
 }
 
@@ -78,18 +74,13 @@ pub fn to_error(status: &Status) -> Error {
     let details = status.get_error_details();
     let code = folio_code(status.code());
     let info = details.error_info().filter(|info| info.domain == DOMAIN);
-    let reason = info.and_then(|info| reason(&info.reason)).unwrap_or_else(|| default_reason(code));
+    let reason = info.and_then(|info| Reason::from_name(&info.reason)).unwrap_or_else(|| default_reason(code));
     let mut error = Error::new(code, reason, status.message());
     error.retry_after = details.retry_info().and_then(|info| info.retry_delay);
     if let Some(bad) = details.bad_request() {
-        error.violations = bad
-            .field_violations
-            .iter()
-            .map(|violation| FieldViolation {
-                field: violation.field.clone(),
-                description: violation.description.clone(),
-            })
-            .collect();
+        let violations = bad.field_violations.iter().cloned();
+        let to_own = |tonic_types::FieldViolation { field, description, .. }| FieldViolation { field, description };
+        error.violations = violations.map(to_own).collect();
     }
     if let Some(info) = info {
         error.details = info.metadata.clone().into_iter().collect();
@@ -103,15 +94,14 @@ pub fn of_transport(status: &Status) -> Error {
     if !status.details().is_empty() {
         return to_error(status);
     }
+    let message = truncate(status.message(), VIOLATION_CHARS);
     match status.code() {
-        tonic::Code::Internal | tonic::Code::Unknown | tonic::Code::InvalidArgument => Error::invalid(
-            Reason::InvalidField,
-            format!("the request cannot be read: {}", truncate(status.message(), VIOLATION_CHARS)),
-        ),
-        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => Error::invalid(
-            Reason::TooLarge,
-            format!("a message is too large: {}", truncate(status.message(), VIOLATION_CHARS)),
-        ),
+        tonic::Code::Internal | tonic::Code::Unknown | tonic::Code::InvalidArgument => {
+            Error::invalid(Reason::InvalidField, format!("the request cannot be read: {message}"))
+        }
+        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
+            Error::invalid(Reason::TooLarge, format!("a message is too large: {message}"))
+        }
         _ => to_error(status),
     }
 }
@@ -143,61 +133,47 @@ fn truncate(text: &str, chars: usize) -> String {
     }
 }
 
-/// None: this version does not define the name.
-pub(crate) fn reason(name: &str) -> Option<Reason> {
-    Reason::ALL.iter().copied().find(|reason| reason.as_str() == name)
-}
-
-fn default_reason(code: Code) -> Reason {
-    match code {
-        Code::InvalidArgument => Reason::InvalidField,
-        Code::NotFound => Reason::NotFound,
-        Code::AlreadyExists => Reason::NameTaken,
-        Code::FailedPrecondition => Reason::InUse,
-        Code::Aborted => Reason::VersionConflict,
-        Code::ResourceExhausted | Code::Unavailable | Code::DeadlineExceeded => Reason::Overloaded,
-        Code::PermissionDenied => Reason::RoleNotAllowed,
-        Code::Unauthenticated => Reason::InvalidToken,
-        Code::Cancelled | Code::Unimplemented | Code::Internal => Reason::Internal,
-        Code::DataLoss => Reason::StoredFormat,
-    }
-}
-
 fn grpc_code(code: Code) -> tonic::Code {
-    CODES.iter().find(|(known, ..)| *known == code).map_or(tonic::Code::Internal, |(_, grpc, _)| *grpc)
+    CODES.iter().find(|(own, ..)| *own == code).map_or(tonic::Code::Internal, |(_, grpc, ..)| *grpc)
 }
 
 fn folio_code(code: tonic::Code) -> Code {
     match code {
         tonic::Code::OutOfRange => Code::InvalidArgument,
-        _ => CODES.iter().find(|(_, grpc, _)| *grpc == code).map_or(Code::Internal, |(known, ..)| *known),
+        _ => CODES.iter().find(|(_, grpc, ..)| *grpc == code).map_or(Code::Internal, |(own, ..)| *own),
     }
 }
 
-/// Returns the name of a code in `folio.v1.Error`.
-pub(crate) fn code_name(code: Code) -> &'static str {
-    CODES.iter().find(|(known, ..)| *known == code).map_or("INTERNAL", |(.., name)| name)
+/// Returns the name of a code in `folio.v1.Error` and in the gRPC protocol.
+pub(crate) fn name_of(code: Code) -> &'static str {
+    CODES.iter().find(|(own, ..)| *own == code).map_or("INTERNAL", |(_, _, name, _)| name)
 }
 
 pub(crate) fn code_of(name: &str) -> Option<Code> {
-    CODES.iter().find(|(.., known)| *known == name).map(|(code, ..)| *code)
+    CODES.iter().find(|(_, _, own, _)| *own == name).map(|(code, ..)| *code)
 }
 
-const CODES: [(Code, tonic::Code, &str); 14] = [
-    (Code::InvalidArgument, tonic::Code::InvalidArgument, "INVALID_ARGUMENT"),
-    (Code::NotFound, tonic::Code::NotFound, "NOT_FOUND"),
-    (Code::AlreadyExists, tonic::Code::AlreadyExists, "ALREADY_EXISTS"),
-    (Code::FailedPrecondition, tonic::Code::FailedPrecondition, "FAILED_PRECONDITION"),
-    (Code::Aborted, tonic::Code::Aborted, "ABORTED"),
-    (Code::ResourceExhausted, tonic::Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
-    (Code::Unavailable, tonic::Code::Unavailable, "UNAVAILABLE"),
-    (Code::DeadlineExceeded, tonic::Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
-    (Code::PermissionDenied, tonic::Code::PermissionDenied, "PERMISSION_DENIED"),
-    (Code::Unauthenticated, tonic::Code::Unauthenticated, "UNAUTHENTICATED"),
-    (Code::Cancelled, tonic::Code::Cancelled, "CANCELLED"),
-    (Code::Unimplemented, tonic::Code::Unimplemented, "UNIMPLEMENTED"),
-    (Code::DataLoss, tonic::Code::DataLoss, "DATA_LOSS"),
-    (Code::Internal, tonic::Code::Internal, "INTERNAL"),
+/// Returns the reason of a status without details.
+fn default_reason(code: Code) -> Reason {
+    CODES.iter().find(|(own, ..)| *own == code).map_or(Reason::Internal, |(.., reason)| *reason)
+}
+
+/// Each code with its gRPC code, its name, and the reason of a status without details.
+const CODES: [(Code, tonic::Code, &str, Reason); 14] = [
+    (Code::InvalidArgument, tonic::Code::InvalidArgument, "INVALID_ARGUMENT", Reason::InvalidField),
+    (Code::NotFound, tonic::Code::NotFound, "NOT_FOUND", Reason::NotFound),
+    (Code::AlreadyExists, tonic::Code::AlreadyExists, "ALREADY_EXISTS", Reason::NameTaken),
+    (Code::FailedPrecondition, tonic::Code::FailedPrecondition, "FAILED_PRECONDITION", Reason::InUse),
+    (Code::Aborted, tonic::Code::Aborted, "ABORTED", Reason::VersionConflict),
+    (Code::ResourceExhausted, tonic::Code::ResourceExhausted, "RESOURCE_EXHAUSTED", Reason::Overloaded),
+    (Code::Unavailable, tonic::Code::Unavailable, "UNAVAILABLE", Reason::Overloaded),
+    (Code::DeadlineExceeded, tonic::Code::DeadlineExceeded, "DEADLINE_EXCEEDED", Reason::Overloaded),
+    (Code::PermissionDenied, tonic::Code::PermissionDenied, "PERMISSION_DENIED", Reason::RoleNotAllowed),
+    (Code::Unauthenticated, tonic::Code::Unauthenticated, "UNAUTHENTICATED", Reason::InvalidToken),
+    (Code::Cancelled, tonic::Code::Cancelled, "CANCELLED", Reason::Internal),
+    (Code::Unimplemented, tonic::Code::Unimplemented, "UNIMPLEMENTED", Reason::Internal),
+    (Code::DataLoss, tonic::Code::DataLoss, "DATA_LOSS", Reason::StoredFormat),
+    (Code::Internal, tonic::Code::Internal, "INTERNAL", Reason::Internal),
 ];
 
 /// Retry delay of errors that report a temporarily exceeded bound.
@@ -209,9 +185,8 @@ mod tests {
 
     #[test]
     fn every_code_and_reason_survives_the_conversion() {
-        for (code, _, name) in CODES {
-            assert_eq!(code_of(name), Some(code));
-            assert_eq!(code_name(code), name);
+        for (code, _, name, _) in CODES {
+            assert_eq!((code_of(name), name_of(code)), (Some(code), name));
             if matches!(code, Code::Internal | Code::DataLoss) {
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
 use folio_resources::fields::check_name;
-use folio_types::{RequestId, Result, limits};
+use folio_types::{Result, limits};
 
 use crate::{fields, v1};
 
@@ -41,17 +41,13 @@ pub fn fork(request: &v1::ForkThreadRequest) -> Result<ForkThreadCommand> {
     })
 }
 
-fn text<T: ToString>(part: Option<&T>) -> String {
-    part.map(ToString::to_string).unwrap_or_default()
-}
-
 pub fn encode_create(command: &CreateThreadCommand) -> v1::CreateThreadRequest {
     v1::CreateThreadRequest {
-        profile: text(command.profile.as_ref()),
+        profile: fields::text_of(command.profile.as_ref()),
         document_ids: command.documents.iter().map(ToString::to_string).collect(),
         title: command.title.clone(),
-        model: text(command.model.as_ref()),
-        request_id: text::<RequestId>(command.request_id.as_ref()),
+        model: fields::text_of(command.model.as_ref()),
+        request_id: fields::text_of(command.request_id.as_ref()),
     }
 }
 
@@ -59,20 +55,23 @@ pub fn encode_rename(command: &RenameThreadCommand) -> v1::RenameThreadRequest {
     v1::RenameThreadRequest {
         thread_id: command.thread.to_string(),
         title: command.title.clone(),
-        request_id: text(command.request_id.as_ref()),
+        request_id: fields::text_of(command.request_id.as_ref()),
     }
 }
 
 pub fn encode_delete(command: &DeleteThreadCommand) -> v1::DeleteThreadRequest {
-    v1::DeleteThreadRequest { thread_id: command.thread.to_string(), request_id: text(command.request_id.as_ref()) }
+    v1::DeleteThreadRequest {
+        thread_id: command.thread.to_string(),
+        request_id: fields::text_of(command.request_id.as_ref()),
+    }
 }
 
 pub fn encode_fork(command: &ForkThreadCommand) -> v1::ForkThreadRequest {
     v1::ForkThreadRequest {
         thread_id: command.thread.to_string(),
         message_count: command.message_count,
-        title: text(command.title.as_ref()),
-        request_id: text(command.request_id.as_ref()),
+        title: fields::text_of(command.title.as_ref()),
+        request_id: fields::text_of(command.request_id.as_ref()),
     }
 }
 

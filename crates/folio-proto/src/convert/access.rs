@@ -1,51 +1,34 @@
-//! Conversions of organizations, members and tokens.
+//! Conversions of organizations, members, tokens, and enums of administration.
 
+use folio_resources::audit::AuditKind;
 use folio_resources::{Member, Organization, TokenRecord};
 use folio_types::Etag;
 use folio_types::access::{Role, Scope};
+use folio_types::models::OutputLimitField;
 
 use super::time;
 use crate::v1;
 
-impl From<Role> for v1::Role {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Viewer => Self::Viewer,
-            Role::Member => Self::Member,
-            Role::Admin => Self::Admin,
-        }
-    }
-}
+same_variants!(Role = v1::Role of "role": Viewer, Member, Admin);
+
+same_variants!(AuditKind = v1::AuditKind of "kind": CallApproved, CallEdited, CallRejected, CallAllowed, CallDenied,
+    CallEffect, ChangeRequested, ChangeApplied, ChangeFailed);
+
+same_variants!(OutputLimitField = v1::OutputLimitField of "output_limit_field": MaxTokens, MaxCompletionTokens, None);
+
+same_variants!(Scope = v1::Scope of "scope": Conversations, Documents, Definitions, Extractions, Usage, Administration);
 
 impl v1::Role {
     /// None: unspecified.
     pub fn specified(self) -> Option<Role> {
-        match self {
-            Self::Unspecified => None,
-            Self::Viewer => Some(Role::Viewer),
-            Self::Member => Some(Role::Member),
-            Self::Admin => Some(Role::Admin),
-        }
-    }
-}
-
-impl From<Scope> for v1::Scope {
-    fn from(scope: Scope) -> Self {
-        match scope {
-            Scope::Conversations => Self::Conversations,
-            Scope::Documents => Self::Documents,
-            Scope::Definitions => Self::Definitions,
-            Scope::Extractions => Self::Extractions,
-            Scope::Usage => Self::Usage,
-            Scope::Administration => Self::Administration,
-        }
+        self.try_into().ok()
     }
 }
 
 impl v1::Scope {
     /// None: unspecified.
     pub fn specified(self) -> Option<Scope> {
-        Scope::ALL.into_iter().find(|scope| Self::from(*scope) == self)
+        self.try_into().ok()
     }
 }
 

@@ -9,7 +9,7 @@ impl From<&Error> for v1::Error {
     fn from(error: &Error) -> Self {
         let error = status::without_internals(error);
         Self {
-            code: status::code_name(error.code).to_owned(),
+            code: status::name_of(error.code).to_owned(),
             reason: error.reason.as_str().to_owned(),
             message: error.message,
             retry_after: error.retry_after.and_then(|after| after.try_into().ok()),
@@ -24,21 +24,13 @@ impl From<v1::Error> for Error {
     fn from(error: v1::Error) -> Self {
         Self {
             code: status::code_of(&error.code).unwrap_or(Code::Internal),
-            reason: status::reason(&error.reason).unwrap_or(Reason::Internal),
+            reason: Reason::from_name(&error.reason).unwrap_or(Reason::Internal),
             message: error.message,
             retry_after: error.retry_after.and_then(|after| after.try_into().ok()),
-            violations: error
-                .violations
-                .into_iter()
-                .map(|violation| FieldViolation { field: violation.field, description: violation.description })
-                .collect(),
+            violations: error.violations.into_iter().map(Into::into).collect(),
             details: error.details.into_iter().collect(),
         }
     }
 }
 
-impl From<FieldViolation> for v1::FieldViolation {
-    fn from(violation: FieldViolation) -> Self {
-        Self { field: violation.field, description: violation.description }
-    }
-}
+same_fields!(FieldViolation = v1::FieldViolation { field, description });

@@ -115,9 +115,8 @@ impl TryFrom<Kind> for EventKind {
 }
 
 fn completed(done: v1::Completed) -> Result<EventKind> {
-    let finish: Option<_> = done.finish_reason().into();
     Ok(EventKind::Completed {
-        finish: fields::required("finish_reason", finish)?,
+        finish: done.finish_reason().try_into()?,
         text: done.text,
         thinking: done.thinking,
         working: done.working_state.unwrap_or_default().try_into()?,

@@ -66,51 +66,6 @@ impl From<v1::ThinkingBlock> for ThinkingBlock {
     }
 }
 
-impl From<Usage> for v1::Usage {
-    fn from(usage: Usage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            cached_input_tokens: usage.cached_input_tokens,
-            output_tokens: usage.output_tokens,
-            reported: usage.reported,
-            model_calls: usage.model_calls,
-        }
-    }
-}
+same_fields!(Usage = v1::Usage { input_tokens, cached_input_tokens, output_tokens, reported, model_calls });
 
-impl From<v1::Usage> for Usage {
-    fn from(usage: v1::Usage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            cached_input_tokens: usage.cached_input_tokens,
-            output_tokens: usage.output_tokens,
-            reported: usage.reported,
-            model_calls: usage.model_calls,
-        }
-    }
-}
-
-impl From<FinishReason> for v1::FinishReason {
-    fn from(reason: FinishReason) -> Self {
-        match reason {
-            FinishReason::Stop => Self::Stop,
-            FinishReason::ToolCalls => Self::ToolCalls,
-            FinishReason::Length => Self::Length,
-            FinishReason::ContentFilter => Self::ContentFilter,
-            FinishReason::MaxRounds => Self::MaxRounds,
-        }
-    }
-}
-
-impl From<v1::FinishReason> for Option<FinishReason> {
-    fn from(reason: v1::FinishReason) -> Self {
-        match reason {
-            v1::FinishReason::Unspecified => None,
-            v1::FinishReason::Stop => Some(FinishReason::Stop),
-            v1::FinishReason::ToolCalls => Some(FinishReason::ToolCalls),
-            v1::FinishReason::Length => Some(FinishReason::Length),
-            v1::FinishReason::ContentFilter => Some(FinishReason::ContentFilter),
-            v1::FinishReason::MaxRounds => Some(FinishReason::MaxRounds),
-        }
-    }
-}
+same_variants!(FinishReason = v1::FinishReason of "finish_reason": Stop, ToolCalls, Length, ContentFilter, MaxRounds);

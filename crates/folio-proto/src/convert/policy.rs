@@ -82,7 +82,8 @@ impl v1::Policy {
     /// Parses the rules and checks each field. `folio_tools::policy::check` checks the rules against the tools and
     /// profiles. Errors: `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
     pub fn read(&self) -> Result<Policy> {
-        let rules = self.rules.iter().enumerate().map(|(at, rule)| read_rule(&format!("policy.rules[{at}]"), rule));
+        let rules = self.rules.iter().enumerate();
+        let rules = rules.map(|(index, rule)| read_rule(&format!("policy.rules[{index}]"), rule));
         Ok(Policy { rules: rules.collect::<Result<_>>()? })
     }
 }
@@ -90,7 +91,8 @@ impl v1::Policy {
 fn read_rule(field: &str, rule: &v1::PolicyRule) -> Result<Rule> {
     let users = rule.user_ids.iter().map(|id| fields::id(&format!("{field}.user_ids"), id)).collect::<Result<_>>()?;
     let arguments = rule.arguments.iter().enumerate();
-    let arguments = arguments.map(|(at, one)| read_condition(&format!("{field}.arguments[{at}]"), one));
+    let arguments =
+        arguments.map(|(index, condition)| read_condition(&format!("{field}.arguments[{index}]"), condition));
     let ruling = match fields::required(&format!("{field}.ruling"), rule.ruling.as_ref())? {
         rule::Ruling::Deny(v1::Deny {}) => Ruling::Deny,
         rule::Ruling::Ask(ask) => Ruling::Ask(Approver {
@@ -120,10 +122,10 @@ fn read_roles(field: &str, roles: &[i32]) -> Result<Vec<Role>> {
 
 fn read_condition(field: &str, condition: &v1::PolicyCondition) -> Result<Condition> {
     let number = |name: &str, number: f64| {
-        let whole = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and within 53 bits")]
-        let read = if whole { Some(Number::from(number as i64)) } else { Number::from_f64(number) };
-        read.ok_or_else(|| Error::invalid_field(format!("{field}.{name}"), "is not a finite number"))
+        let is_integer = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
+        #[expect(clippy::cast_possible_truncation, reason = "the number is an integer of at most 53 bits")]
+        let exact = if is_integer { Some(Number::from(number as i64)) } else { Number::from_f64(number) };
+        exact.ok_or_else(|| Error::invalid_field(format!("{field}.{name}"), "is not a finite number"))
     };
     let test = match fields::required(&format!("{field}.test"), condition.test.as_ref())? {
         condition::Test::EqualsJson(text) => {

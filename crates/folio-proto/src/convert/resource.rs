@@ -4,11 +4,8 @@ use folio_resources::{Document, Extraction, Prompt, PromptRevision, Schema, Sche
 use folio_types::Etag;
 
 use super::time;
+use crate::fields::text_of;
 use crate::{json, v1};
-
-fn text(id: Option<&impl ToString>) -> String {
-    id.map(ToString::to_string).unwrap_or_default()
-}
 
 fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
@@ -87,7 +84,7 @@ impl From<&PromptRevision> for v1::PromptRevision {
             revision: revision.revid.version,
             name: revision.name.clone(),
             content: revision.content.clone(),
-            schema_revid: text(revision.schema.as_ref()),
+            schema_revid: text_of(revision.schema.as_ref()),
             model: revision.model.clone().unwrap_or_default(),
             tag_ids: texts(&revision.tags),
             created_by: revision.created_by.to_string(),
@@ -136,12 +133,12 @@ impl From<&Extraction> for v1::Extraction {
             extraction_id: extraction.id.to_string(),
             document_id: extraction.document.to_string(),
             prompt_revid: extraction.prompt.to_string(),
-            schema_revid: text(extraction.schema.as_ref()),
+            schema_revid: text_of(extraction.schema.as_ref()),
             model: extraction.model.clone(),
             original_json: json::text(&extraction.original),
             edited_json: extraction.edited.as_ref().map(json::text),
             verified: extraction.verified,
-            verified_by: text(extraction.verified_by.as_ref()),
+            verified_by: text_of(extraction.verified_by.as_ref()),
             created_by: extraction.created_by.to_string(),
             create_time: Some(time::to_proto(extraction.created_at)),
             update_time: Some(time::to_proto(extraction.updated_at)),

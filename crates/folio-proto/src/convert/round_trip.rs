@@ -1,5 +1,6 @@
 //! Conversions to a message and back return the same value.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
@@ -76,17 +77,13 @@ fn call_view() -> impl Strategy<Value = CallView> {
     )
 }
 
+/// Generates the values of an enum of the API with the numbers from 1 to `max`.
+fn value_of<P: TryFrom<i32, Error: Debug>, T: TryFrom<P, Error: Debug> + Debug>(max: i32) -> impl Strategy<Value = T> {
+    (1..=max).prop_map(|number| P::try_from(number).unwrap().try_into().unwrap())
+}
+
 fn status() -> impl Strategy<Value = CallStatus> {
-    proptest::sample::select(vec![
-        CallStatus::Ok,
-        CallStatus::Failed,
-        CallStatus::Rejected,
-        CallStatus::Cancelled,
-        CallStatus::Expired,
-        CallStatus::Superseded,
-        CallStatus::Conflict,
-        CallStatus::NotRun,
-    ])
+    value_of::<v1::CallStatus, _>(8)
 }
 
 fn round() -> impl Strategy<Value = RoundView> {
@@ -119,25 +116,11 @@ fn error() -> impl Strategy<Value = Error> {
 }
 
 fn finish() -> impl Strategy<Value = FinishReason> {
-    proptest::sample::select(vec![
-        FinishReason::Stop,
-        FinishReason::ToolCalls,
-        FinishReason::Length,
-        FinishReason::ContentFilter,
-        FinishReason::MaxRounds,
-    ])
+    value_of::<v1::FinishReason, _>(5)
 }
 
 fn turn_view() -> impl Strategy<Value = TurnView> {
-    let status = proptest::sample::select(vec![
-        TurnStatus::Running,
-        TurnStatus::AwaitingApproval,
-        TurnStatus::Completed,
-        TurnStatus::Failed,
-        TurnStatus::Cancelled,
-        TurnStatus::Expired,
-        TurnStatus::Superseded,
-    ]);
+    let status = value_of::<v1::TurnStatus, TurnStatus>(7);
     let head = (turn(), status, "\\PC{0,9}", "\\PC{0,9}", vec(round(), 0..3), vec(call_view(), 0..3));
     let tail = (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage());
     (head, tail).prop_map(|((turn, status, model, text, rounds, pending), tail)| {

@@ -21,7 +21,7 @@ impl From<&ThreadView> for v1::Thread {
             update_time: Some(time::to_proto(thread.updated_at)),
             working_state: Some((&thread.working).into()),
             turns: thread.turns,
-            open_turn_id: thread.open_turn.as_ref().map(ToString::to_string).unwrap_or_default(),
+            open_turn_id: fields::text_of(thread.open_turn.as_ref()),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Conversions of turns, rounds, calls and the working state.
+//! Conversions of turns and their options, rounds, calls and the working state.
 
+use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::{Error, Result, limits};
@@ -9,29 +10,6 @@ use crate::{fields, json, v1};
 
 /// Maximum size of a JSON value that another process of Folio sent. Larger than any stored value.
 const SENT_JSON_BYTES: usize = 2 * limits::ENTRY_BYTES;
-
-/// Converts an enum to the protobuf enum with the same variants and back. A message without the field is invalid.
-macro_rules! same_variants {
-    ($own:ident = v1::$proto:ident of $field:literal: $($variant:ident),+) => {
-        impl From<$own> for v1::$proto {
-            fn from(value: $own) -> Self {
-                match value {
-                    $($own::$variant => Self::$variant,)+
-                }
-            }
-        }
-
-        impl TryFrom<v1::$proto> for $own {
-            type Error = Error;
-            fn try_from(value: v1::$proto) -> Result<Self> {
-                match value {
-                    v1::$proto::Unspecified => Err(Error::invalid_field($field, "is missing")),
-                    $(v1::$proto::$variant => Ok(Self::$variant),)+
-                }
-            }
-        }
-    };
-}
 
 impl From<&TurnView> for v1::Turn {
     fn from(turn: &TurnView) -> Self {
@@ -61,12 +39,12 @@ impl TryFrom<v1::Turn> for TurnView {
         Ok(Self {
             turn: fields::id("turn_id", &turn.turn_id)?,
             status: turn.status().try_into()?,
-            finish: turn.finish_reason().into(),
+            finish: turn.finish_reason().try_into().ok(),
             model: turn.model,
             user_text: turn.user_text,
             rounds: turn.rounds.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
             pending: turn.pending.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
-            expires_at: turn.expire_time.map(|at| time::from_proto("expire_time", &at)).transpose()?,
+            expires_at: time::optional_from_proto("expire_time", turn.expire_time.as_ref())?,
             working: turn.working_state.unwrap_or_default().try_into()?,
             text: turn.text,
             error: turn.error.map(Into::into),
@@ -76,6 +54,10 @@ impl TryFrom<v1::Turn> for TurnView {
         })
     }
 }
+
+same_variants!(IfBusy = v1::IfBusy of "if_busy": Reject, Enqueue, Interrupt);
+
+same_variants!(IfPending = v1::IfPending of "if_pending": Reject, Supersede);
 
 same_variants!(TurnStatus = v1::TurnStatus of "status": Running, AwaitingApproval, Completed, Failed, Cancelled, Expired, Superseded);
 
@@ -161,8 +143,8 @@ same_variants!(CallStatus = v1::CallStatus of "status": Ok, Failed, Rejected, Ca
 impl From<&WorkingState> for v1::WorkingState {
     fn from(working: &WorkingState) -> Self {
         Self {
-            schema_revid: working.schema_revid.as_ref().map(ToString::to_string).unwrap_or_default(),
-            prompt_revid: working.prompt_revid.as_ref().map(ToString::to_string).unwrap_or_default(),
+            schema_revid: fields::text_of(working.schema_revid.as_ref()),
+            prompt_revid: fields::text_of(working.prompt_revid.as_ref()),
             extraction: working.extraction.as_ref().map(|extraction| v1::WorkingExtraction {
                 extraction_id: extraction.id.to_string(),
                 document_id: extraction.document.to_string(),
