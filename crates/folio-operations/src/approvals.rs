@@ -25,9 +25,6 @@ use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
 
-pub(crate) const DECLARATIONS: &[Declaration] =
-    &[ListPendingApprovals::DECLARATION, WatchPendingApprovals::DECLARATION];
-
 /// Number of index entries of one read.
 const READ_ENTRIES: usize = 128;
 /// Maximum number of index reads of one poll, because an organization may have many entries for other users. The next

@@ -12,14 +12,15 @@ use futures::stream::BoxStream;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, Period, ScanRead, SortKeys};
 use crate::operation::Operation;
 
-static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[ListAuditEntries::DECLARATION, DownloadAuditEntries::DECLARATION];
+service! {
+    "AuditService", Some(Scope::Administration) =>
+    ListAuditEntries, DownloadAuditEntries
+}
 
 // proto: ListAuditEntriesRequest.page_size "per page, at most {}."
 const PAGE_MAX: u32 = 500;

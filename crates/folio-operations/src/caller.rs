@@ -39,22 +39,24 @@ impl Caller {
         let role = operation.role;
         if self.principal.role < role {
             let message = format!("{} requires the role {}", operation.name, role.as_str());
-            return Err(
-                Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", role.as_str())
-            );
+            return Err(permission_denied(Reason::RoleNotAllowed, message, "role", role.as_str()));
         }
         if operation.platform && !self.is_platform_admin() {
             let message = format!("{} requires a token of the platform's administrator", operation.name);
-            return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
+            return Err(permission_denied(Reason::RoleNotAllowed, message, "role", "platform"));
         }
         match operation.scope() {
             Some(scope) if !self.covers(scope) => {
                 let message =
                     format!("{} requires the scope {}, which this token lacks", operation.name, scope.as_str());
-                Err(Error::new(Code::PermissionDenied, Reason::ScopeNotAllowed, message)
-                    .detail("scope", scope.as_str()))
+                Err(permission_denied(Reason::ScopeNotAllowed, message, "scope", scope.as_str()))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Creates the error of a caller without a permission. The detail `name` states the missing permission.
+pub(crate) fn permission_denied(reason: Reason, message: impl Into<String>, name: &str, missing: &str) -> Error {
+    Error::new(Code::PermissionDenied, reason, message).detail(name, missing)
 }

@@ -15,7 +15,7 @@ use folio_storage::{SharedTurnStore, Stores};
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::page::Order;
-use folio_types::{Environment, Error, ExtractionId, OrgId, Principal, Reason, Result};
+use folio_types::{Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
@@ -26,6 +26,7 @@ use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
 use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
+use crate::schemas::UpdateResult;
 use crate::single_flight::SingleFlight;
 
 #[derive(Clone)]
@@ -69,7 +70,7 @@ pub struct Operations {
 struct Inner {
     components: Components,
     changes: Permits<OrgId>,
-    discoveries: Permits<OrgId>,
+    model_endpoint_changes: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
@@ -84,9 +85,9 @@ impl std::fmt::Debug for Operations {
 impl Operations {
     pub fn new(components: Components) -> Self {
         let permits = |(total, each)| Permits::without_queue(Amount::permits(total), Amount::permits(each));
-        let (changes, discoveries) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
+        let (changes, model_endpoint_changes) = (permits(CHANGES), permits(MODEL_ENDPOINT_CHANGES));
         let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
-        Self { inner: Arc::new(Inner { components, changes, discoveries, extractions, requests }) }
+        Self { inner: Arc::new(Inner { components, changes, model_endpoint_changes, extractions, requests }) }
     }
 
     /// Runs an operation for a caller.
@@ -258,8 +259,8 @@ impl Context {
 
     /// Returns a permit of the caller's organization to call a model endpoint as part of an administrative change.
     /// Error: `OVERLOADED`.
-    pub fn discovery_permit(&self) -> Result<Permit<OrgId>> {
-        permit(&self.operations.inner.discoveries, self.principal())
+    pub fn model_endpoint_permit(&self) -> Result<Permit<OrgId>> {
+        permit(&self.operations.inner.model_endpoint_changes, self.principal())
     }
 
     /// Returns a resource that is not deleted.
@@ -269,6 +270,29 @@ impl Context {
     pub async fn find<A: Resource>(&self, id: &A::Id) -> Result<A> {
         let found = self.stores().of::<A>().get(&self.principal().org, id).await?;
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
+    }
+
+    /// Creates a resource under the id that follows from the request, and returns it.
+    pub(crate) async fn create<A: Resource>(&self, change: A::Change) -> Result<A> {
+        self.find(&self.request.create::<A>(self.stores(), change).await?).await
+    }
+
+    /// Changes a resource and returns it. `etag` is the version that the change is based on. None: any version.
+    pub(crate) async fn update<A: Resource>(&self, id: &A::Id, etag: Option<Etag>, change: A::Change) -> Result<A> {
+        self.request.update(self.stores(), id, etag, |_: A| std::future::ready(Ok(change.clone()))).await?;
+        self.find(id).await
+    }
+
+    /// Like [`Self::update`]. Also returns whether the update created a revision.
+    pub(crate) async fn revise<A: Revisioned>(
+        &self,
+        id: &A::Id,
+        etag: Option<Etag>,
+        change: A::Change,
+    ) -> Result<UpdateResult<A>> {
+        let update = |_: A| std::future::ready(Ok(change.clone()));
+        let updated = self.request.update(self.stores(), id, etag, update).await?;
+        Ok(UpdateResult { resource: self.find(id).await?, revised: updated.revised() })
     }
 
     /// Returns a revision of a resource that is not deleted.

@@ -13,23 +13,18 @@ use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Result, TurnId, limits};
 use serde::Serialize;
 
+use crate::approvals;
 use crate::context::Context;
-use crate::declaration::{Declaration, Quota, Service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::Operation;
 
-pub(crate) static SERVICE: Service = Service { name: "ConversationService", scope: Some(Scope::Conversations) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    ChatCommand::DECLARATION,
-    ApproveCommand::DECLARATION,
-    ResumeTurn::DECLARATION,
-    CancelTurn::DECLARATION,
-    GetTurn::DECLARATION,
-    WatchTurn::DECLARATION,
-    ListTools::DECLARATION,
-];
+service! {
+    "ConversationService", Some(Scope::Conversations) =>
+    ChatCommand, ApproveCommand, ResumeTurn, CancelTurn, GetTurn, WatchTurn, ListTools,
+    approvals::ListPendingApprovals, approvals::WatchPendingApprovals
+}
 
 impl Operation for ChatCommand {
     const DECLARATION: Declaration = SERVICE.change("Chat").long().quota(Quota::Turns).by_thread();
@@ -49,48 +44,39 @@ impl Operation for ApproveCommand {
     }
 }
 
-/// Resumes a turn that failed retriably, and streams its events. If the turn is running, joins its stream.
-#[derive(Debug, Clone, Serialize)]
-pub struct ResumeTurn {
-    pub turn_id: TurnId,
+/// Declares an operation on a turn, which the node that owns the thread performs.
+macro_rules! turn_operation {
+    ($(#[$doc:meta])* $name:ident -> $Output:ty = $declaration:expr; |$context:ident| $peer:expr, $method:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Serialize)]
+        pub struct $name {
+            pub turn_id: TurnId,
+        }
+
+        impl Operation for $name {
+            const DECLARATION: Declaration = $declaration;
+            type Output = $Output;
+
+            async fn run(self, $context: &Context) -> Result<$Output> {
+                $peer.$method($context.principal(), &self.turn_id).await
+            }
+        }
+    };
 }
 
-impl Operation for ResumeTurn {
-    const DECLARATION: Declaration = SERVICE.change("ResumeTurn").long().quota(Quota::Turns).by_thread();
-    type Output = EventStream;
-
-    async fn run(self, context: &Context) -> Result<EventStream> {
-        context.turn_runner()?.resume(context.principal(), &self.turn_id).await
-    }
+turn_operation! {
+    /// Resumes a turn that failed retriably, and streams its events. If the turn is running, joins its stream.
+    ResumeTurn -> EventStream = SERVICE.change("ResumeTurn").long().quota(Quota::Turns).by_thread();
+    |context| context.turn_runner()?, resume
 }
 
-/// Cancels a running or pending turn. A turn that has ended is returned unchanged.
-#[derive(Debug, Clone, Serialize)]
-pub struct CancelTurn {
-    pub turn_id: TurnId,
+turn_operation! {
+    /// Cancels a running or pending turn. A turn that has ended is returned unchanged.
+    CancelTurn -> TurnView = SERVICE.change("CancelTurn").by_thread(); |context| context.conversations(), cancel
 }
 
-impl Operation for CancelTurn {
-    const DECLARATION: Declaration = SERVICE.change("CancelTurn").by_thread();
-    type Output = TurnView;
-
-    async fn run(self, context: &Context) -> Result<TurnView> {
-        context.conversations().cancel(context.principal(), &self.turn_id).await
-    }
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct GetTurn {
-    pub turn_id: TurnId,
-}
-
-impl Operation for GetTurn {
-    const DECLARATION: Declaration = SERVICE.read("GetTurn");
-    type Output = TurnView;
-
-    async fn run(self, context: &Context) -> Result<TurnView> {
-        context.conversations().get_turn(context.principal(), &self.turn_id).await
-    }
+turn_operation! {
+    GetTurn -> TurnView = SERVICE.read("GetTurn"); |context| context.conversations(), get_turn
 }
 
 /// Streams the events of a turn until its closing event, after a snapshot if earlier events are not available.
@@ -138,8 +124,7 @@ impl Operation for ListTools {
         let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Newest, limits::PAGE_SIZE_MAX)?;
         let tools = registry()?.profile(profile)?;
         let matches = |tool: &&ToolSpec| {
-            name.as_ref().is_none_or(|part| tool.name.to_lowercase().contains(part))
-                && access.is_none_or(|access| tool.access == access)
+            filter::contains(tool.name, name.as_ref()) && access.is_none_or(|access| tool.access == access)
         };
         let mut tools: Vec<ToolSpec> = tools.specs().filter(matches).cloned().collect();
         listing.sort_by_name(&mut tools, |tool| tool.name);

@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::organization;
 
-static SERVICE: Service = Service { name: "CreditService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[GrantCredit::DECLARATION, WithdrawCredit::DECLARATION];
+service! {
+    "CreditService", Some(Scope::Administration) =>
+    GrantCredit, WithdrawCredit
+}
 
 /// Grants credit to an organization, once per request id.
 #[derive(Debug, Clone, Serialize)]

@@ -83,6 +83,8 @@ pub struct Declaration {
     pub role: Role,
     /// Whether the operation concerns the whole installation; only the platform's administrator may run it.
     pub platform: bool,
+    /// Whether the changed resource belongs to the platform. Default: to the caller's organization.
+    pub changes_platform: bool,
     /// Default: [`Class::Short`].
     pub class: Class,
     pub effect: Effect,
@@ -102,6 +104,7 @@ impl Service {
             name,
             role: Role::Viewer,
             platform: false,
+            changes_platform: false,
             class: Class::Short,
             effect: Effect::Read,
             idempotency: Idempotency::OpRow,
@@ -138,6 +141,12 @@ impl Declaration {
         Self { role: Role::Admin, platform: true, ..self }
     }
 
+    /// Declares that the changed resource, such as an organization, belongs to the platform.
+    #[must_use]
+    pub const fn changes_platform(self) -> Self {
+        Self { changes_platform: true, ..self }
+    }
+
     #[must_use]
     pub const fn long(self) -> Self {
         Self { class: Class::Long, ..self }
@@ -160,6 +169,17 @@ impl Declaration {
         Self { idempotency: Idempotency::Outcome, ..self }
     }
 }
+
+/// Declares a service and its operations.
+macro_rules! service {
+    ($name:literal, $scope:expr => $($operation:ty),+) => {
+        pub(crate) static SERVICE: $crate::Service = $crate::Service { name: $name, scope: $scope };
+
+        pub(crate) const DECLARATIONS: &[$crate::Declaration] =
+            &[$(<$operation as $crate::Operation>::DECLARATION),+];
+    };
+}
+pub(crate) use service;
 
 #[cfg(test)]
 mod tests {

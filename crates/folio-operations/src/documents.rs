@@ -15,22 +15,14 @@ use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Quota, Service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, SortKeys};
-use crate::operation::{Operation, get_operation};
+use crate::operation::{Operation, get_operation, list_operation};
 
-pub(crate) static SERVICE: Service = Service { name: "DocumentService", scope: Some(Scope::Documents) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    UploadDocument::DECLARATION,
-    GetDocument::DECLARATION,
-    DownloadDocument::DECLARATION,
-    ListDocuments::DECLARATION,
-    UpdateDocument::DECLARATION,
-    DeleteDocument::DECLARATION,
-    GetDocumentText::DECLARATION,
-];
+service! {
+    "DocumentService", Some(Scope::Documents) =>
+    UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText
+}
 
 /// Maximum size of the text of a response.
 // proto: GetDocumentTextRequest.page_count "about {} MiB"
@@ -129,21 +121,10 @@ impl Operation for DownloadDocument {
     }
 }
 
-/// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of that
-/// key.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListDocuments {
-    pub list: ListRequest,
-}
-
-impl Operation for ListDocuments {
-    const DECLARATION: Declaration = SERVICE.read("ListDocuments");
-    type Output = ListPage<Document>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<Document>> {
-        let filter = document_filter(&self.list.filter)?;
-        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
-    }
+list_operation! {
+    /// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of that
+    /// key.
+    ListDocuments -> Document; limits::PAGE_SIZE_MAX; |text| document_filter(text)?
 }
 
 fn document_filter(text: &str) -> Result<DocumentFilter> {
@@ -162,9 +143,7 @@ fn document_filter(text: &str) -> Result<DocumentFilter> {
             _ => return Err(filter::unknown_field(&condition, "name, tag and metadata.KEY")),
         }
     }
-    if filter.all_tags.len() > limits::TAGS_MAX {
-        return Err(Error::invalid_field("filter", format!("has more than {} tags", limits::TAGS_MAX)));
-    }
+    filter::check_tags(filter.all_tags.len())?;
     Ok(filter)
 }
 
@@ -188,9 +167,7 @@ impl Operation for UpdateDocument {
     async fn run(self, context: &Context) -> Result<Document> {
         let patch = DocumentPatch { name: self.name, tags: self.tag_ids, metadata: self.metadata };
         let patch = check_document_patch("document.", patch)?;
-        let update = |_: Document| async { Ok(DocumentChange::Update(patch.clone())) };
-        context.request.update(context.stores(), &self.document_id, self.etag, update).await?;
-        context.find(&self.document_id).await
+        context.update(&self.document_id, self.etag, DocumentChange::Update(patch)).await
     }
 }
 
@@ -283,15 +260,8 @@ mod tests {
         assert_eq!(filter.name_search.as_deref(), Some("inv oice"));
         assert_eq!(filter.all_tags, [tag]);
         assert_eq!(filter.metadata, BTreeMap::from([("year".to_owned(), "2024".to_owned())]));
-        for bad in [
-            "color:red",
-            "name:a name:b",
-            "tag:nonsense",
-            "metadata.:x",
-            "metadata.k:a metadata.k:b",
-            "name:\"\"",
-            "name=a",
-        ] {
+        let bad = "color:red; name:a name:b; tag:nonsense; metadata.:x; metadata.k:a metadata.k:b; name:\"\"; name=a";
+        for bad in bad.split("; ") {
             assert!(document_filter(bad).is_err(), "{bad}");
         }
     }

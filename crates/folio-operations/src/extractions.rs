@@ -9,23 +9,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Quota, Service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
 use crate::operation::{Operation, delete_operation, get_operation};
 use crate::reference::PromptRef;
 
-pub(crate) static SERVICE: Service = Service { name: "ExtractionService", scope: Some(Scope::Extractions) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    RunExtraction::DECLARATION,
-    GetExtraction::DECLARATION,
-    UpdateExtractionField::DECLARATION,
-    ReplaceExtraction::DECLARATION,
-    VerifyExtraction::DECLARATION,
-    DeleteExtraction::DECLARATION,
-    ListExtractions::DECLARATION,
-];
+service! {
+    "ExtractionService", Some(Scope::Extractions) =>
+    RunExtraction, GetExtraction, UpdateExtractionField, ReplaceExtraction, VerifyExtraction, DeleteExtraction,
+    ListExtractions
+}
 
 /// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model
 /// call. A request that is repeated while the first one runs waits for its result.
@@ -133,10 +127,8 @@ impl Operation for VerifyExtraction {
     type Output = Extraction;
 
     async fn run(self, context: &Context) -> Result<Extraction> {
-        let verified = self.verified;
-        let verify = |_: Extraction| async move { Ok(ExtractionChange::Verify { verified }) };
-        context.request.update(context.stores(), &self.extraction_id, self.etag, verify).await?;
-        context.find(&self.extraction_id).await
+        let verify = ExtractionChange::Verify { verified: self.verified };
+        context.update(&self.extraction_id, self.etag, verify).await
     }
 }
 

@@ -4,7 +4,7 @@
 //! if the field equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal.
 //! This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
 
-use folio_types::{Error, Result};
+use folio_types::{Error, Result, limits};
 
 /// Maximum size of a filter.
 pub const FILTER_BYTES: usize = 8 * 1024;
@@ -100,6 +100,16 @@ pub fn name_search(text: &str) -> Result<Option<String>> {
         }
     }
     Ok(name)
+}
+
+/// Checks the number of tags in a filter.
+pub(crate) fn check_tags(count: usize) -> Result<()> {
+    if count > limits::TAGS_MAX { Err(malformed(&format!("has more than {} tags", limits::TAGS_MAX))) } else { Ok(()) }
+}
+
+/// Returns true if a text contains the lowercase part, ignoring case. None: every text matches.
+pub(crate) fn contains(text: &str, part: Option<&String>) -> bool {
+    part.is_none_or(|part| text.to_lowercase().contains(part))
 }
 
 /// Accepts only an empty filter, for a list without filter fields. Error: `INVALID_FIELD` of `filter`.

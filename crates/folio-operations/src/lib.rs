@@ -58,7 +58,6 @@ pub use single_flight::{SingleFlight, SingleFlightGuard};
 /// The declarations of all operations, by service.
 const GROUPS: &[&[Declaration]] = &[
     conversations::DECLARATIONS,
-    approvals::DECLARATIONS,
     threads::DECLARATIONS,
     documents::DECLARATIONS,
     schemas::DECLARATIONS,

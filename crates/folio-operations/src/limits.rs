@@ -9,13 +9,14 @@ use serde_json::json;
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::{change_organization, visible_organization};
 
-static SERVICE: Service = Service { name: "LimitService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[GetLimits::DECLARATION, SetLimits::DECLARATION];
+service! {
+    "LimitService", Some(Scope::Administration) =>
+    GetLimits, SetLimits
+}
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
@@ -59,20 +60,10 @@ pub struct SetLimits {
     pub etag: Option<Etag>,
 }
 
-impl SetLimits {
-    fn organization(&self, context: &Context) -> OrgId {
-        self.organization_id.clone().unwrap_or_else(|| context.principal().org.clone())
-    }
-}
-
 impl Operation for SetLimits {
-    const DECLARATION: Declaration = SERVICE.administer("SetLimits").platform();
+    const DECLARATION: Declaration = SERVICE.administer("SetLimits").platform().changes_platform();
     type Output = Limits;
     outcome_as_json!();
-
-    fn tenant(&self, _: &Context) -> Result<OrgId> {
-        Ok(OrgId::platform())
-    }
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Limits>> {
         self.own.check("own")?;
@@ -82,7 +73,7 @@ impl Operation for SetLimits {
     }
 
     async fn run(self, context: &Context) -> Result<Limits> {
-        let id = self.organization(context);
+        let id = self.organization_id.unwrap_or_else(|| context.principal().org.clone());
         let changed = change_organization(context, &id, self.etag, OrganizationChange::SetQuotas(self.own));
         Ok(Limits::of(&changed.await?, context))
     }

@@ -208,7 +208,7 @@ impl Listing {
         Ok(self.with_token(Page { items, next, total }))
     }
 
-    /// Adds the seal of this list to the page token.
+    /// Adds the scope digest of this list to the page token.
     pub fn with_token<T>(&self, page: Page<T>) -> ListPage<T> {
         ListPage { items: page.items, next_page_token: self.page_token(page.next), total_size: page.total }
     }
@@ -223,11 +223,11 @@ impl Listing {
         let total = items.len();
         let positions = self.positions(total)?;
         let from = positions.start;
-        let mut taken = 0usize;
+        let mut used_bytes = 0usize;
         let fits = |item: &T| {
-            let is_first = taken == 0;
-            taken = taken.saturating_add(bytes(item).max(1));
-            is_first || taken <= max
+            let is_first = used_bytes == 0;
+            used_bytes = used_bytes.saturating_add(bytes(item).max(1));
+            is_first || used_bytes <= max
         };
         let items: Vec<T> = items.into_iter().skip(from).take(positions.len()).take_while(fits).collect();
         let end = from.saturating_add(items.len());

@@ -80,9 +80,7 @@ impl Operation for ListMembers {
         let (scope, keys) = (["members", org.as_str()], SortKeys::CreateTimeAndName);
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
         let mut members = context.stores().access().members(org).await?;
-        members.retain(|member| {
-            member.removed_at.is_none() && name.as_ref().is_none_or(|part| member.name.to_lowercase().contains(part))
-        });
+        members.retain(|member| member.removed_at.is_none() && filter::contains(&member.name, name.as_ref()));
         match listing.page.order {
             Order::Oldest => members.sort_by_key(|member| member.created_at),
             Order::Newest => members.sort_by_key(|member| Reverse(member.created_at)),

@@ -6,14 +6,15 @@ use folio_types::{Result, limits};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::Operation;
 
-pub(crate) static SERVICE: Service = Service { name: "ModelService", scope: None };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[ListModels::DECLARATION];
+service! {
+    "ModelService", None =>
+    ListModels
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,15 +56,14 @@ impl Operation for ListModels {
         let org = &context.principal().org;
         let scope = ["models", org.as_str(), &format!("{:?}", self.model_use)];
         let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let contains =
-            |text: &str, part: &Option<String>| part.as_ref().is_none_or(|part| text.to_lowercase().contains(part));
         let matches = |model: &ModelInfo| {
             let is_enabled = match self.model_use {
                 None => true,
                 Some(ModelUse::Chat) => model.chat,
                 Some(ModelUse::Prompts) => model.prompts,
             };
-            is_enabled && contains(&model.name, &name) && contains(&model.provider, &provider)
+            let is_searched = filter::contains(&model.name, name.as_ref());
+            is_enabled && is_searched && filter::contains(&model.provider, provider.as_ref())
         };
         let catalogue = context.catalogue().await?;
         let mut models: Vec<ModelInfo> = catalogue.list().iter().filter(|model| matches(model)).cloned().collect();

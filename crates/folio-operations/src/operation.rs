@@ -21,13 +21,13 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
     /// Runs the operation for an authorized caller.
     fn run(self, context: &Context) -> impl Future<Output = Result<Self::Output>> + Send;
 
-    /// Returns the tenant of the resource that the operation changes. Default: the caller's organization. Only
-    /// operations that record their outcome return another one.
+    /// Returns the tenant of the resource that the operation changes. Default: the platform or the caller's
+    /// organization, as declared. Only operations that record their outcome return another tenant than the caller's.
     ///
     /// # Errors
     /// The caller may not change resources of this tenant.
     fn tenant(&self, context: &Context) -> Result<OrgId> {
-        Ok(context.principal().org.clone())
+        Ok(if Self::DECLARATION.changes_platform { OrgId::platform() } else { context.principal().org.clone() })
     }
 
     /// Prepares the audit entry of a recorded operation before anything is changed: the arguments without secrets, the
@@ -120,6 +120,69 @@ macro_rules! delete_operation {
     };
 }
 pub(crate) use delete_operation;
+
+/// Declares an operation that lists the resources that match a filter. Default of the minimum role: viewer.
+macro_rules! list_operation {
+    ($(#[$doc:meta])* $name:ident -> $Resource:ty $(, $role:expr)?; $max:expr; |$text:ident| $filter:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, serde::Serialize)]
+        pub struct $name {
+            pub list: crate::ListRequest,
+        }
+
+        impl crate::Operation for $name {
+            const DECLARATION: crate::Declaration = SERVICE.read(stringify!($name))$(.role($role))?;
+            type Output = crate::ListPage<$Resource>;
+
+            async fn run(self, context: &crate::Context) -> folio_types::Result<Self::Output> {
+                let $text = self.list.filter.as_str();
+                let filter = $filter;
+                context.list(&self.list, &filter, crate::SortKeys::CreateTimeAndName, $max).await
+            }
+        }
+    };
+}
+pub(crate) use list_operation;
+
+/// Declares the operations that return one revision of a resource, and list the revisions.
+macro_rules! revision_operations {
+    (
+        $get:ident { $revid:ident: $Ref:ty } -> $Revision:ty,
+        $(#[$doc:meta])* $list:ident { $id:ident: $Id:ty } of $Resource:ty
+    ) => {
+        #[derive(Debug, Clone, serde::Serialize)]
+        pub struct $get {
+            pub $revid: $Ref,
+        }
+
+        impl crate::Operation for $get {
+            const DECLARATION: crate::Declaration = SERVICE.read(stringify!($get));
+            type Output = $Revision;
+
+            async fn run(self, context: &crate::Context) -> folio_types::Result<$Revision> {
+                context.revision::<$Resource>(&self.$revid).await
+            }
+        }
+
+        $(#[$doc])*
+        #[derive(Debug, Clone, serde::Serialize)]
+        pub struct $list {
+            pub $id: $Id,
+            pub list: crate::ListRequest,
+        }
+
+        impl crate::Operation for $list {
+            const DECLARATION: crate::Declaration = SERVICE.read(stringify!($list));
+            type Output = crate::ListPage<$Revision>;
+
+            async fn run(self, context: &crate::Context) -> folio_types::Result<Self::Output> {
+                crate::filter::require_empty(&self.list.filter)?;
+                context.list_revisions::<$Resource>(&self.list, &self.$id).await
+            }
+        }
+    };
+}
+pub(crate) use revision_operations;
 
 /// An operation with its idempotency key.
 #[derive(Debug, Clone)]

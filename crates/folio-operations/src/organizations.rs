@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::audit::AuditRecord;
 use crate::caller::Caller;
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::members::{self, change_member};
@@ -21,19 +21,11 @@ use crate::tokens::revoke_tokens;
 
 use folio_types::access::Scope;
 
-pub(crate) static SERVICE: Service = Service { name: "OrganizationService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    CreateOrganization::DECLARATION,
-    ListOrganizations::DECLARATION,
-    GetOrganization::DECLARATION,
-    UpdateOrganization::DECLARATION,
-    DeleteOrganization::DECLARATION,
-    members::AddMember::DECLARATION,
-    members::ListMembers::DECLARATION,
-    members::UpdateMember::DECLARATION,
-    members::RemoveMember::DECLARATION,
-];
+service! {
+    "OrganizationService", Some(Scope::Administration) =>
+    CreateOrganization, ListOrganizations, GetOrganization, UpdateOrganization, DeleteOrganization,
+    members::AddMember, members::ListMembers, members::UpdateMember, members::RemoveMember
+}
 
 /// Creates an organization with its first admin and the admin's token.
 #[derive(Debug, Clone, Serialize)]
@@ -60,12 +52,8 @@ impl CreateOrganization {
 }
 
 impl Operation for CreateOrganization {
-    const DECLARATION: Declaration = SERVICE.administer("CreateOrganization").platform();
+    const DECLARATION: Declaration = SERVICE.administer("CreateOrganization").platform().changes_platform();
     type Output = CreatedOrganization;
-
-    fn tenant(&self, _: &Context) -> Result<OrgId> {
-        Ok(OrgId::platform())
-    }
 
     /// Records the ids only: the record belongs to the caller's organization and remains when the new one is deleted.
     fn to_outcome(created: &CreatedOrganization) -> Result<Value> {
@@ -161,17 +149,13 @@ pub struct UpdateOrganization {
 }
 
 impl Operation for UpdateOrganization {
-    const DECLARATION: Declaration = SERVICE.administer("UpdateOrganization");
+    const DECLARATION: Declaration = SERVICE.administer("UpdateOrganization").changes_platform();
     type Output = Organization;
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
         AuditRecord::of_input(serde_json::to_value(self))
             .map(|record| record.target("organization", &context.principal().org))
-    }
-
-    fn tenant(&self, _: &Context) -> Result<OrgId> {
-        Ok(OrgId::platform())
     }
 
     async fn run(self, context: &Context) -> Result<Organization> {
@@ -192,7 +176,7 @@ pub struct DeleteOrganization {
 }
 
 impl Operation for DeleteOrganization {
-    const DECLARATION: Declaration = SERVICE.administer("DeleteOrganization").platform();
+    const DECLARATION: Declaration = SERVICE.administer("DeleteOrganization").platform().changes_platform();
     type Output = ();
     outcome_as_json!();
 
@@ -200,10 +184,6 @@ impl Operation for DeleteOrganization {
         let id = &self.organization_id;
         // Ids only, because the log of the deleted organization is erased with it.
         Ok(AuditRecord::new(json!({ "organization_id": id })).target("organization", id))
-    }
-
-    fn tenant(&self, _: &Context) -> Result<OrgId> {
-        Ok(OrgId::platform())
     }
 
     /// Writes the tombstone, then revokes the tokens. After a crash, a repeated request revokes the remaining ones; the

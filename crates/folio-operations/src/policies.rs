@@ -10,13 +10,14 @@ use serde::Serialize;
 use crate::audit::AuditRecord;
 use crate::context::Context;
 use crate::conversations::registry;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::{change_organization, visible_organization};
 
-static SERVICE: Service = Service { name: "PolicyService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[GetPolicy::DECLARATION, SetPolicy::DECLARATION];
+service! {
+    "PolicyService", Some(Scope::Administration) =>
+    GetPolicy, SetPolicy
+}
 
 /// Returns the organization with its policy.
 #[derive(Debug, Clone, Serialize)]
@@ -53,13 +54,9 @@ impl SetPolicy {
 }
 
 impl Operation for SetPolicy {
-    const DECLARATION: Declaration = SERVICE.administer("SetPolicy");
+    const DECLARATION: Declaration = SERVICE.administer("SetPolicy").changes_platform();
     type Output = Organization;
     outcome_as_json!();
-
-    fn tenant(&self, _: &Context) -> Result<OrgId> {
-        Ok(OrgId::platform())
-    }
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
         let registry = registry()?;

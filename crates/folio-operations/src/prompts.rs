@@ -1,36 +1,28 @@
 //! Operations on prompts.
 
 use folio_llm::schema::Violation;
-
 use folio_resources::fields;
 use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Schema, Tag};
 use folio_tools::rules;
 use folio_types::access::Scope;
-use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, limits};
+use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId};
 use futures::future::OptionFuture;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
-use crate::operation::{Operation, delete_operation};
+use crate::list::LARGE_PAGE_MAX;
+use crate::operation::{Operation, delete_operation, list_operation, revision_operations};
 use crate::reference::{PromptRef, SchemaRef};
-use crate::schemas::Revised;
+use crate::schemas::UpdateResult;
 
-pub(crate) static SERVICE: Service = Service { name: "PromptService", scope: Some(Scope::Definitions) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    CreatePrompt::DECLARATION,
-    GetPromptRevision::DECLARATION,
-    ListPrompts::DECLARATION,
-    ListPromptRevisions::DECLARATION,
-    UpdatePrompt::DECLARATION,
-    DeletePrompt::DECLARATION,
-    ValidatePrompt::DECLARATION,
-    ValidatePromptData::DECLARATION,
-];
+service! {
+    "PromptService", Some(Scope::Definitions) =>
+    CreatePrompt, GetPromptRevision, ListPrompts, ListPromptRevisions, UpdatePrompt, DeletePrompt, ValidatePrompt,
+    ValidatePromptData
+}
 
 /// The fields of a prompt that a client sets, unchecked: [`ValidatePrompt`] reports every invalid one.
 #[derive(Debug, Clone, Serialize)]
@@ -106,63 +98,30 @@ impl Operation for CreatePrompt {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
-pub struct GetPromptRevision {
-    pub prompt_revid: PromptRef,
+revision_operations! {
+    GetPromptRevision { prompt_revid: PromptRef } -> PromptRevision,
+    /// Lists the revisions of a prompt. Filter: none.
+    ListPromptRevisions { prompt_id: PromptId } of Prompt
 }
 
-impl Operation for GetPromptRevision {
-    const DECLARATION: Declaration = SERVICE.read("GetPromptRevision");
-    type Output = PromptRevision;
-
-    async fn run(self, context: &Context) -> Result<PromptRevision> {
-        context.revision::<Prompt>(&self.prompt_revid).await
-    }
+list_operation! {
+    /// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
+    ListPrompts -> Prompt; LARGE_PAGE_MAX; |text| prompt_filter(text)?
 }
 
-/// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListPrompts {
-    pub list: ListRequest,
-}
-
-impl Operation for ListPrompts {
-    const DECLARATION: Declaration = SERVICE.read("ListPrompts");
-    type Output = ListPage<Prompt>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<Prompt>> {
-        let mut filter = PromptFilter::default();
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "name" => filter::set_once(&mut filter.name_search, &condition, condition.search()?)?,
-                "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
-                "tag" => filter.all_tags.push(condition.id()?),
-                "any_tag" => filter.any_tag.push(condition.id()?),
-                _ => return Err(filter::unknown_field(&condition, "name, tag, any_tag and document")),
-            }
+fn prompt_filter(text: &str) -> Result<PromptFilter> {
+    let mut filter = PromptFilter::default();
+    for condition in filter::parse(text)? {
+        match condition.field.as_str() {
+            "name" => filter::set_once(&mut filter.name_search, &condition, condition.search()?)?,
+            "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
+            "tag" => filter.all_tags.push(condition.id()?),
+            "any_tag" => filter.any_tag.push(condition.id()?),
+            _ => return Err(filter::unknown_field(&condition, "name, tag, any_tag and document")),
         }
-        if filter.all_tags.len().max(filter.any_tag.len()) > limits::TAGS_MAX {
-            return Err(Error::invalid_field("filter", format!("has more than {} tags", limits::TAGS_MAX)));
-        }
-        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await
     }
-}
-
-/// Lists the revisions of a prompt. Filter: none.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListPromptRevisions {
-    pub prompt_id: PromptId,
-    pub list: ListRequest,
-}
-
-impl Operation for ListPromptRevisions {
-    const DECLARATION: Declaration = SERVICE.read("ListPromptRevisions");
-    type Output = ListPage<PromptRevision>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<PromptRevision>> {
-        filter::require_empty(&self.list.filter)?;
-        context.list_revisions::<Prompt>(&self.list, &self.prompt_id).await
-    }
+    filter::check_tags(filter.all_tags.len().max(filter.any_tag.len()))?;
+    Ok(filter)
 }
 
 /// Changes a prompt. A field that is None keeps its value. A changed field other than the name creates a revision.
@@ -183,9 +142,9 @@ pub struct UpdatePrompt {
 
 impl Operation for UpdatePrompt {
     const DECLARATION: Declaration = SERVICE.change("UpdatePrompt");
-    type Output = Revised<Prompt>;
+    type Output = UpdateResult<Prompt>;
 
-    async fn run(self, context: &Context) -> Result<Revised<Prompt>> {
+    async fn run(self, context: &Context) -> Result<UpdateResult<Prompt>> {
         if let Some(name) = &self.name {
             folio_resources::fields::check_name(NAME, name)?;
         }
@@ -199,9 +158,7 @@ impl Operation for UpdatePrompt {
             name: self.name,
             content: self.content,
         };
-        let update = |_: Prompt| async { Ok(change.clone()) };
-        let updated = context.request.update(context.stores(), &self.prompt_id, self.etag, update).await?;
-        Ok(Revised { resource: context.find(&self.prompt_id).await?, revised: updated.revised() })
+        context.revise(&self.prompt_id, self.etag, change).await
     }
 }
 

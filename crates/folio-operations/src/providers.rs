@@ -13,27 +13,22 @@ use folio_types::message::Message;
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::op::{Expected, Write};
 use folio_types::page::Order;
-use folio_types::{Code, Error, Etag, OrgId, Reason, Result, Role, Secret, limits};
+use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::audit::AuditRecord;
+use crate::caller::permission_denied;
 use crate::context::Context;
-use crate::declaration::{Declaration, Quota, Service};
+use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Operation, as_digest, outcome_as_json};
 
-static SERVICE: Service = Service { name: "ProviderService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    ListProviders::DECLARATION,
-    UpdateProvider::DECLARATION,
-    DeleteProvider::DECLARATION,
-    SetModelDefaults::DECLARATION,
-    DiscoverModels::DECLARATION,
-    TestProvider::DECLARATION,
-];
+service! {
+    "ProviderService", Some(Scope::Administration) =>
+    ListProviders, UpdateProvider, DeleteProvider, SetModelDefaults, DiscoverModels, TestProvider
+}
 
 /// Maximum number of output tokens of a test.
 const TEST_TOKENS: u32 = 16;
@@ -56,7 +51,7 @@ impl ProviderOwner {
             Self::Platform if context.caller.is_platform_admin() => Ok(OrgId::platform()),
             Self::Platform => {
                 let message = "the providers of the platform require a token of the platform's administrator";
-                Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"))
+                Err(permission_denied(Reason::RoleNotAllowed, message, "role", "platform"))
             }
         }
     }
@@ -123,7 +118,7 @@ impl Operation for ListProviders {
         let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Name, limits::PAGE_SIZE_MAX)?;
         let providers = context.providers();
         let settings = providers.settings(&owner).await?;
-        let matching = settings.providers.iter().filter(|(key, _)| name.as_ref().is_none_or(|part| key.contains(part)));
+        let matching = settings.providers.iter().filter(|(key, _)| filter::contains(key, name.as_ref()));
         let mut views: Vec<_> = matching.map(|(name, provider)| ProviderView::of(name, provider)).collect();
         listing.sort_by_name(&mut views, |view| &view.name);
         Ok(ProviderList {
@@ -300,7 +295,7 @@ impl Operation for DiscoverModels {
     }
 
     async fn run(self, context: &Context) -> Result<ChangedProvider> {
-        let _permit = context.discovery_permit()?;
+        let _permit = context.model_endpoint_permit()?;
         let providers = context.providers();
         let settings = changed(context, |write| providers.discover(write, &self.name)).await?;
         Ok(ChangedProvider::of(&settings, &self.name))

@@ -43,33 +43,22 @@ mod tests {
 
     #[test]
     fn the_table_of_the_docs_states_the_declarations() {
-        let header = "# Operations
-
-Generated from the declarations in `crates/folio-operations`: \
-                      `FOLIO_WRITE_DOCS=1 cargo test -p folio-operations table`. \"platform\" is the
-administrator of \
-                      the installation. Every operation counts against `requests_per_second`; the last column names \
-                      the other
-quotas: an operation cannot reach the component that counts a quota without \
-                      declaring it.
-
-| operation | role | scope | class | `request_id` | audit entry | quota besides \
-                      requests |
-|---|---|---|---|---|---|---|
-";
-        let rows: String = operations()
-            .map(|operation| {
-                row(operation)
-                    + "
-"
-            })
-            .collect();
+        let header = concat!(
+            "# Operations\n\nGenerated from the declarations in `crates/folio-operations`: ",
+            "`FOLIO_WRITE_DOCS=1 cargo test -p folio-operations table`. \"platform\" is the\nadministrator of the ",
+            "installation. Every operation counts against `requests_per_second`; the last column names the other\n",
+            "quotas: an operation cannot reach the component that counts a quota without declaring it.\n\n",
+            "| operation | role | scope | class | `request_id` | audit entry | quota besides requests |\n",
+            "|---|---|---|---|---|---|---|\n",
+        );
+        let rows: String = operations().map(|operation| row(operation) + "\n").collect();
         let table = format!("{header}{rows}");
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operation-table.md");
         if std::env::var_os("FOLIO_WRITE_DOCS").is_some() {
             std::fs::write(path, &table).unwrap();
         }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), table, "docs/operation-table.md is not generated from this");
+        let remedy = "docs/operation-table.md differs from the declarations; run the test with FOLIO_WRITE_DOCS=1";
+        assert_eq!(std::fs::read_to_string(path).unwrap(), table, "{remedy}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Operations on schemas. They apply the same rules as the tools, unless the input allows schemas that are not strict.
 
 use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
-
 use folio_resources::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 use folio_tools::rules;
 use folio_types::access::Scope;
@@ -10,28 +9,21 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
-use crate::operation::{Operation, delete_operation};
+use crate::list::LARGE_PAGE_MAX;
+use crate::operation::{Operation, delete_operation, list_operation, revision_operations};
 use crate::reference::SchemaRef;
 
-pub(crate) static SERVICE: Service = Service { name: "SchemaService", scope: Some(Scope::Definitions) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    CreateSchema::DECLARATION,
-    GetSchemaRevision::DECLARATION,
-    ListSchemas::DECLARATION,
-    ListSchemaRevisions::DECLARATION,
-    UpdateSchema::DECLARATION,
-    DeleteSchema::DECLARATION,
-    ValidateSchema::DECLARATION,
-    ValidateData::DECLARATION,
-];
+service! {
+    "SchemaService", Some(Scope::Definitions) =>
+    CreateSchema, GetSchemaRevision, ListSchemas, ListSchemaRevisions, UpdateSchema, DeleteSchema, ValidateSchema,
+    ValidateData
+}
 
 /// A resource after an update, and whether the update created a revision.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Revised<R> {
+pub struct UpdateResult<R> {
     pub resource: R,
     /// False if the update changed nothing or only the name.
     pub revised: bool,
@@ -54,7 +46,7 @@ impl Operation for CreateSchema {
 
     async fn run(self, context: &Context) -> Result<Schema> {
         folio_resources::fields::check_name("schema.name", &self.name)?;
-        let CheckedFormat { response_format, strict } = checked(&self.response_format, self.allow_non_strict)?;
+        let CheckedFormat { response_format, strict } = check_format(&self.response_format, self.allow_non_strict)?;
         let revise = SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
         let create = SchemaChange::Create { name: self.name.clone(), response_format, strict };
         let (request, stores) = (&context.request, context.stores());
@@ -64,51 +56,15 @@ impl Operation for CreateSchema {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
-pub struct GetSchemaRevision {
-    pub schema_revid: SchemaRef,
+revision_operations! {
+    GetSchemaRevision { schema_revid: SchemaRef } -> SchemaRevision,
+    /// Lists the revisions of a schema. Filter: none.
+    ListSchemaRevisions { schema_id: SchemaId } of Schema
 }
 
-impl Operation for GetSchemaRevision {
-    const DECLARATION: Declaration = SERVICE.read("GetSchemaRevision");
-    type Output = SchemaRevision;
-
-    async fn run(self, context: &Context) -> Result<SchemaRevision> {
-        context.revision::<Schema>(&self.schema_revid).await
-    }
-}
-
-/// Lists schemas. Filter: `name:` a part of the name.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListSchemas {
-    pub list: ListRequest,
-}
-
-impl Operation for ListSchemas {
-    const DECLARATION: Declaration = SERVICE.read("ListSchemas");
-    type Output = ListPage<Schema>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<Schema>> {
-        let filter = SchemaFilter { name_search: filter::name_search(&self.list.filter)? };
-        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, LARGE_PAGE_MAX).await
-    }
-}
-
-/// Lists the revisions of a schema. Filter: none.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListSchemaRevisions {
-    pub schema_id: SchemaId,
-    pub list: ListRequest,
-}
-
-impl Operation for ListSchemaRevisions {
-    const DECLARATION: Declaration = SERVICE.read("ListSchemaRevisions");
-    type Output = ListPage<SchemaRevision>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<SchemaRevision>> {
-        filter::require_empty(&self.list.filter)?;
-        context.list_revisions::<Schema>(&self.list, &self.schema_id).await
-    }
+list_operation! {
+    /// Lists schemas. Filter: `name:` a part of the name.
+    ListSchemas -> Schema; LARGE_PAGE_MAX; |text| SchemaFilter { name_search: filter::name_search(text)? }
 }
 
 /// Changes name or response format of a schema. A field that is None keeps its value. An unchanged response format
@@ -126,18 +82,17 @@ pub struct UpdateSchema {
 
 impl Operation for UpdateSchema {
     const DECLARATION: Declaration = SERVICE.change("UpdateSchema");
-    type Output = Revised<Schema>;
+    type Output = UpdateResult<Schema>;
 
-    async fn run(self, context: &Context) -> Result<Revised<Schema>> {
+    async fn run(self, context: &Context) -> Result<UpdateResult<Schema>> {
         if let Some(name) = &self.name {
             folio_resources::fields::check_name("schema.name", name)?;
         }
-        let format = self.response_format.as_ref().map(|format| checked(format, self.allow_non_strict)).transpose()?;
+        let format =
+            self.response_format.as_ref().map(|format| check_format(format, self.allow_non_strict)).transpose()?;
         let response_format = format.map(|format| (format.response_format, format.strict));
         let change = SchemaChange::Update { name: self.name, response_format };
-        let update = |_: Schema| async { Ok(change.clone()) };
-        let updated = context.request.update(context.stores(), &self.schema_id, self.etag, update).await?;
-        Ok(Revised { resource: context.find(&self.schema_id).await?, revised: updated.revised() })
+        context.revise(&self.schema_id, self.etag, change).await
     }
 }
 
@@ -185,6 +140,6 @@ fn rules_for(allow_non_strict: bool) -> Rules {
     if allow_non_strict { Rules::AllowNonStrict } else { Rules::Strict }
 }
 
-fn checked(format: &Value, allow_non_strict: bool) -> Result<CheckedFormat> {
+fn check_format(format: &Value, allow_non_strict: bool) -> Result<CheckedFormat> {
     rules::check_format("schema.response_format_json", format, rules_for(allow_non_strict))
 }

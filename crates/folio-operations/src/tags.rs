@@ -7,20 +7,14 @@ use folio_types::{Etag, Result, TagId, limits};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, SortKeys};
-use crate::operation::{Operation, delete_operation, get_operation};
+use crate::operation::{Operation, delete_operation, get_operation, list_operation};
 
-pub(crate) static SERVICE: Service = Service { name: "TagService", scope: Some(Scope::Definitions) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    CreateTag::DECLARATION,
-    GetTag::DECLARATION,
-    ListTags::DECLARATION,
-    UpdateTag::DECLARATION,
-    DeleteTag::DECLARATION,
-];
+service! {
+    "TagService", Some(Scope::Definitions) =>
+    CreateTag, GetTag, ListTags, UpdateTag, DeleteTag
+}
 
 /// Creates a tag. Errors: `NAME_TAKEN`, without regard to case.
 #[derive(Debug, Clone, Serialize)]
@@ -41,9 +35,7 @@ impl Operation for CreateTag {
         folio_resources::fields::check_name("tag.name", &self.name)?;
         let color = color(&self.color)?;
         let description = description(&self.description)?;
-        let create = TagChange::Create { name: self.name, color, description };
-        let id = context.request.create::<Tag>(context.stores(), create).await?;
-        context.find(&id).await
+        context.create(TagChange::Create { name: self.name, color, description }).await
     }
 }
 
@@ -51,20 +43,9 @@ get_operation! {
     GetTag { tag_id: TagId } -> Tag
 }
 
-/// Lists tags. Filter: `name:` a part of the name.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListTags {
-    pub list: ListRequest,
-}
-
-impl Operation for ListTags {
-    const DECLARATION: Declaration = SERVICE.read("ListTags");
-    type Output = ListPage<Tag>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<Tag>> {
-        let filter = TagFilter { name_search: filter::name_search(&self.list.filter)? };
-        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
-    }
+list_operation! {
+    /// Lists tags. Filter: `name:` a part of the name.
+    ListTags -> Tag; limits::PAGE_SIZE_MAX; |text| TagFilter { name_search: filter::name_search(text)? }
 }
 
 /// Changes name, color or description of a tag. A field that is None keeps its value.
@@ -93,9 +74,7 @@ impl Operation for UpdateTag {
             description: self.description.as_deref().map(description).transpose()?,
             name: self.name,
         };
-        let update = |_: Tag| async { Ok(change.clone()) };
-        context.request.update(context.stores(), &self.tag_id, self.etag, update).await?;
-        context.find(&self.tag_id).await
+        context.update(&self.tag_id, self.etag, change).await
     }
 }
 

@@ -11,7 +11,7 @@ use folio_types::{Error, Principal, Result, Role, ThreadId, limits};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys, json_bytes};
 use crate::operation::Operation;
@@ -19,55 +19,34 @@ use crate::thread_messages::{self, Reader};
 
 pub use crate::thread_messages::ThreadMessage;
 
-static SERVICE: Service = Service { name: "ThreadService", scope: Some(Scope::Conversations) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    CreateThreadCommand::DECLARATION,
-    ListThreads::DECLARATION,
-    GetThread::DECLARATION,
-    RenameThreadCommand::DECLARATION,
-    DeleteThreadCommand::DECLARATION,
-    ForkThreadCommand::DECLARATION,
-];
+service! {
+    "ThreadService", Some(Scope::Conversations) =>
+    CreateThreadCommand, ListThreads, GetThread, RenameThreadCommand, DeleteThreadCommand, ForkThreadCommand
+}
 
 /// Maximum size of the messages of a page, as JSON.
 // proto: GetThreadRequest.page_size "about {} MiB"
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-impl Operation for CreateThreadCommand {
-    const DECLARATION: Declaration = SERVICE.change("CreateThread").by_thread();
-    type Output = ThreadView;
+/// Implements operations that the owner of the thread performs.
+macro_rules! by_owner {
+    ($($command:ident: $name:literal, $method:ident -> $Output:ty;)+) => {$(
+        impl Operation for $command {
+            const DECLARATION: Declaration = SERVICE.change($name).by_thread();
+            type Output = $Output;
 
-    async fn run(self, context: &Context) -> Result<ThreadView> {
-        context.conversations().create_thread(context.principal(), self).await
-    }
+            async fn run(self, context: &Context) -> Result<$Output> {
+                context.conversations().$method(context.principal(), self).await
+            }
+        }
+    )+};
 }
 
-impl Operation for RenameThreadCommand {
-    const DECLARATION: Declaration = SERVICE.change("RenameThread").by_thread();
-    type Output = ThreadView;
-
-    async fn run(self, context: &Context) -> Result<ThreadView> {
-        context.conversations().rename_thread(context.principal(), self).await
-    }
-}
-
-impl Operation for DeleteThreadCommand {
-    const DECLARATION: Declaration = SERVICE.change("DeleteThread").by_thread();
-    type Output = ();
-
-    async fn run(self, context: &Context) -> Result<()> {
-        context.conversations().delete_thread(context.principal(), self).await
-    }
-}
-
-impl Operation for ForkThreadCommand {
-    const DECLARATION: Declaration = SERVICE.change("ForkThread").by_thread();
-    type Output = ThreadView;
-
-    async fn run(self, context: &Context) -> Result<ThreadView> {
-        context.conversations().fork_thread(context.principal(), self).await
-    }
+by_owner! {
+    CreateThreadCommand: "CreateThread", create_thread -> ThreadView;
+    RenameThreadCommand: "RenameThread", rename_thread -> ThreadView;
+    DeleteThreadCommand: "DeleteThread", delete_thread -> ();
+    ForkThreadCommand: "ForkThread", fork_thread -> ThreadView;
 }
 
 /// Lists the threads that are not ephemeral. Filter: `title:` a part of the title, `document`, `profile`, and `user`
@@ -245,7 +224,6 @@ impl MessageFilter {
             Message::Assistant { text, .. } => ("assistant", text),
             Message::Tool { content, .. } => ("tool", content),
         };
-        self.role.is_none_or(|wanted| wanted == role)
-            && self.text.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
+        self.role.is_none_or(|wanted| wanted == role) && filter::contains(text, self.text.as_ref())
     }
 }

@@ -13,17 +13,17 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditRecord;
-use crate::caller::Caller;
+use crate::caller::{Caller, permission_denied};
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Operation, outcome_as_json};
 
-pub(crate) static SERVICE: Service = Service { name: "TokenService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] =
-    &[CreateToken::DECLARATION, ListTokens::DECLARATION, RevokeToken::DECLARATION];
+service! {
+    "TokenService", Some(Scope::Administration) =>
+    CreateToken, ListTokens, RevokeToken
+}
 
 /// Maximum number of concurrent revocations.
 const REVOCATIONS: usize = 16;
@@ -74,7 +74,7 @@ impl Operation for CreateToken {
         }
         if self.platform && !caller.is_platform_admin() {
             let message = "creating a token of the platform's administrator requires such a token";
-            return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
+            return Err(permission_denied(Reason::RoleNotAllowed, message, "role", "platform"));
         }
         let Principal { org, user: own, .. } = &caller.principal;
         let user = self.user_id.unwrap_or_else(|| own.clone());

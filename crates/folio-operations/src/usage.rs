@@ -13,14 +13,14 @@ use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::list::Period;
 use crate::operation::Operation;
 
-static SERVICE: Service = Service { name: "UsageService", scope: Some(Scope::Usage) };
-
-pub(crate) const DECLARATIONS: &[Declaration] =
-    &[GetBalance::DECLARATION, GetUsage::DECLARATION, DownloadUsage::DECLARATION];
+service! {
+    "UsageService", Some(Scope::Usage) =>
+    GetBalance, GetUsage, DownloadUsage
+}
 
 /// Maximum number of model calls that one `GetUsage` adds up.
 // proto: GetUsageResponse.rows "more than {} calls"
@@ -239,8 +239,8 @@ fn records(
                 if at != next {
                     returned.clear();
                 }
-                let of_last = fresh.iter().filter(|record| to_microseconds(record.at) == at);
-                returned.extend(of_last.map(|record| record.key.clone()));
+                let in_last_microsecond = fresh.iter().filter(|record| to_microseconds(record.at) == at);
+                returned.extend(in_last_microsecond.map(|record| record.key.clone()));
                 next = at;
             }
             if !fresh.is_empty() {
@@ -300,10 +300,6 @@ mod tests {
         let end = Timestamp::from_second(1).unwrap();
         let returned = records(Arc::new(MicrosecondStore(all.clone())), org.clone(), (Timestamp::UNIX_EPOCH, end));
         let returned: Vec<_> = returned.map(Result::unwrap).concat().await;
-        assert!(
-            returned.iter().map(|record| &record.key).eq(all.iter().map(|record| &record.key)),
-            "{}",
-            returned.len()
-        );
+        assert!(returned.iter().map(|record| &record.key).eq(all.iter().map(|record| &record.key)));
     }
 }

@@ -12,20 +12,14 @@ use serde_json::json;
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
-use crate::declaration::{Declaration, Service};
+use crate::declaration::{Declaration, service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, SortKeys};
-use crate::operation::{Operation, as_digest, get_operation};
+use crate::operation::{Operation, as_digest, get_operation, list_operation};
 
-static SERVICE: Service = Service { name: "WebhookEndpointService", scope: Some(Scope::Administration) };
-
-pub(crate) const DECLARATIONS: &[Declaration] = &[
-    CreateWebhookEndpoint::DECLARATION,
-    GetWebhookEndpoint::DECLARATION,
-    ListWebhookEndpoints::DECLARATION,
-    UpdateWebhookEndpoint::DECLARATION,
-    DeleteWebhookEndpoint::DECLARATION,
-];
+service! {
+    "WebhookEndpointService", Some(Scope::Administration) =>
+    CreateWebhookEndpoint, GetWebhookEndpoint, ListWebhookEndpoints, UpdateWebhookEndpoint, DeleteWebhookEndpoint
+}
 
 // proto: WebhookEndpoint.url "at most {} characters"
 const URL_CHARS: usize = 2_000;
@@ -68,11 +62,10 @@ impl Operation for CreateWebhookEndpoint {
         let create = WebhookEndpointChange::Create {
             url: url(self.url)?,
             event_types: event_types(self.event_types)?,
-            secret: sealed(context, &id, self.secret.as_ref())?,
+            secret: seal(context, &id, &self.secret.unwrap_or_default())?,
             enabled: self.enabled,
         };
-        let id = context.request.create::<WebhookEndpoint>(context.stores(), create).await?;
-        context.find(&id).await
+        context.create(create).await
     }
 }
 
@@ -80,27 +73,21 @@ get_operation! {
     GetWebhookEndpoint { webhook_endpoint_id: WebhookEndpointId } -> WebhookEndpoint, Role::Admin
 }
 
-/// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event type.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListWebhookEndpoints {
-    pub list: ListRequest,
+list_operation! {
+    /// Lists webhook endpoints. Filter: `url:` a part of the URL, `event_type:` an event type.
+    ListWebhookEndpoints -> WebhookEndpoint, Role::Admin; limits::PAGE_SIZE_MAX; |text| endpoint_filter(text)?
 }
 
-impl Operation for ListWebhookEndpoints {
-    const DECLARATION: Declaration = SERVICE.read("ListWebhookEndpoints").role(Role::Admin);
-    type Output = ListPage<WebhookEndpoint>;
-
-    async fn run(self, context: &Context) -> Result<ListPage<WebhookEndpoint>> {
-        let mut filter = WebhookEndpointFilter::default();
-        for condition in filter::parse(&self.list.filter)? {
-            match condition.field.as_str() {
-                "url" => filter::set_once(&mut filter.url_search, &condition, condition.search()?)?,
-                "event_type" => filter::set_once(&mut filter.event_type, &condition, condition.search()?)?,
-                _ => return Err(filter::unknown_field(&condition, "url and event_type")),
-            }
+fn endpoint_filter(text: &str) -> Result<WebhookEndpointFilter> {
+    let mut filter = WebhookEndpointFilter::default();
+    for condition in filter::parse(text)? {
+        match condition.field.as_str() {
+            "url" => filter::set_once(&mut filter.url_search, &condition, condition.search()?)?,
+            "event_type" => filter::set_once(&mut filter.event_type, &condition, condition.search()?)?,
+            _ => return Err(filter::unknown_field(&condition, "url and event_type")),
         }
-        context.list(&self.list, &filter, SortKeys::CreateTimeAndName, limits::PAGE_SIZE_MAX).await
     }
+    Ok(filter)
 }
 
 /// Changes a webhook endpoint. A field that is None keeps its value.
@@ -134,15 +121,10 @@ impl Operation for UpdateWebhookEndpoint {
         let change = WebhookEndpointChange::Update {
             url: self.url.map(url).transpose()?,
             event_types: self.event_types.map(event_types).transpose()?,
-            secret: match &self.secret {
-                Some(secret) => Some(sealed(context, id, Some(secret))?),
-                None => None,
-            },
+            secret: self.secret.as_ref().map(|secret| seal(context, id, secret)).transpose()?,
             enabled: self.enabled,
         };
-        let update = |_: WebhookEndpoint| async { Ok(change.clone()) };
-        context.request.update(context.stores(), id, self.etag, update).await?;
-        context.find(id).await
+        context.update(id, self.etag, change).await
     }
 }
 
@@ -192,9 +174,11 @@ fn event_types(names: Vec<String>) -> Result<BTreeSet<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Encrypts the secret of an endpoint. None if the secret is absent or empty.
-fn sealed(context: &Context, id: &WebhookEndpointId, secret: Option<&Secret>) -> Result<Option<SealedKey>> {
-    let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
+/// Encrypts the secret of an endpoint. None: the secret is empty.
+fn seal(context: &Context, id: &WebhookEndpointId, secret: &Secret) -> Result<Option<SealedKey>> {
+    if secret.is_empty() {
+        return Ok(None);
+    }
     if secret.reveal().chars().count() > SECRET_CHARS {
         let problem = format!("has more than {SECRET_CHARS} characters");
         return Err(Error::invalid_field("webhook_endpoint.secret", problem));

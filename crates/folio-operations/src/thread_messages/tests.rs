@@ -86,66 +86,38 @@ impl Journal {
     }
 }
 
-fn unexpected_call<T>() -> Result<T> {
-    Err(Error::internal("unexpected call"))
+/// Implements the store. The methods in braces are never called.
+macro_rules! journal_store {
+    { $($method:ident($($argument:ty),*) -> $output:ty;)+ } => {
+        #[async_trait]
+        impl ThreadStore for Journal {
+            async fn entries(&self, _: &OrgId, _: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+                let found: Vec<_> = (0..).zip(self.entries.iter().cloned()).skip(from as usize).take(limit).collect();
+                let mut read = self.read.lock().unwrap();
+                *read = (read.0 + 1, read.1 + found.len());
+                Ok(found)
+            }
+
+            $(async fn $method(&self, $(_: $argument),*) -> Result<$output> {
+                Err(Error::internal("unexpected call"))
+            })+
+        }
+    };
 }
 
-#[async_trait]
-impl ThreadStore for Journal {
-    async fn entries(&self, _: &OrgId, _: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
-        let found: Vec<_> = (0..).zip(self.entries.iter().cloned()).skip(from as usize).take(limit).collect();
-        let mut read = self.read.lock().unwrap();
-        *read = (read.0 + 1, read.1 + found.len());
-        Ok(found)
-    }
-
-    async fn create(&self, _: NewThread) -> Result<ThreadHeader> {
-        unexpected_call()
-    }
-
-    async fn begin(&self, _: NewThread, _: Append) -> Result<Appended> {
-        unexpected_call()
-    }
-
-    async fn header(&self, _: &OrgId, _: &ThreadId) -> Result<Option<ThreadHeader>> {
-        unexpected_call()
-    }
-
-    async fn append(&self, _: &OrgId, _: &ThreadId, _: Append) -> Result<Appended> {
-        unexpected_call()
-    }
-
-    async fn has_batch(&self, _: &OrgId, _: &ThreadId, _: u128) -> Result<bool> {
-        unexpected_call()
-    }
-
-    async fn request(&self, _: &OrgId, _: &ThreadId, _: &RequestId) -> Result<Option<RequestRow>> {
-        unexpected_call()
-    }
-
-    async fn list(&self, _: &OrgId, _: &ThreadFilter, _: &PageRequest) -> Result<Page<ThreadHeader>> {
-        unexpected_call()
-    }
-
-    async fn delete(&self, _: &OrgId, _: &ThreadId, _: Option<&OpKey>) -> Result<()> {
-        unexpected_call()
-    }
-
-    async fn removed_by(&self, _: &OrgId, _: &ThreadId) -> Result<Option<OpKey>> {
-        unexpected_call()
-    }
-
-    async fn expired(&self, _: Timestamp, _: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-        unexpected_call()
-    }
-
-    async fn expire_referrers(&self, _: &OrgId, _: &str, _: Timestamp) -> Result<()> {
-        unexpected_call()
-    }
-
-    async fn expire_unused(&self, _: &OrgId, _: &ThreadId, _: Fence, _: Timestamp) -> Result<bool> {
-        unexpected_call()
-    }
+journal_store! {
+    create(NewThread) -> ThreadHeader;
+    begin(NewThread, Append) -> Appended;
+    header(&OrgId, &ThreadId) -> Option<ThreadHeader>;
+    append(&OrgId, &ThreadId, Append) -> Appended;
+    has_batch(&OrgId, &ThreadId, u128) -> bool;
+    request(&OrgId, &ThreadId, &RequestId) -> Option<RequestRow>;
+    list(&OrgId, &ThreadFilter, &PageRequest) -> Page<ThreadHeader>;
+    delete(&OrgId, &ThreadId, Option<&OpKey>) -> ();
+    removed_by(&OrgId, &ThreadId) -> Option<OpKey>;
+    expired(Timestamp, usize) -> Vec<(OrgId, ThreadId)>;
+    expire_referrers(&OrgId, &str, Timestamp) -> ();
+    expire_unused(&OrgId, &ThreadId, Fence, Timestamp) -> bool;
 }
 
 async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Vec<ThreadMessage> {
@@ -159,7 +131,7 @@ async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Ve
 }
 
 #[tokio::test]
-async fn a_message_at_a_position_is_that_of_the_whole_fold() {
+async fn a_message_at_a_position_equals_that_of_the_whole_journal() {
     let seed = folio_testkit::seed();
     for round in 0..40u64 {
         let turns = (0..round).map(|turn| {
@@ -197,7 +169,7 @@ async fn the_cost_of_a_page_depends_on_its_size_and_not_on_its_position() {
 }
 
 #[tokio::test]
-async fn a_journal_without_stored_positions_is_read_whole() {
+async fn a_journal_without_stored_positions_is_read_completely() {
     let journal = Journal::of([None, None], false);
     assert!(Reader::open(&journal, &journal.header()).await.unwrap().is_none());
     let empty = Journal::of([], true);
